@@ -1,0 +1,382 @@
+"""Test models: transformers and convolutional networks exported from PyTorch with random weights, and synthetic graphs.
+
+    python benchmarks/models.py OUTDIR                            # every model at the small size, and the synthetic graphs
+    python benchmarks/models.py OUTDIR --only bert gpt2_dynamo    # those whose name starts with one of these
+    python benchmarks/models.py OUTDIR --size base --only bert    # real width: hidden 768, 12 layers
+
+A file is called FAMILY_EXPORTER_SHAPES.onnx. Weights are random under a fixed seed and come from configurations alone, so
+nothing is downloaded. This needs torch and transformers, which Passat itself does not.
+"""
+
+import argparse
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import graphs
+import onnx
+import torch
+import transformers
+from torch import Tensor, nn
+
+SEED: Final = 20
+EXPORTERS: Final = ("dynamo", "dynamoraw", "torchscript", "torchscriptraw")
+"""Both exporters of torch, each as it comes and `raw`: without the optimiser (dynamo) or constant folding and fusion (TorchScript)."""
+SHAPES: Final = ("static", "dynamic")
+
+UNSUPPORTED: Final[dict[str, str]] = {}
+"""Names, or their beginnings, of exports that torch 2.13 cannot make, with the reason."""
+
+STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
+"""Metadata of the dynamo exporter that holds file names of the machine it ran on."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The dimensions that the families share."""
+
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int
+    positions: int
+    sequence: int
+    image: int
+    patch: int
+
+    @property
+    def encoder(self) -> dict[str, int]:
+        """The arguments that most configurations of transformers spell alike."""
+        return {
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": 4 * self.hidden,
+        }
+
+
+SIZES: Final = {
+    "small": Size(hidden=64, layers=2, heads=4, vocabulary=256, positions=64, sequence=16, image=32, patch=8),
+    "base": Size(hidden=768, layers=12, heads=12, vocabulary=30522, positions=512, sequence=128, image=224, patch=16),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A module with the inputs to trace it by, and the axes of them that may vary."""
+
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    axes: dict[int, str]
+
+
+class FirstOutput(nn.Module):
+    """Calls a module of transformers by keyword and returns its first output alone."""
+
+    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
+        super().__init__()
+        self.module = module
+        self.names = tuple(names)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Run the module on inputs given in the order of `names`."""
+        output: Tensor = self.module(**dict(zip(self.names, inputs, strict=True)))[0]
+        return output
+
+
+def _text(module: nn.Module, size: Size, *, mask: bool = True, axes: Iterable[str] = ("batch", "sequence")) -> Example:
+    """Make an example that reads token ids, with an attention mask where the model takes one."""
+    inputs = {"input_ids": torch.randint(3, size.vocabulary, (2, size.sequence))}
+    if mask:
+        inputs["attention_mask"] = torch.ones(2, size.sequence, dtype=torch.int64)
+    return Example(FirstOutput(module, inputs), inputs, dict(enumerate(axes)))
+
+
+def _pixels(module: nn.Module, size: Size, *, wrap: bool = True) -> Example:
+    """Make an example that reads images of three channels."""
+    inputs = {"pixel_values": torch.randn(2, 3, size.image, size.image)}
+    return Example(FirstOutput(module, inputs) if wrap else module, inputs, {0: "batch"})
+
+
+def bert(size: Size) -> Example:
+    """An encoder with learned positions and a pooler that is not read."""
+    config = transformers.BertConfig(vocab_size=size.vocabulary, max_position_embeddings=size.positions, **size.encoder)
+    return _text(transformers.BertModel(config), size)
+
+
+def gpt2(size: Size) -> Example:
+    """A decoder whose projections are 1D convolutions (Gemm between reshapes)."""
+    config = transformers.GPT2Config(
+        vocab_size=size.vocabulary, n_positions=size.positions, n_embd=size.hidden, n_layer=size.layers, n_head=size.heads,
+        use_cache=False, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    return _text(transformers.GPT2LMHeadModel(config), size)
+
+
+def llama(size: Size) -> Example:
+    """A decoder with rotary positions, RMS norm and grouped keys and values."""
+    config = transformers.LlamaConfig(
+        vocab_size=size.vocabulary,
+        max_position_embeddings=size.positions,
+        num_key_value_heads=size.heads // 2,
+        use_cache=False,
+        **size.encoder,
+    )
+    return _text(transformers.LlamaForCausalLM(config), size)
+
+
+def mixtral(size: Size) -> Example:
+    """A decoder of the Llama kind with a mixture of four experts."""
+    config = transformers.MixtralConfig(
+        vocab_size=size.vocabulary, max_position_embeddings=size.positions, num_key_value_heads=size.heads // 2,
+        num_local_experts=4, num_experts_per_tok=2, use_cache=False, **size.encoder,
+    )  # fmt: skip
+    config._experts_implementation = "batched_mm"  # the default loops over the experts that were hit, which depends on data
+    return _text(transformers.MixtralForCausalLM(config), size)
+
+
+def mamba(size: Size) -> Example:
+    """A selective state-space model; its scan is unrolled over the sequence, so the graph is long and only the batch may vary."""
+    config = transformers.MambaConfig(
+        vocab_size=size.vocabulary, hidden_size=size.hidden, state_size=8, num_hidden_layers=size.layers, use_cache=False
+    )
+    return _text(transformers.MambaModel(config), size, mask=False, axes=["batch"])
+
+
+def t5(size: Size) -> Example:
+    """The encoder of T5, with relative positions in buckets."""
+    config = transformers.T5Config(
+        vocab_size=size.vocabulary, d_model=size.hidden, d_kv=size.hidden // size.heads, d_ff=4 * size.hidden,
+        num_layers=size.layers, num_heads=size.heads, attn_implementation="eager",
+    )  # fmt: skip
+    return _text(transformers.T5EncoderModel(config), size)
+
+
+def whisper(size: Size) -> Example:
+    """The encoder of Whisper: two convolutions, then attention. The number of frames is fixed by the model."""
+    config = transformers.WhisperConfig(
+        d_model=size.hidden, encoder_layers=size.layers, encoder_attention_heads=size.heads, encoder_ffn_dim=4 * size.hidden,
+        num_mel_bins=16, max_source_positions=2 * size.sequence, vocab_size=size.vocabulary,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    )  # fmt: skip
+    inputs = {"input_features": torch.randn(2, 16, 4 * size.sequence)}
+    return Example(FirstOutput(transformers.models.whisper.modeling_whisper.WhisperEncoder(config), inputs), inputs, {0: "batch"})
+
+
+def vit(size: Size) -> Example:
+    """A vision transformer: patches by convolution and a class token."""
+    return _pixels(transformers.ViTModel(transformers.ViTConfig(image_size=size.image, patch_size=size.patch, **size.encoder)), size)
+
+
+def swin(size: Size) -> Example:
+    """A hierarchical vision transformer with shifted windows: many reshapes, transposes and rolls."""
+    config = transformers.SwinConfig(
+        image_size=size.image, patch_size=2, embed_dim=size.hidden // 2, depths=[size.layers] * 2, num_heads=[2, 4], window_size=4,
+        attn_implementation="eager",
+    )  # fmt: skip
+    return _pixels(transformers.SwinModel(config), size)
+
+
+class Residual(nn.Module):
+    """Adds what a branch computes to its input, or to a projection of it."""
+
+    def __init__(self, branch: nn.Module, shortcut: nn.Module, after: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+        self.shortcut = shortcut
+        self.after = after
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run both ways and what follows their sum."""
+        output: Tensor = self.after(self.branch(x) + self.shortcut(x))
+        return output
+
+
+class Permute(nn.Module):
+    """Reorders axes."""
+
+    def __init__(self, *axes: int) -> None:
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Permute `x`."""
+        return x.permute(self.axes)
+
+
+class Scale(nn.Module):
+    """Multiplies by a learned vector along the last axis."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((width,), 0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale `x`."""
+        return x * self.scale
+
+
+def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    """A convolution without bias, and a batch norm with statistics that are not trivial."""
+    norm = nn.BatchNorm2d(outputs)
+    nn.init.uniform_(norm.running_mean, -0.5, 0.5)
+    nn.init.uniform_(norm.running_var, 0.5, 1.5)
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    nn.init.uniform_(norm.bias, -0.5, 0.5)
+    return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), norm]
+
+
+def resnet(size: Size) -> Example:
+    """A residual network of bottlenecks with batch norm, as ResNet-50 has them."""
+
+    def bottleneck(inputs: int, width: int, stride: int) -> nn.Module:
+        outputs = 4 * width
+        branch = nn.Sequential(
+            *_normalised(inputs, width, 1), nn.ReLU(), *_normalised(width, width, 3, stride), nn.ReLU(), *_normalised(width, outputs, 1)
+        )
+        same = inputs == outputs and stride == 1
+        return Residual(branch, nn.Identity() if same else nn.Sequential(*_normalised(inputs, outputs, 1, stride)), nn.ReLU())
+
+    width = size.hidden // 8
+    layers: list[nn.Module] = [*_normalised(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = width
+    for stage in range(3):
+        for block in range(size.layers):
+            layers.append(bottleneck(inputs, width << stage, 2 if stage and not block else 1))
+            inputs = 4 * (width << stage)
+    return _pixels(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(inputs, 10)), size, wrap=False)
+
+
+def convnext(size: Size) -> Example:
+    """Blocks of the ConvNeXt kind: depthwise convolution, layer norm with channels last, two dense layers, layer scale."""
+
+    def block(width: int) -> nn.Module:
+        dense = [nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), Scale(width)]
+        branch = [
+            nn.Conv2d(width, width, 7, padding=3, groups=width),
+            Permute(0, 2, 3, 1),
+            nn.LayerNorm(width),
+            *dense,
+            Permute(0, 3, 1, 2),
+        ]
+        return Residual(nn.Sequential(*branch), nn.Identity(), nn.Identity())
+
+    def norm(width: int) -> list[nn.Module]:
+        return [Permute(0, 2, 3, 1), nn.LayerNorm(width), Permute(0, 3, 1, 2)]
+
+    width = size.hidden // 2
+    layers = [nn.Conv2d(3, width, 4, 4), *norm(width), *(block(width) for _ in range(size.layers))]
+    layers += [*norm(width), nn.Conv2d(width, 2 * width, 2, 2), *(block(2 * width) for _ in range(size.layers))]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(2 * width), nn.Linear(2 * width, 10)]
+    return _pixels(nn.Sequential(*layers), size, wrap=False)
+
+
+FAMILIES: Final[dict[str, Callable[[Size], Example]]] = {
+    recipe.__name__: recipe for recipe in (bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext)
+}
+
+SYNTHETIC: Final[dict[str, Callable[[], onnx.ModelProto]]] = {
+    "chain_1000": lambda: graphs.chain(1_000),
+    "chain_5000": lambda: graphs.chain(5_000),
+    "chain_50000": lambda: graphs.chain(50_000),
+    "wide_1000": lambda: graphs.wide(1_000),
+    "wide_20000": lambda: graphs.wide(20_000),
+}
+
+
+def export(example: Example, path: Path, exporter: str, *, dynamic: bool) -> None:
+    """Write `example` to `path` through one of the `EXPORTERS`."""
+    module, inputs = example.module.eval(), tuple(example.inputs.values())
+    names = list(example.inputs)
+    raw = exporter.endswith("raw")
+    if exporter.startswith("dynamo"):
+        axes = {axis: torch.export.Dim(name) for axis, name in example.axes.items()}
+        shapes = ((axes,) * len(inputs),) if isinstance(module, FirstOutput) else (axes,)
+        program = torch.onnx.export(
+            module, inputs, dynamo=True, optimize=not raw, input_names=names, output_names=["output"], verbose=False,
+            dynamic_shapes=shapes if dynamic else None,
+        )  # fmt: skip
+        program.save(path, external_data=False)
+    else:
+        torch.onnx.export(
+            module, inputs, path, dynamo=False, input_names=names, output_names=["output"], do_constant_folding=not raw,
+            training=torch.onnx.TrainingMode.PRESERVE if raw else torch.onnx.TrainingMode.EVAL,
+            dynamic_axes=dict.fromkeys([*names, "output"], example.axes) if dynamic else None,
+        )  # fmt: skip
+
+
+def strip_paths(model: onnx.ModelProto) -> None:
+    """Remove stack traces and documentation strings, which name files of the machine that exported `model`."""
+    graph_like = [model.graph, *model.functions]
+    for holder in [model, *graph_like, *(node for graph in graph_like for node in graph.node)]:
+        holder.doc_string = ""
+        kept = [entry for entry in holder.metadata_props if entry.key != STACK_TRACE]
+        del holder.metadata_props[:]
+        holder.metadata_props.extend(kept)
+
+
+def perturb(module: nn.Module) -> None:
+    """Move every parameter a little, for fresh biases are 0 and fresh scales 1, which a trained model never has."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.02)
+
+
+def make(name: str, family: str, size: Size, exporter: str, shapes: str, folder: Path) -> str:
+    """Export one model and check it; return a line for the table."""
+    torch.manual_seed(SEED)
+    path = folder / f"{name}.onnx"
+    example = FAMILIES[family](size)
+    perturb(example.module)
+    export(example, path, exporter, dynamic=shapes == "dynamic")
+    model = onnx.load(path)
+    strip_paths(model)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return f"{len(model.graph.node)} nodes, {path.stat().st_size:,} bytes"
+
+
+def main() -> int:
+    """Read the command line, make the models, and return 1 if one failed that is not known to."""
+    parser = argparse.ArgumentParser(description="Make ONNX models for tests and benchmarks.")
+    parser.add_argument("folder", type=Path, metavar="OUTDIR")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="make those whose name starts with one of these")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    transformers.logging.set_verbosity_error()
+
+    failures = 0
+    infix = "" if arguments.size == "small" else f"_{arguments.size}"
+    for family in FAMILIES:
+        for exporter in EXPORTERS:
+            for shapes in SHAPES:
+                name = f"{family}{infix}_{exporter}_{shapes}"
+                if not name.startswith(tuple(arguments.only)):
+                    continue
+                reason = next((reason for start, reason in UNSUPPORTED.items() if f"{family}_{exporter}_{shapes}".startswith(start)), None)
+                started = time.perf_counter()
+                try:
+                    line = f"skipped: {reason}" if reason else make(name, family, SIZES[arguments.size], exporter, shapes, arguments.folder)
+                except Exception as error:  # an exporter may raise anything; the other models are still wanted
+                    failures += 1
+                    line = f"FAILED: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                print(f"{name:36} {time.perf_counter() - started:5.1f} s  {line}", flush=True)
+    for name, build in SYNTHETIC.items():
+        if name.startswith(tuple(arguments.only)):
+            onnx.save(build(), arguments.folder / f"{name}.onnx")
+            print(f"{name:36} written", flush=True)
+    if "big_external" in arguments.only:
+        graphs.big_external(arguments.folder / "big_external.onnx")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The language: types, expressions, operators, modules, text, traversal, analysis, evaluation of dataflow by kernels, ONNX."""

@@ -1,0 +1,76 @@
+"""Element types: their names as Relay writes them, and the NumPy dtypes that hold them."""
+
+import ml_dtypes
+import numpy as np
+
+_NUMPY: dict[str, np.dtype[np.generic]] = {
+    "bool": np.dtype(np.bool_),
+    "int8": np.dtype(np.int8),
+    "int16": np.dtype(np.int16),
+    "int32": np.dtype(np.int32),
+    "int64": np.dtype(np.int64),
+    "uint8": np.dtype(np.uint8),
+    "uint16": np.dtype(np.uint16),
+    "uint32": np.dtype(np.uint32),
+    "uint64": np.dtype(np.uint64),
+    "float16": np.dtype(np.float16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "complex64": np.dtype(np.complex64),
+    "complex128": np.dtype(np.complex128),
+    "string": np.dtype(np.object_),
+    "int2": np.dtype(ml_dtypes.int2),
+    "uint2": np.dtype(ml_dtypes.uint2),
+    "int4": np.dtype(ml_dtypes.int4),
+    "uint4": np.dtype(ml_dtypes.uint4),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "float8_e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "float4_e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
+}
+_NAMES = {dtype: name for name, dtype in _NUMPY.items()}
+
+FLOATS = frozenset(name for name in _NUMPY if name.startswith(("float", "bfloat")))
+INTEGERS = frozenset(name for name in _NUMPY if name.startswith(("int", "uint")))
+SIGNED = frozenset(name for name in INTEGERS if name.startswith("int"))
+COMPLEX = frozenset({"complex64", "complex128"})
+NUMERIC = FLOATS | INTEGERS | COMPLEX
+NAMES = frozenset(_NUMPY)
+
+
+def to_numpy(dtype: str) -> np.dtype[np.generic]:
+    """The NumPy dtype that holds elements of `dtype` (strings are objects, narrow types come from ml_dtypes).
+
+    >>> to_numpy("bfloat16").itemsize
+    2
+    """
+    try:
+        return _NUMPY[dtype]
+    except KeyError:
+        raise ValueError(f"unknown element type {dtype!r}; known: {', '.join(sorted(_NUMPY))}") from None
+
+
+def from_numpy(dtype: np.dtype[np.generic]) -> str:
+    """The name of a NumPy dtype; every kind of NumPy text is `string`.
+
+    >>> from_numpy(np.dtype("<i8"))
+    'int64'
+    """
+    name = _NAMES.get(dtype)
+    if name is None:
+        if dtype.kind in "USTO":
+            return "string"
+        raise ValueError(f"no element type corresponds to the NumPy dtype {dtype}")
+    return name
+
+
+def itemsize(dtype: str) -> float:
+    """Bytes that one element takes in a file: half a byte for 4-bit types; 16 are assumed for a string."""
+    if dtype in ("int4", "uint4", "float4_e2m1fn"):
+        return 0.5
+    if dtype in ("int2", "uint2"):
+        return 0.25
+    return 16.0 if dtype == "string" else float(to_numpy(dtype).itemsize)

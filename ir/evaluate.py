@@ -1,0 +1,96 @@
+"""Evaluation of dataflow by the operators' kernels: constants in, constants out. Splats stay splats."""
+
+from collections.abc import Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import from_numpy, to_numpy
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+
+Value = Tensor | tuple["Value", ...]
+"""What a kernel takes and gives: tensors, and tuples of them."""
+
+
+class EvaluateError(ValueError):
+    """A call that cannot be evaluated: no kernel, operands that the kernel refuses, or a result that is not of the inferred type."""
+
+
+def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> Value:
+    """The value of a call on constant operands, of the type that inference found (dimensions that are not integers may be anything).
+
+    A splat operand is computed on as one element where the operator is elementwise, or moves elements without looking at them.
+    Raises EvaluateError.
+    """
+    if op.kernel is None:
+        raise EvaluateError(f"{op.name} has no kernel")
+    shape = _static_shape(result)
+    if shape is not None and isinstance(result, TensorType):
+        tensors = _flatten(args)
+        if tensors and all(tensor.is_splat for tensor in tensors):
+            if op.elementwise:
+                one = [_single(arg) for arg in args]
+                return Tensor.splat(_checked(op, _run(op, one, attrs), result.with_shape((1,) * 0), shaped=False), shape, result.dtype)
+            if (
+                op.movement
+                and len({tensor.numpy().reshape(-1)[:1].tobytes() if tensor.size else b"" for tensor in tensors}) == 1
+                and tensors[0].size
+            ):
+                return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
+    value = _run(op, [_arrays(arg) for arg in args], attrs)
+    return _wrap(op, value, result)
+
+
+def _run(op: Op, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:
+    assert op.kernel is not None
+    try:
+        with np.errstate(all="ignore"):
+            return op.kernel(*operands, **attrs)
+    except (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError) as error:
+        raise EvaluateError(f"the kernel of {op.name} refused its operands: {error}") from error
+
+
+def _wrap(op: Op, value: AnyValue, type_: Type) -> Value:
+    if isinstance(type_, TupleType):
+        if len(value) != len(type_.fields):
+            raise EvaluateError(f"the kernel of {op.name} gave {len(value)} results, {len(type_.fields)} are declared")
+        return tuple(_wrap(op, part, field) for part, field in zip(value, type_.fields, strict=True))
+    return Tensor.dense(_checked(op, value, type_))
+
+
+def _checked(op: Op, value: AnyValue, type_: Type, *, shaped: bool = True) -> AnyValue:
+    array = np.asarray(value)
+    if not isinstance(type_, TensorType):
+        return array
+    if array.dtype != to_numpy(type_.dtype) and not (type_.dtype == "string" and from_numpy(array.dtype) == "string"):
+        raise EvaluateError(f"the kernel of {op.name} gave {array.dtype}, the type relation says {type_.dtype}")
+    if not shaped:
+        return array.reshape(-1)[0]
+    if len(array.shape) != type_.ndim or any(type(m) is int and m != n for m, n in zip(type_.shape, array.shape, strict=True)):
+        raise EvaluateError(f"the kernel of {op.name} gave shape {array.shape}, the type relation says {type_!r}")
+    return array
+
+
+def _static_shape(type_: Type) -> tuple[int, ...] | None:
+    if not isinstance(type_, TensorType):
+        return None
+    shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
+    return shape if len(shape) == type_.ndim else None
+
+
+def _flatten(args: Sequence[Value]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for arg in args:
+        found.extend(_flatten(arg) if isinstance(arg, tuple) else [arg])
+    return found
+
+
+def _single(arg: Value) -> AnyValue:
+    return tuple(map(_single, arg)) if isinstance(arg, tuple) else np.asarray(arg.uniform()).reshape(())
+
+
+def _arrays(arg: Value) -> AnyValue:
+    return tuple(map(_arrays, arg)) if isinstance(arg, tuple) else arg.numpy()

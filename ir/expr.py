@@ -1,0 +1,416 @@
+"""Expressions, under Relay's names: immutable nodes with identity. A `Var` *is* its object; equal texts are not the same node.
+
+`checked_type` is what inference found (`passat.ir.infer`); it follows from the node and is no part of its content.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.tensor import Tensor
+from passat.ir.types import FuncType, TensorType, Type
+
+
+class Span(NamedTuple):
+    """Where an expression came from: the name of an ONNX node or of a text, the line and column in a text (from 1; 0: none),
+    and the names that the ONNX file gave to the node's outputs."""
+
+    source_name: str
+    line: int = 0
+    column: int = 0
+    outputs: tuple[str, ...] = ()
+
+
+class Expr:
+    """The base of all expressions. Arithmetic on expressions builds calls: `x + 1.0`, `x @ w`, `-x`, `x < y`, `x.astype("int8")`."""
+
+    __slots__ = ("__weakref__", "_checked_type", "_known_value", "span")
+    _checked_type: Type | None
+    span: Span | None
+
+    @property
+    def checked_type(self) -> Type:
+        """The inferred type. Raises ValueError before inference."""
+        if self._checked_type is None:
+            raise ValueError("the type of this expression has not been inferred yet; run InferType, or passat.ir.infer.infer_type(expr)")
+        return self._checked_type
+
+    def __add__(self, other: "ExprLike") -> "Expr":
+        return _binary("add", self, other)
+
+    def __radd__(self, other: "ExprLike") -> "Expr":
+        return _binary("add", other, self)
+
+    def __sub__(self, other: "ExprLike") -> "Expr":
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: "ExprLike") -> "Expr":
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: "ExprLike") -> "Expr":
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: "ExprLike") -> "Expr":
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: "ExprLike") -> "Expr":
+        return _binary("divide", self, other)
+
+    def __rtruediv__(self, other: "ExprLike") -> "Expr":
+        return _binary("divide", other, self)
+
+    def __lt__(self, other: "ExprLike") -> "Expr":
+        return _binary("less", self, other)
+
+    def __le__(self, other: "ExprLike") -> "Expr":
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: "ExprLike") -> "Expr":
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: "ExprLike") -> "Expr":
+        return _binary("greater_equal", self, other)
+
+    def __matmul__(self, other: "ExprLike") -> "Expr":
+        return _binary("nn.matmul", self, other)
+
+    def __neg__(self) -> "Expr":
+        return _call("negative", self)
+
+    def astype(self, dtype: str) -> "Expr":
+        """This expression cast to another element type."""
+        return _call("cast", self, dtype=dtype)
+
+    def __call__(self, *args: "Expr") -> "Call":
+        return Call(self, args)
+
+    def __getitem__(self, index: int) -> "Expr":
+        return TupleGetItem(self, index)
+
+    def __iter__(self) -> "AnyValue":
+        # Without this, Python would iterate through __getitem__ for ever.
+        raise TypeError("an expression has no known length; take its parts with expr[i]")
+
+    def __repr__(self) -> str:
+        from passat.ir.text import astext
+
+        return astext(self, show_meta_data=False)
+
+
+class Var(Expr):
+    """A local variable, by identity; the name is a hint for printing."""
+
+    __slots__ = ("name_hint", "type_annotation")
+
+    def __init__(self, name_hint: str, type_annotation: Type | None = None, span: Span | None = None) -> None:
+        self.name_hint = name_hint
+        self.type_annotation = type_annotation
+        self.span = span
+        self._checked_type = type_annotation
+
+
+class GlobalVar(Expr):
+    """The name of a function of the module."""
+
+    __slots__ = ("name_hint",)
+
+    def __init__(self, name_hint: str, type_annotation: Type | None = None, span: Span | None = None) -> None:
+        self.name_hint = name_hint
+        self.span = span
+        self._checked_type = type_annotation
+
+
+class Constant(Expr):
+    """A constant tensor. Its type is known from the start."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Tensor | npt.ArrayLike, span: Span | None = None) -> None:
+        self.data = data if isinstance(data, Tensor) else Tensor.dense(data)
+        self.span = span
+        self._checked_type = TensorType(self.data.shape, self.data.dtype)
+
+
+class Tuple(Expr):
+    """A tuple of expressions. The empty tuple stands for an absent optional input of an ONNX operator."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: Iterable[Expr], span: Span | None = None) -> None:
+        self.fields = tuple(fields)
+        self.span = span
+        self._checked_type = None
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    def __iter__(self) -> AnyValue:
+        return iter(self.fields)
+
+
+class TupleGetItem(Expr):
+    """A field of a tuple, by its index from 0."""
+
+    __slots__ = ("index", "tuple_value")
+
+    def __init__(self, tuple_value: Expr, index: int, span: Span | None = None) -> None:
+        self.tuple_value = tuple_value
+        self.index = index
+        self.span = span
+        self._checked_type = None
+
+
+class Call(Expr):
+    """An operator, function, closure or constructor applied to arguments, with attributes where the callee is an operator."""
+
+    __slots__ = ("args", "attrs", "op", "type_args")
+
+    def __init__(
+        self,
+        op: Expr,
+        args: Iterable[Expr],
+        attrs: Attrs | Mapping[str, AnyValue] | None = None,
+        type_args: Iterable[Type] = (),
+        span: Span | None = None,
+    ) -> None:
+        self.op = op
+        self.args = args if type(args) is tuple else tuple(args)
+        self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
+        self.type_args = tuple(type_args)
+        self.span = span
+        self._checked_type = None
+
+
+class Function(Expr):
+    """A function: parameters, a body, and attributes that passes read (`Primitive`, `Compiler`, `SkipOptimization` ...)."""
+
+    __slots__ = ("attrs", "body", "params", "ret_type", "type_params")
+
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: Expr,
+        ret_type: Type | None = None,
+        type_params: Iterable[Type] = (),
+        attrs: Attrs | Mapping[str, AnyValue] | None = None,
+        span: Span | None = None,
+    ) -> None:
+        self.params = tuple(params)
+        self.body = body
+        self.ret_type = ret_type
+        self.type_params = tuple(type_params)
+        self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
+        self.span = span
+        self._checked_type = None
+
+    def with_body(self, body: Expr) -> "Function":
+        """This function with another body; itself where the body is the same object."""
+        if body is self.body:
+            return self
+        return Function(self.params, body, self.ret_type, self.type_params, self.attrs, self.span)
+
+    def with_attr(self, name: str, value: AnyValue) -> "Function":
+        """This function with an attribute set."""
+        return Function(self.params, self.body, self.ret_type, self.type_params, Attrs(self.attrs, **{name: value}), self.span)
+
+    @property
+    def func_type(self) -> FuncType:
+        """The type of the function, once inferred. Raises ValueError before that."""
+        type_ = self.checked_type
+        assert isinstance(type_, FuncType)
+        return type_
+
+
+class Let(Expr):
+    """`let var = value; body`."""
+
+    __slots__ = ("body", "value", "var")
+
+    def __init__(self, var: Var, value: Expr, body: Expr, span: Span | None = None) -> None:
+        self.var = var
+        self.value = value
+        self.body = body
+        self.span = span
+        self._checked_type = None
+
+
+class If(Expr):
+    """A choice between two expressions, of which one is evaluated."""
+
+    __slots__ = ("cond", "false_branch", "true_branch")
+
+    def __init__(self, cond: Expr, true_branch: Expr, false_branch: Expr, span: Span | None = None) -> None:
+        self.cond = cond
+        self.true_branch = true_branch
+        self.false_branch = false_branch
+        self.span = span
+        self._checked_type = None
+
+
+class RefCreate(Expr):
+    """A new mutable reference that holds a value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Expr, span: Span | None = None) -> None:
+        self.value = value
+        self.span = span
+        self._checked_type = None
+
+
+class RefRead(Expr):
+    """The value that a reference holds."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: Expr, span: Span | None = None) -> None:
+        self.ref = ref
+        self.span = span
+        self._checked_type = None
+
+
+class RefWrite(Expr):
+    """Puts a value into a reference; evaluates to the empty tuple."""
+
+    __slots__ = ("ref", "value")
+
+    def __init__(self, ref: Expr, value: Expr, span: Span | None = None) -> None:
+        self.ref = ref
+        self.value = value
+        self.span = span
+        self._checked_type = None
+
+
+class Constructor(Expr):
+    """A constructor of an algebraic data type."""
+
+    __slots__ = ("belong_to", "inputs", "name_hint", "tag")
+
+    def __init__(self, name_hint: str, inputs: Iterable[Type], belong_to: Type, tag: int = -1) -> None:
+        self.name_hint = name_hint
+        self.inputs = tuple(inputs)
+        self.belong_to = belong_to
+        self.tag = tag
+        self.span = None
+        self._checked_type = None
+
+
+class Pattern:
+    """The base of the patterns of `Match`."""
+
+    __slots__ = ()
+
+
+class PatternWildcard(Pattern):
+    """Matches everything: `_`."""
+
+    __slots__ = ()
+
+
+class PatternVar(Pattern):
+    """Matches everything and binds it."""
+
+    __slots__ = ("var",)
+
+    def __init__(self, var: Var) -> None:
+        self.var = var
+
+
+class PatternConstructor(Pattern):
+    """Matches values made by a constructor whose fields match."""
+
+    __slots__ = ("constructor", "patterns")
+
+    def __init__(self, constructor: Constructor, patterns: Iterable[Pattern] = ()) -> None:
+        self.constructor = constructor
+        self.patterns = tuple(patterns)
+
+
+class PatternTuple(Pattern):
+    """Matches tuples whose fields match."""
+
+    __slots__ = ("patterns",)
+
+    def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
+        self.patterns = tuple(patterns)
+
+
+class Clause:
+    """One arm of a `Match`."""
+
+    __slots__ = ("lhs", "rhs")
+
+    def __init__(self, lhs: Pattern, rhs: Expr) -> None:
+        self.lhs = lhs
+        self.rhs = rhs
+
+
+class Match(Expr):
+    """A choice by the shape of a value of an algebraic data type."""
+
+    __slots__ = ("clauses", "complete", "data")
+
+    def __init__(self, data: Expr, clauses: Iterable[Clause], complete: bool = True, span: Span | None = None) -> None:
+        self.data = data
+        self.clauses = tuple(clauses)
+        self.complete = complete
+        self.span = span
+        self._checked_type = None
+
+
+ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
+
+
+def var(name_hint: str, type_annotation: Type | str | None = None, shape: Iterable[AnyValue] | None = None, dtype: str = "float32") -> Var:
+    """A variable, as Relay makes it: by a type, by the name of a scalar's element type, or by shape and dtype.
+
+    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where both a type and a shape are given.
+    """
+    from passat.ir.shape import parse_dim
+
+    if type_annotation is not None and shape is not None:
+        raise ValueError("Can only specify either type_annotation or shape.")
+    if shape is not None:
+        type_annotation = TensorType((parse_dim(dim) if isinstance(dim, str) else dim for dim in shape), dtype)
+    elif isinstance(type_annotation, str):
+        type_annotation = TensorType((), type_annotation)
+    return Var(name_hint, type_annotation)
+
+
+def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None) -> Constant:
+    """A constant, as Relay makes it: without a dtype, Python numbers and 64-bit arrays become 32-bit.
+
+    Raises ValueError for what is neither a number nor an array.
+
+    >>> const(1).data.dtype, const(2.5).data.dtype, const(True).data.dtype
+    ('int32', 'float32', 'bool')
+    """
+    if isinstance(value, Tensor):
+        return Constant(value)
+    if isinstance(value, Expr) or not isinstance(value, (bool, int, float, list, tuple, np.generic, np.ndarray)):
+        raise ValueError("value has to be scalar or NDArray")
+    array = np.asarray(value)
+    if dtype is None:
+        dtype = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
+    return Constant(Tensor.dense(array, dtype))
+
+
+def _as_expr(value: ExprLike) -> Expr:
+    return value if isinstance(value, Expr) else const(value)
+
+
+def _binary(op: str, left: ExprLike, right: ExprLike) -> Expr:
+    return _call(op, _as_expr(left), _as_expr(right))
+
+
+def _call(op: str, *args: Expr, **attrs: AnyValue) -> Expr:
+    from passat.ir.op import get_op
+
+    return get_op(op)(*args, **attrs)

@@ -1,0 +1,320 @@
+"""Type inference, and with it what is known of integer tensors before a run (shape arithmetic). Iterative; each node once."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.module import IRModule
+from passat.ir.op import KNOWN_LIMIT, KnownValue, Op, OpTypeError
+from passat.ir.traverse import children, post_order
+from passat.ir.types import (
+    FuncType,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    compatible,
+)
+
+UNKNOWN: Final = IncompleteType()
+
+
+class InferError(TypeError):
+    """A program that has no type. The message names the expression's origin, the operator and the types."""
+
+
+def infer_type(expr: Expr) -> Expr:
+    """Infers `checked_type` of an expression and of all its parts; returns the expression. Nodes that have a type keep it.
+
+    Raises InferError naming the place and the operator. Parameters without annotation have an unknown type, and so has what depends on them.
+
+    >>> from passat.ir.expr import var
+    >>> x = var("x", shape=(2, "n"))
+    >>> infer_type(x + x).checked_type
+    Tensor[(2, n), float32]
+    """
+    stack: list[tuple[Expr, int]] = [(expr, 0)]
+    while stack:
+        node, state = stack.pop()
+        if node._checked_type is not None and state == 0:
+            continue
+        if isinstance(node, Let):
+            if state == 0:
+                stack += [(node, 1), (node.value, 0)]
+            elif state == 1:
+                if node.var._checked_type is None:
+                    node.var._checked_type = node.value.checked_type
+                stack += [(node, 2), (node.body, 0)]
+            else:
+                node._checked_type = node.body.checked_type
+        elif isinstance(node, Match):
+            if state == 0:
+                stack += [(node, 1), (node.data, 0)]
+            elif state == 1:
+                for clause in node.clauses:
+                    _bind_pattern(clause.lhs, node.data.checked_type)
+                stack += [(node, 2), *((clause.rhs, 0) for clause in node.clauses)]
+            else:
+                node._checked_type = _join_clauses(node.clauses)
+        elif state == 0:
+            stack.append((node, 1))
+            stack.extend((part, 0) for part in reversed(children(node)))
+        else:
+            node._checked_type = _type_of(node)
+    return expr
+
+
+def infer_module(module: IRModule) -> IRModule:
+    """Infers the types of all functions; callees before callers, recursive ones by their annotations. Returns the module."""
+    for var, function in module.functions.items():
+        if function.ret_type is not None:
+            var._checked_type = FuncType([_param_type(param) for param in function.params], function.ret_type, _type_params(function))
+    waiting = list(module.functions.items())
+    while waiting:
+        ready = [item for item in waiting if all(callee._checked_type is not None for callee in _callees(item[1]))] or waiting[:1]
+        for var, function in ready:
+            for callee in _callees(function):
+                if callee._checked_type is None:
+                    callee._checked_type = UNKNOWN
+            infer_type(function)
+            var._checked_type = function.checked_type
+        waiting = [item for item in waiting if item not in ready]
+    return module
+
+
+def _callees(function: Function) -> list[GlobalVar]:
+    return [node for node in post_order(function) if isinstance(node, GlobalVar)]
+
+
+def _param_type(param: Var) -> Type:
+    return param._checked_type or UNKNOWN
+
+
+def _type_params(function: Function) -> list[TypeVar]:
+    return [param for param in function.type_params if isinstance(param, TypeVar)]
+
+
+def _type_of(node: Expr) -> Type:
+    if isinstance(node, Call):
+        return type_of_call(node)
+    if isinstance(node, Tuple):
+        return TupleType(field.checked_type for field in node.fields)
+    if isinstance(node, TupleGetItem):
+        return _field_type(node)
+    if isinstance(node, Function):
+        body = node.body.checked_type
+        if node.ret_type is not None and not compatible(node.ret_type, body):
+            raise InferError(f"{_where(node)}the function is declared to return {node.ret_type!r}, its body has type {body!r}")
+        return FuncType([_param_type(param) for param in node.params], body if node.ret_type is None else node.ret_type, _type_params(node))
+    if isinstance(node, If):
+        return _type_of_if(node)
+    if isinstance(node, RefCreate):
+        return RefType(node.value.checked_type)
+    if isinstance(node, RefRead):
+        ref = node.ref.checked_type
+        if not isinstance(ref, RefType):
+            raise InferError(f"{_where(node)}ref_read of a value of type {ref!r}, which is no reference")
+        return ref.value
+    if isinstance(node, RefWrite):
+        return TupleType(())
+    if isinstance(node, Constructor):
+        result = node.belong_to
+        params = [arg for arg in result.args if isinstance(arg, TypeVar)] if isinstance(result, TypeCall) else []
+        return FuncType(node.inputs, result, params)
+    return UNKNOWN  # variables and globals without annotation, operators
+
+
+def type_of_call(call: Call) -> Type:
+    """The type of a call whose callee and arguments have types. Raises InferError."""
+    callee = call.op
+    types = [arg.checked_type for arg in call.args]
+    if isinstance(callee, Op):
+        try:
+            values = None
+            if callee.known_operands:
+                values = [known_value(arg) if i in callee.known_operands else None for i, arg in enumerate(call.args)]
+            return callee.infer(types, call.attrs, values)
+        except OpTypeError as error:
+            raise InferError(f"{_where(call)}{error}") from error
+    type_ = callee.checked_type
+    if isinstance(type_, IncompleteType):
+        return UNKNOWN
+    if not isinstance(type_, FuncType):
+        raise InferError(f"{_where(call)}a value of type {type_!r} is called")
+    if len(type_.arg_types) != len(types):
+        raise InferError(f"{_where(call)}a function of {len(type_.arg_types)} parameters is called with {len(types)} arguments")
+    solution: dict[TypeVar, Type] = {}
+    for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):
+        if not _unify(wanted, given, set(type_.type_params), solution):
+            raise InferError(f"{_where(call)}argument {i + 1} has type {given!r}, the function takes {wanted!r}")
+    return _substitute(type_.ret_type, solution)
+
+
+def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[TypeVar, Type]) -> bool:
+    stack = [(wanted, given)]
+    while stack:
+        a, b = stack.pop()
+        if isinstance(a, TypeVar) and a in variables:
+            if not compatible(solution.setdefault(a, b), b):
+                return False
+        elif isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
+            stack.extend(zip(a.fields, b.fields, strict=True))
+        elif isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
+            stack.extend(zip(a.args, b.args, strict=True))
+        elif isinstance(a, FuncType) and isinstance(b, FuncType) and len(a.arg_types) == len(b.arg_types):
+            stack.extend(zip((*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type), strict=True))
+        elif not compatible(a, b):
+            return False
+    return True
+
+
+def _substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
+    if not solution:
+        return type_
+    if isinstance(type_, TypeVar):
+        return solution.get(type_, type_)
+    if isinstance(type_, TupleType):
+        return TupleType(_substitute(field, solution) for field in type_.fields)
+    if isinstance(type_, TypeCall):
+        return TypeCall(type_.func, [_substitute(arg, solution) for arg in type_.args])
+    if isinstance(type_, FuncType):
+        return FuncType([_substitute(arg, solution) for arg in type_.arg_types], _substitute(type_.ret_type, solution), type_.type_params)
+    return type_
+
+
+def _field_type(node: TupleGetItem) -> Type:
+    type_ = node.tuple_value.checked_type
+    if isinstance(type_, IncompleteType):
+        return UNKNOWN
+    if not isinstance(type_, TupleType):
+        raise InferError(f"{_where(node)}field {node.index} is taken of a value of type {type_!r}, which is no tuple")
+    if not 0 <= node.index < len(type_.fields):
+        raise InferError(f"{_where(node)}field {node.index} is taken of a tuple of {len(type_.fields)} fields")
+    return type_.fields[node.index]
+
+
+def _type_of_if(node: If) -> Type:
+    cond = node.cond.checked_type
+    if not compatible(cond, TensorType((), "bool")):
+        raise InferError(f"{_where(node)}the condition of an if has type {cond!r}, a scalar bool is needed")
+    joined = join(node.true_branch.checked_type, node.false_branch.checked_type)
+    if joined is None:
+        raise InferError(
+            f"{_where(node)}the branches of an if have types {node.true_branch.checked_type!r} and {node.false_branch.checked_type!r}, which are not one type"
+        )
+    return joined
+
+
+def join(a: Type, b: Type) -> Type | None:
+    """The type of a value that has one of two types: dimensions that differ become `Any`. None where element types or ranks differ."""
+    from passat.ir.shape import ANY, same_dim
+
+    if a == b:
+        return a
+    if isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
+        return UNKNOWN
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype == b.dtype and a.ndim == b.ndim:
+        return a.with_shape(m if same_dim(m, n) else ANY for m, n in zip(a.shape, b.shape, strict=True))
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
+        fields = [join(m, n) for m, n in zip(a.fields, b.fields, strict=True)]
+        return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
+    return None
+
+
+def _join_clauses(clauses: tuple[Clause, ...]) -> Type:
+    result: Type | None = None
+    for clause in clauses:
+        result = clause.rhs.checked_type if result is None else join(result, clause.rhs.checked_type)
+        if result is None:
+            raise InferError("the arms of a match have different types")
+    return UNKNOWN if result is None else result
+
+
+def _bind_pattern(pattern: Pattern, type_: Type) -> None:
+    stack = [(pattern, type_)]
+    while stack:
+        node, of = stack.pop()
+        if isinstance(node, PatternVar):
+            if node.var._checked_type is None:
+                node.var._checked_type = of
+        elif isinstance(node, PatternTuple):
+            fields = of.fields if isinstance(of, TupleType) else (UNKNOWN,) * len(node.patterns)
+            stack.extend(zip(node.patterns, fields, strict=True))
+        elif isinstance(node, PatternConstructor):
+            solution: dict[TypeVar, Type] = {}
+            made = node.constructor.belong_to
+            if isinstance(made, TypeCall):
+                _unify(made, of, {arg for arg in made.args if isinstance(arg, TypeVar)}, solution)
+            stack.extend((part, _substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
+
+
+def _where(node: Expr) -> str:
+    if node.span is None:
+        return ""
+    place = f":{node.span.line}:{node.span.column}" if node.span.line else ""
+    return f"{node.span.source_name}{place}: " if node.span.source_name else ""
+
+
+def known_value(expr: Expr) -> KnownValue | None:
+    """What is known before a run about the elements of a small integer tensor (or a tuple of such): dimensions, `Any` where unknown.
+
+    None where nothing is known. The expression must have a type.
+    """
+    stack = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if hasattr(node, "_known_value"):
+            continue
+        if isinstance(node, Constant):
+            data = node.data
+            small = data.dtype in ("int64", "int32") and data.size <= KNOWN_LIMIT
+            node._known_value = data.numpy().astype(np.object_) if small else None
+        elif isinstance(node, Call) and isinstance(node.op, Op) and (node.op.known is not None or node.op.shape_arith):
+            if not ready and node.op.shape_arith:
+                stack.append((node, True))
+                stack.extend((arg, False) for arg in node.args)
+            else:
+                values = [getattr(arg, "_known_value", None) for arg in node.args]
+                node._known_value = node.op.known_value([arg.checked_type for arg in node.args], values, node.attrs, node.checked_type)
+        elif isinstance(node, Tuple):
+            if not ready:
+                stack.append((node, True))
+                stack.extend((field, False) for field in node.fields)
+            else:
+                fields = tuple(field._known_value for field in node.fields)
+                node._known_value = None if any(field is None for field in fields) else fields
+        elif isinstance(node, TupleGetItem):
+            if not ready:
+                stack += [(node, True), (node.tuple_value, False)]
+            else:
+                whole = node.tuple_value._known_value
+                node._known_value = whole[node.index] if isinstance(whole, tuple) else None
+        else:
+            node._known_value = None
+    return expr._known_value  # type: ignore[no-any-return]  # set above; the slot is not declared as it may be empty

@@ -1,0 +1,115 @@
+"""Modules: functions by name, type definitions, and what belongs to the program as a whole."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any as AnyValue
+
+from passat.ir.expr import Constructor, Expr, Function, GlobalVar
+from passat.ir.types import GlobalTypeVar, TypeVar
+
+
+class TypeData:
+    """The definition of an algebraic data type: its name, parameters and constructors."""
+
+    __slots__ = ("constructors", "header", "type_vars")
+
+    def __init__(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], constructors: tuple[Constructor, ...]) -> None:
+        self.header = header
+        self.type_vars = type_vars
+        self.constructors = constructors
+
+
+class IRModule:
+    """A program: functions by `GlobalVar`, in insertion order. Indexing takes a name or a GlobalVar.
+
+    `attrs` holds facts about the whole, such as the frame of the ONNX model it was read from.
+
+    >>> from passat.ir.expr import Function, var
+    >>> x = var("x", shape=(2,))
+    >>> IRModule.from_expr(Function([x], x + x)).get_global_vars()[0].name_hint
+    'main'
+    """
+
+    __slots__ = ("attrs", "functions", "type_definitions")
+
+    def __init__(
+        self,
+        functions: Mapping[GlobalVar | str, Function] | None = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
+        attrs: Mapping[str, AnyValue] | None = None,
+    ) -> None:
+        self.functions: dict[GlobalVar, Function] = {}
+        self.type_definitions = dict(type_definitions or {})
+        self.attrs = dict(attrs or {})
+        for name, function in (functions or {}).items():
+            self[name] = function
+
+    @classmethod
+    def from_expr(cls, expr: Expr) -> "IRModule":
+        """A module whose `main` is the expression: a function as it is, anything else as the body of a function of its free variables."""
+        if isinstance(expr, Function):
+            return cls({"main": expr})
+        from passat.ir.analysis import free_vars
+
+        return cls({"main": Function(free_vars(expr), expr)})
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The variable of a function. Raises KeyError that lists the functions there are."""
+        for var in self.functions:
+            if var.name_hint == name:
+                return var
+        raise KeyError(f"the module has no function {name!r}; it has: {', '.join(var.name_hint for var in self.functions) or 'none'}")
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """The variables of all functions, in insertion order."""
+        return list(self.functions)
+
+    def _var(self, name: GlobalVar | str) -> GlobalVar:
+        return (
+            name
+            if isinstance(name, GlobalVar) and name in self.functions
+            else self.get_global_var(name if isinstance(name, str) else name.name_hint)
+        )
+
+    def __getitem__(self, name: GlobalVar | str) -> Function:
+        return self.functions[self._var(name)]
+
+    def __setitem__(self, name: GlobalVar | str, function: Function) -> None:
+        try:
+            var = self._var(name)
+        except KeyError:
+            var = GlobalVar(name) if isinstance(name, str) else name
+        self.functions[var] = function
+
+    def __delitem__(self, name: GlobalVar | str) -> None:
+        del self.functions[self._var(name)]
+
+    def __contains__(self, name: GlobalVar | str) -> bool:
+        text = name if isinstance(name, str) else name.name_hint
+        return any(var.name_hint == text for var in self.functions)
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def update(self, other: "IRModule | Mapping[GlobalVar | str, Function]") -> None:
+        """Adds the functions of another module; of equal names the other's wins."""
+        for name, function in (other.functions if isinstance(other, IRModule) else other).items():
+            self[name] = function
+
+    def shallow_copy(self) -> "IRModule":
+        """A module of the same functions that can be changed without changing this one."""
+        copy = IRModule(attrs=self.attrs)
+        copy.functions = dict(self.functions)
+        copy.type_definitions = dict(self.type_definitions)
+        return copy
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The module in Relay's text format."""
+        from passat.ir.text import astext
+
+        return astext(self, show_meta_data=show_meta_data)
+
+    def __str__(self) -> str:
+        return self.astext(show_meta_data=False)

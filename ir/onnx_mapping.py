@@ -1,0 +1,147 @@
+"""How operators are read from and written to ONNX: the tables, and the views that the functions in them work on.
+
+Nothing here imports onnx. A reader gets an `OnnxNode` and returns the expression that means exactly the same, or None, and then the
+node becomes an opaque call that keeps everything. A writer gets the call and the names of its operands, and emits nodes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Constant, Expr, Span
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from passat.ir.op import Op
+
+
+class OnnxNode:
+    """A node of an ONNX graph whose operands have been read already. `inputs[i]` is None where an optional input is absent.
+
+    `version` is the opset of the node's domain. `attrs` holds Python values: int, float, str, tuples of them, Tensor.
+    """
+
+    __slots__ = ("attrs", "inputs", "n_outputs", "op_type", "span", "version")
+
+    def __init__(
+        self,
+        op_type: str,
+        version: int,
+        inputs: Sequence[Expr | None],
+        attrs: Mapping[str, AnyValue],
+        n_outputs: int = 1,
+        span: Span | None = None,
+    ) -> None:
+        self.op_type = op_type
+        self.version = version
+        self.inputs = inputs
+        self.attrs = attrs
+        self.n_outputs = n_outputs
+        self.span = span
+
+    def has(self, index: int) -> bool:
+        """Whether input `index` is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def input(self, index: int) -> Expr:
+        """Input `index`, which must be there."""
+        value = self.inputs[index]
+        assert value is not None
+        return value
+
+    def type(self, index: int) -> TensorType:
+        """The type of input `index`, which must be there. Readers are only called when every input is a tensor of known rank."""
+        type_ = self.input(index).checked_type
+        assert isinstance(type_, TensorType)
+        return type_
+
+    def constant(self, index: int) -> Tensor | None:
+        """The value of input `index` where it is a constant."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        return value.data if isinstance(value, Constant) else None
+
+    def ints(self, index: int) -> tuple[int, ...] | None:
+        """The elements of input `index` as integers, where it is a constant."""
+        tensor = self.constant(index)
+        return None if tensor is None else tuple(int(element) for element in tensor.numpy().reshape(-1))
+
+
+class Emitter(Protocol):
+    """Where writers put nodes. Names are handed out fresh; the exporter gives results the names that the graph wants."""
+
+    opset: int
+    """Version of the default domain that the model is written in."""
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int = 1, domain: str = ""
+    ) -> str:
+        """Adds a node of one output and returns that output's name. An absent optional input is the empty string."""
+        ...
+
+    def nodes(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
+    ) -> list[str]:
+        """Adds a node of several outputs and returns their names."""
+        ...
+
+    def constant(self, value: Tensor | Array) -> str:
+        """The name of an initialiser that holds `value`; equal small values share one."""
+        ...
+
+
+FromOnnx: TypeAlias = Callable[[OnnxNode], Expr | Sequence[Expr] | None]
+ToOnnx: TypeAlias = Callable[[Call, Sequence[str], Emitter], str | Sequence[str]]
+"""(call, names of the operands, emitter) -> the name of the result. A tuple operand (of concatenate) stands flattened in the names."""
+
+READERS: dict[str, FromOnnx] = {}
+"""Readers of the default ONNX domain, by operator type."""
+
+
+def from_onnx(*op_types: str) -> Callable[[FromOnnx], FromOnnx]:
+    """Registers the reader of one or more ONNX operator types. Raises ValueError where there is one already."""
+
+    def register(reader: FromOnnx) -> FromOnnx:
+        for op_type in op_types:
+            if op_type in READERS:
+                raise ValueError(f"there are two readers of the ONNX operator {op_type}")
+            READERS[op_type] = reader
+        return reader
+
+    return register
+
+
+def to_onnx(op: "Op") -> Callable[[ToOnnx], ToOnnx]:
+    """Registers the writer of an operator."""
+
+    def register(writer: ToOnnx) -> ToOnnx:
+        if op.to_onnx is not None:
+            raise ValueError(f"there are two ONNX writers of {op.name}")
+        op.to_onnx = writer
+        return writer
+
+    return register
+
+
+def rename(op: "Op", op_type: str, attr_names: Mapping[str, str]) -> None:
+    """Reader and writer of an operator that differs from ONNX's in its name and the names of its attributes only."""
+
+    def read(node: OnnxNode) -> Expr | None:
+        if len(node.inputs) != op.arity or any(value is None for value in node.inputs):
+            return None
+        given = {attr_names.get(name, name): value for name, value in node.attrs.items()}
+        if any(name not in op.attr_params for name in given):
+            return None
+        return Call(op, [node.input(i) for i in range(op.arity)], op.bind_attrs(given), span=node.span)
+
+    theirs = {ours: name for name, ours in attr_names.items()}
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        return emit.node(op_type, inputs, {theirs.get(name, name): value for name, value in call.attrs.items() if value is not None})
+
+    from_onnx(op_type)(read)
+    to_onnx(op)(write)
+
+
+__all__ = ["READERS", "Attrs", "Emitter", "FromOnnx", "OnnxNode", "ToOnnx", "from_onnx", "rename", "to_onnx"]

@@ -1,0 +1,294 @@
+"""The operator registry: one declaration per operator holds its type relation, attributes, kernel, cost, traits and ONNX form."""
+
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+import numpy as np
+import numpy.typing as npt
+
+from passat.ir.attrs import Attrs
+from passat.ir.cost import Cost, memory_bound
+from passat.ir.expr import Call, Expr, Span
+from passat.ir.shape import ANY, Dim
+from passat.ir.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from passat.ir.onnx_mapping import ToOnnx
+
+Relation = Callable[..., Type]
+Kernel = Callable[..., AnyValue]
+CostFunction = Callable[[Sequence[Type], Type, Attrs], Cost]
+ShapeValue = npt.NDArray[np.object_]
+"""The elements of an integer tensor as dimensions (`passat.ir.shape.Dim`): what shape arithmetic knows about a value before it runs."""
+KnownValue = ShapeValue | tuple[ShapeValue, ...]
+"""What is known of an operand: of a tuple, field by field."""
+KnownFunction = Callable[[Sequence[Type], Sequence[KnownValue | None], Attrs], KnownValue | None]
+KNOWN_LIMIT = 256
+"""Tensors of more elements than this are not followed through shape arithmetic."""
+
+_REQUIRED = inspect.Parameter.empty
+
+
+class OpTypeError(TypeError):
+    """Operands or attributes that an operator does not accept. The message names the operator and the types."""
+
+
+class Known:
+    """An operand whose elements the type relation wants to look at (the shape of a reshape): its type, and what is known of its value."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, type_: TensorType, value: KnownValue | None) -> None:
+        self.type = type_
+        self.value = value if not isinstance(value, tuple) else None
+
+    def dims(self) -> list[Dim] | None:
+        """The elements as dimensions, where the tensor is a vector of static length; `Any` for those that are not known."""
+        if self.value is not None:
+            return list(self.value.reshape(-1))
+        if self.type.ndim == 1 and isinstance(self.type.shape[0], int):
+            return [ANY] * self.type.shape[0]
+        return None
+
+
+class Op(Expr):
+    """A primitive operator. Calling it on expressions builds a `Call`, attributes by keyword.
+
+    Facts that rules and folding are derived from:
+
+    * `elementwise`: each element of the result depends on the operands' elements at the same (broadcast) place only;
+    * `movement`: the result's elements are elements of the tensor operands, moved, repeated or dropped;
+    * `commutative`, `associative`; `idempotent`: f(f(x)) = f(x); `involution`: f(f(x)) = x;
+    * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (`unit_left`: also f(u, x) = x; holds exactly, for every dtype);
+    * `stateful`: never folded, merged, duplicated, dropped or reordered;
+    * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
+      what is known of the result where that takes more than the kernel (`shape_of`);
+    * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque).
+    """
+
+    __slots__ = (
+        "_cache",
+        "arity",
+        "associative",
+        "attr_params",
+        "commutative",
+        "cost",
+        "doc",
+        "elementwise",
+        "idempotent",
+        "involution",
+        "kernel",
+        "known",
+        "known_operands",
+        "movement",
+        "name",
+        "operand_names",
+        "pattern",
+        "relation",
+        "shape_arith",
+        "stateful",
+        "to_onnx",
+        "unit",
+        "variadic",
+        "zero",
+    )
+
+    def __init__(self, name: str, relation: Relation, *, doc: str = "") -> None:
+        self.name = name
+        self.relation = relation
+        self.doc = doc
+        self.span = None
+        self._checked_type = None
+        self.kernel: Kernel | None = None
+        self.known: KnownFunction | None = None
+        self.cost: CostFunction = memory_bound
+        self.elementwise = self.movement = self.commutative = self.associative = False
+        self.idempotent = self.involution = self.stateful = self.shape_arith = False
+        self.unit: float | None = None
+        self.zero: float | None = None
+        self.pattern = 8
+        self.to_onnx: ToOnnx | None = None
+        self._cache: dict[tuple[object, ...], Type] = {}
+        self.operand_names: tuple[str, ...] = ()
+        self.known_operands: frozenset[int] = frozenset()
+        self.variadic = False
+        self.attr_params: dict[str, inspect.Parameter] = {}
+        for parameter in inspect.signature(relation).parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                self.attr_params[parameter.name] = parameter
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                self.variadic = True
+            elif parameter.kind is not parameter.VAR_KEYWORD:
+                if parameter.annotation is Known:
+                    self.known_operands |= {len(self.operand_names)}
+                self.operand_names += (parameter.name,)
+        self.arity = len(self.operand_names)
+
+    def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:  # type: ignore[override]  # adds attributes
+        if not self.variadic and len(args) != self.arity:
+            raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), {len(args)} were given")
+        return Call(self, args, self.bind_attrs(attrs), span=span)
+
+    def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
+        """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""
+        if not self.attr_params and not given:
+            return Attrs()
+        values: dict[str, AnyValue] = {}
+        for name, parameter in self.attr_params.items():
+            value = given.get(name, parameter.default)
+            if value is _REQUIRED:
+                raise OpTypeError(f"{self.name} needs the attribute {name!r}")
+            values[name] = value
+        for name in given:
+            if name not in values:
+                known = ", ".join(self.attr_params) or "none"
+                raise OpTypeError(f"{self.name} has no attribute {name!r}; it has: {known}")
+        return Attrs(values)
+
+    def infer(self, types: Sequence[Type], attrs: Attrs, values: Sequence[KnownValue | None] | None = None) -> Type:
+        """The type of a call on operands of the given types. `values` is what is known of the operands' elements, where that matters.
+
+        Raises OpTypeError that names the operator, the operands' types and what is wrong.
+        """
+        if self.known_operands:
+            operands: Sequence[object] = [
+                Known(type_, None if values is None else values[i]) if i in self.known_operands and isinstance(type_, TensorType) else type_
+                for i, type_ in enumerate(types)
+            ]
+            return self._relate(operands, types, attrs)
+        key = (*types, attrs)
+        found = self._cache.get(key)
+        if found is None:
+            found = self._relate(types, types, attrs)
+            if len(self._cache) > 10_000:
+                self._cache.clear()
+            self._cache[key] = found
+        return found
+
+    def known_value(self, types: Sequence[Type], values: Sequence[KnownValue | None], attrs: Attrs, result: Type) -> KnownValue | None:
+        """What is known of the elements of a call's result, from what is known of its operands; None where that is nothing."""
+        if self.known is not None:
+            return self.known(types, values, attrs)
+        if not self.shape_arith or self.kernel is None or not _followed(result) or any(value is None for value in values):
+            return None
+        found = self.kernel(*values, **attrs)
+        return found if isinstance(found, tuple) else np.asarray(found, np.object_)
+
+    def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
+        try:
+            if not self.variadic and len(types) != self.arity:
+                raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
+            return self.relation(*operands, **attrs)
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            reason = str(error).removeprefix(f"{self.name}: ")
+            shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
+            raise OpTypeError(f"{self.name}({', '.join(map(repr, types))}{'; ' + shown if shown else ''}): {reason}") from error
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:
+        return (get_op, (self.name,))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _followed(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in ("int64", "int32") and type_.is_static and math.prod(type_.shape) <= KNOWN_LIMIT  # type: ignore[arg-type]  # static: all are integers
+
+
+_OPS: dict[str, Op] = {}
+_FACTORIES: dict[str, Callable[[str], Op]] = {}
+
+
+def define_op(
+    name: str,
+    *,
+    kernel: Kernel | None = None,
+    cost: CostFunction = memory_bound,
+    onnx: str | None = None,
+    pattern: int | None = None,
+    elementwise: bool = False,
+    movement: bool = False,
+    commutative: bool = False,
+    associative: bool = False,
+    idempotent: bool = False,
+    involution: bool = False,
+    stateful: bool = False,
+    shape_arith: bool = False,
+    unit: float | None = None,
+    zero: float | None = None,
+    known: KnownFunction | None = None,
+) -> Callable[[Relation], Op]:
+    """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
+
+    `onnx` is the short form of the ONNX mapping, for operators that differ in name only: `"Relu"`, `"Transpose(perm=axes)"`
+    (ONNX attribute = our attribute). Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`).
+    Raises ValueError for a name that is taken.
+    """
+
+    def declare(relation: Relation) -> Op:
+        if name in _OPS:
+            raise ValueError(f"the operator {name!r} is declared twice")
+        op = Op(name, relation, doc=inspect.getdoc(relation) or "")
+        op.kernel, op.cost = kernel, cost
+        op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
+        op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
+        op.unit, op.zero, op.known = unit, zero, known
+        op.pattern = pattern if pattern is not None else (0 if op.arity == 1 else 1) if elementwise else 2 if movement else 8
+        _OPS[name] = op
+        if onnx is not None:
+            from passat.ir.onnx_mapping import rename
+
+            rename(op, *_parse_mapping(onnx))
+        return op
+
+    return declare
+
+
+def _parse_mapping(text: str) -> tuple[str, dict[str, str]]:
+    found = re.fullmatch(r"(\w+)(?:\(([\w=, ]*)\))?", text)
+    if found is None:
+        raise ValueError(f"an ONNX mapping reads Name or Name(theirs=ours, ...), not {text!r}")
+    pairs = (pair.split("=") for pair in (found[2] or "").replace(" ", "").split(",") if pair)
+    return found[1], {theirs: ours for theirs, ours in pairs}
+
+
+def op_family(prefix: str, factory: Callable[[str], Op]) -> None:
+    """Operators whose names begin with `prefix` are made on demand (`onnx.` for operators that Passat does not know)."""
+    _FACTORIES[prefix] = factory
+
+
+def get_op(name: str) -> Op:
+    """The operator of that name. Raises KeyError that names the nearest known operators.
+
+    >>> get_op("nn.relu").elementwise
+    True
+    """
+    found = _OPS.get(name)
+    if found is not None:
+        return found
+    _load()
+    found = _OPS.get(name)
+    if found is None:
+        for prefix, factory in _FACTORIES.items():
+            if name.startswith(prefix):
+                found = _OPS[name] = factory(name)
+                return found
+        near = difflib.get_close_matches(name, _OPS, 3)
+        raise KeyError(f"there is no operator {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
+    return found
+
+
+def list_ops() -> list[Op]:
+    """All declared operators, by name (families made on demand only where they have been made)."""
+    _load()
+    return [_OPS[name] for name in sorted(_OPS)]
+
+
+def _load() -> None:
+    import passat.ir.onnx.opaque
+    import passat.ir.ops  # noqa: F401  # importing declares the operators

@@ -1,0 +1,313 @@
+"""Dimensions of tensors: integers, the unknown `Any`, and symbolic expressions over named sizes.
+
+A symbolic dimension is a polynomial with integer coefficients over *atoms*: names (`batch`), and quotients that do not divide
+evenly, which stand for themselves (`(seq + 1)//2`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+Monomial: TypeAlias = tuple[str, ...]
+
+
+@final
+class Any:
+    """The dimension nothing is known about; Relay prints it `?`. There is one object; two unknown sizes need not be equal sizes."""
+
+    __slots__ = ()
+    _instance: "Any | None" = None
+
+    def __new__(cls) -> "Any":
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __repr__(self) -> str:
+        return "?"
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return (Any, ())
+
+    def _absorb(self, _other: object) -> "Any":
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = _absorb
+
+    def __neg__(self) -> "Any":
+        return self
+
+
+ANY: Final = Any()
+
+
+@final
+class SymDim:
+    """A size known by name or by an expression over names; integer results of its arithmetic come back as `int`.
+
+    >>> n = SymDim.named("n")
+    >>> 2 * (n + 1) - n
+    n + 2
+    >>> (4 * n) // 2
+    2*n
+    >>> (n + 1) // 2
+    (n + 1)//2
+    >>> n - n
+    0
+    """
+
+    __slots__ = ("_hash", "terms")
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
+        self.terms = tuple(sorted(terms))
+        self._hash = hash(self.terms)
+
+    @classmethod
+    def named(cls, name: str) -> "SymDim":
+        """The dimension called `name`."""
+        return cls([((name,), 1)])
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, SymDim) and self.terms == other.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[tuple[Monomial, int], ...]]]:
+        return (SymDim, (self.terms,))
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        for monomial, coefficient in sorted(self.terms, key=lambda term: (-len(term[0]), term[0])):
+            factors = list(monomial) if abs(coefficient) == 1 and monomial else [str(abs(coefficient)), *monomial]
+            sign = ("-" if coefficient < 0 else "") if not parts else (" - " if coefficient < 0 else " + ")
+            parts.append(sign + "*".join(factors))
+        return "".join(parts)
+
+    def __add__(self, other: "Dim") -> "Dim":
+        if isinstance(other, Any):
+            return other
+        total = dict(self.terms)
+        for monomial, coefficient in _terms(other):
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _normal(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Dim":
+        return SymDim((monomial, -coefficient) for monomial, coefficient in self.terms)
+
+    def __sub__(self, other: "Dim") -> "Dim":
+        return self + (-other)
+
+    def __rsub__(self, other: "Dim") -> "Dim":
+        return -self + other
+
+    def __mul__(self, other: "Dim") -> "Dim":
+        if isinstance(other, Any):
+            return other
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in _terms(other):
+                monomial = tuple(sorted(left + right))
+                total[monomial] = total.get(monomial, 0) + a * b
+        return _normal(total)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: "Dim") -> "Dim":
+        return divide(self, other)
+
+    def __rfloordiv__(self, other: "Dim") -> "Dim":
+        return divide(other, self)
+
+    def __mod__(self, other: "Dim") -> "Dim":
+        return self - (self // other) * other
+
+
+Dim: TypeAlias = int | Any | SymDim
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+def _terms(dim: int | SymDim) -> Iterable[tuple[Monomial, int]]:
+    if isinstance(dim, SymDim):
+        return dim.terms
+    return [((), int(dim))] if dim else []
+
+
+def _normal(terms: Mapping[Monomial, int]) -> "Dim":
+    kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
+    if not kept:
+        return 0
+    return kept[0][1] if len(kept) == 1 and not kept[0][0] else SymDim(kept)
+
+
+def divide(dividend: Dim, divisor: Dim) -> Dim:
+    """The floor of a quotient of sizes: a polynomial where it comes out even, an atom where it does not, `Any` for unknown or zero divisors.
+
+    >>> divide(7, 2), divide(SymDim.named("n") * 6, 3), divide(5, 0)
+    (3, 2*n, ?)
+    """
+    if isinstance(dividend, Any) or isinstance(divisor, Any) or divisor == 0:
+        return ANY
+    if not isinstance(dividend, SymDim) and not isinstance(divisor, SymDim):
+        return int(dividend) // int(divisor)
+    if dividend == divisor:
+        return 1
+    if not isinstance(dividend, SymDim) and dividend == 0:
+        return 0
+    by = list(_terms(divisor))
+    if len(by) == 1 and isinstance(dividend, SymDim):
+        (names, factor) = by[0]
+        quotient: dict[Monomial, int] = {}
+        for monomial, coefficient in dividend.terms:
+            rest = list(monomial)
+            if coefficient % factor or any(rest.count(name) < names.count(name) for name in names):
+                break
+            for name in names:
+                rest.remove(name)
+            quotient[tuple(rest)] = coefficient // factor
+        else:
+            return _normal(quotient)
+    return SymDim.named(f"{_bracketed(dividend)}//{_bracketed(divisor)}")
+
+
+def _bracketed(dim: int | SymDim) -> str:
+    text = repr(dim)
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+_EXPRESSION = re.compile(r"\s*(\d+|[A-Za-z_][\w.]*|[-+*()])")
+
+
+def parse_dim(text: str) -> Dim:
+    """A dimension from its text: a polynomial over names, as printed; whatever is not one becomes a name as it stands.
+
+    >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("floor(x)")
+    (2*batch + 1, 7, floor(x))
+    """
+    tokens: list[str] = []
+    position = 0
+    while position < len(text):
+        found = _EXPRESSION.match(text, position)
+        if found is None:
+            return SymDim.named(text)
+        tokens.append(found[1])
+        position = found.end()
+    try:
+        value, rest = _sum(tokens)
+    except (IndexError, ValueError):
+        return SymDim.named(text)
+    return SymDim.named(text) if rest else value
+
+
+def _sum(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
+    total, rest = _product(tokens)
+    while rest and rest[0] in "+-":
+        term, following = _product(rest[1:])
+        total = total + term if rest[0] == "+" else total - term
+        rest = following
+    return total, rest
+
+
+def _product(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
+    total, rest = _factor(tokens)
+    while rest and rest[0] == "*":
+        factor, rest = _factor(rest[1:])
+        total = total * factor
+    return total, rest
+
+
+def _factor(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
+    head, rest = tokens[0], tokens[1:]
+    if head.isdigit():
+        return int(head), rest
+    if head == "-":
+        value, rest = _factor(rest)
+        return -value, rest
+    if head == "(":
+        value, rest = _sum(rest)
+        if not rest or rest[0] != ")":
+            raise ValueError("unbalanced brackets")
+        return value, rest[1:]
+    if head in "+*)":
+        raise ValueError(head)
+    return SymDim.named(head), rest
+
+
+def is_static(shape: Shape) -> bool:
+    """Whether every dimension is an integer."""
+    return all(type(dim) is int for dim in shape)
+
+
+def product(shape: Iterable[Dim]) -> Dim:
+    """The number of elements of a shape.
+
+    >>> product((2, SymDim.named("n"), 3))
+    6*n
+    """
+    total: Dim = 1
+    for dim in shape:
+        total = total * dim
+    return total
+
+
+def static_size(shape: Shape, assumed: int = 64) -> int:
+    """The number of elements of a shape, every named or unknown dimension taken as `assumed` (for cost models)."""
+    return math.prod(evaluate_dim(dim, {}, assumed) for dim in shape)
+
+
+def evaluate_dim(dim: Dim, sizes: Mapping[str, int], assumed: int = 64) -> int:
+    """The integer value of a dimension when its names have the given sizes; names without one, and `Any`, count as `assumed`."""
+    if isinstance(dim, Any):
+        return assumed
+    if not isinstance(dim, SymDim):
+        return dim
+    return sum(c * math.prod(sizes.get(name, assumed) for name in monomial) for monomial, c in dim.terms)
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are certainly the same size (`Any` is never certainly anything)."""
+    return a == b and not isinstance(a, Any)
+
+
+def may_equal(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions can be the same size; only two different integers certainly cannot."""
+    return not (type(a) is int and type(b) is int) or a == b
+
+
+def broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape of an elementwise operation under NumPy's broadcasting. Raises ValueError where it is impossible.
+
+    A named or unknown dimension against an integer other than 1 must turn out to be that integer (or 1), so the integer wins.
+
+    >>> broadcast((3, 1), (4,))
+    (3, 4)
+    """
+    if a == b and ANY not in a:
+        return a
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    result = list(longer)
+    offset = len(longer) - len(shorter)
+    for i, other in enumerate(shorter):
+        dim = longer[offset + i]
+        if dim == other and not isinstance(dim, Any):
+            continue
+        if dim == 1 and type(dim) is int:
+            result[offset + i] = other
+        elif other == 1 and type(other) is int:
+            continue
+        elif type(dim) is int and type(other) is int:
+            raise ValueError(f"shapes {a} and {b} do not broadcast: {dim} against {other}")
+        elif type(other) is int:
+            result[offset + i] = other
+        elif type(dim) is not int:
+            result[offset + i] = ANY
+    return tuple(result)
+
+
+def show_shape(shape: Shape) -> str:
+    """A shape as Relay prints it: `(1, ?, batch)`, with a trailing comma where it has one dimension."""
+    return f"({', '.join(map(repr, shape))}{',' if len(shape) == 1 else ''})"

@@ -1,0 +1,160 @@
+"""Constant tensors: dense, lazily read, or one value repeated (a splat), which takes no memory whatever its shape."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import numpy as np
+import numpy.typing as npt
+
+from passat.ir.dtypes import from_numpy, itemsize, to_numpy
+
+Array = npt.NDArray[AnyValue]
+
+
+class Tensor:
+    """An immutable constant. Made by `dense`, `splat` or `lazy`; read by `numpy()`, which never copies.
+
+    `source` is whatever the tensor was read from (an ONNX initialiser), so that a writer may hand it on without decoding it.
+
+    >>> Tensor.splat(1.0, (1000, 1000), "float32").numpy().strides
+    (0, 0)
+    >>> Tensor.dense(np.ones((2, 2), np.int8)).uniform()
+    np.int8(1)
+    """
+
+    __slots__ = ("_array", "_key", "_load", "_scalar", "_uniform", "dtype", "shape", "source")
+
+    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.source: object = None
+        self._array: Array | None = None
+        self._scalar: Array | None = None
+        self._load: Callable[[], Array] | None = None
+        self._key: tuple[object, ...] | None = None
+        self._uniform: bool | None = None
+
+    @classmethod
+    def dense(cls, value: npt.ArrayLike, dtype: str | None = None) -> "Tensor":
+        """A tensor of the elements of `value`; an array is taken as it is and must not be written to afterwards."""
+        array = np.asarray(value, None if dtype is None else to_numpy(dtype))
+        tensor = cls(from_numpy(array.dtype), array.shape)
+        if tensor.dtype == "string" and array.dtype != np.object_:
+            array = array.astype(np.object_)
+        tensor._array = array
+        return tensor
+
+    @classmethod
+    def splat(cls, value: npt.ArrayLike, shape: tuple[int, ...], dtype: str) -> "Tensor":
+        """A tensor of `shape` whose every element is `value`."""
+        tensor = cls(dtype, shape)
+        tensor._scalar = np.asarray(value, to_numpy(dtype)).reshape(())
+        tensor._uniform = True
+        return tensor
+
+    @classmethod
+    def lazy(
+        cls, dtype: str, shape: tuple[int, ...], load: Callable[[], Array], *, source: object = None, key: tuple[object, ...] | None = None
+    ) -> "Tensor":
+        """A tensor read by `load` when its elements are first asked for; `key` identifies its content without reading it."""
+        tensor = cls(dtype, shape)
+        tensor._load, tensor.source, tensor._key = load, source, key
+        return tensor
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements take when written out one by one."""
+        return math.ceil(self.size * itemsize(self.dtype))
+
+    @property
+    def is_splat(self) -> bool:
+        """Whether the tensor is stored as one repeated value."""
+        return self._scalar is not None
+
+    def numpy(self) -> Array:
+        """The elements as a NumPy array, not to be written to; of a splat, a broadcast view of one element."""
+        if self._scalar is not None:
+            return np.broadcast_to(self._scalar, self.shape)
+        if self._array is None:
+            assert self._load is not None
+            array = self._load()
+            if array.shape != self.shape:
+                raise ValueError(
+                    f"a constant declared as {self.dtype}{list(self.shape)} holds {array.size} elements of shape {list(array.shape)}"
+                )
+            self._array, self._load = array, None
+        return self._array
+
+    def uniform(self) -> AnyValue:
+        """The value that all elements have, or None where they differ or there are none. Compares bits, so nan counts as itself."""
+        if self._scalar is not None:
+            return self._scalar[()]
+        if self._uniform is None:
+            self._uniform = self._all_equal()
+        return self.numpy().reshape(-1)[0] if self._uniform else None
+
+    def _all_equal(self) -> bool:
+        if not self.size:
+            return False
+        flat = self.numpy().reshape(-1)
+        if flat.dtype == np.object_:
+            return all(element == flat[0] for element in flat)
+        first = flat[:1].tobytes()
+        probes = (len(flat) - 1, len(flat) // 2, len(flat) // 3)
+        if any(flat[i : i + 1].tobytes() != first for i in probes):
+            return False
+        return bool(np.all(_bits(flat) == _bits(flat[:1])))
+
+    def key(self) -> tuple[object, ...]:
+        """A hashable value that is equal for equal contents: element type, shape, and the one element or a digest of them all."""
+        if self._key is None:
+            if self._scalar is not None:
+                content: object = str(self._scalar[()]) if self.dtype == "string" else self._scalar.tobytes()
+                self._key = ("splat", self.dtype, self.shape, content)
+            else:
+                array = self.numpy()
+                if self.dtype == "string":
+                    data = repr(array.tolist()).encode()
+                else:
+                    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""  # type: ignore[assignment]  # both are buffers
+                self._key = (
+                    self.dtype,
+                    self.shape,
+                    data if len(data) <= 16 and isinstance(data, bytes) else hashlib.blake2b(data, digest_size=16).digest(),
+                )
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Tensor) and self.shape == other.shape and self.dtype == other.dtype and self.key() == other.key()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:
+        if self._scalar is not None:
+            return (Tensor.splat, (self._scalar, self.shape, self.dtype))
+        return (Tensor.dense, (self.numpy(),))
+
+    def __repr__(self) -> str:
+        content = f"splat {self._scalar[()]}" if self._scalar is not None else "dense"
+        return f"Tensor({self.dtype}{list(self.shape)}, {content})"
+
+
+def _bits(array: Array) -> Array:
+    if array.dtype.kind == "c":
+        return array.view(np.dtype(f"u{array.itemsize // 2}")).reshape(-1, 2)
+    return array.view(np.dtype(f"u{array.itemsize}"))

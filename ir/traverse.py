@@ -1,0 +1,126 @@
+"""Walks over expressions. All are iterative: depth is data, a shared node is visited once."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+
+
+def children(expr: Expr) -> Sequence[Expr]:
+    """The direct parts of an expression, in evaluation order; of a function the parameters and the body."""
+    kind = type(expr)
+    if kind is Call:
+        call = cast(Call, expr)
+        return (call.op, *call.args)
+    if kind is TupleGetItem:
+        return (cast(TupleGetItem, expr).tuple_value,)
+    if kind is Tuple:
+        return cast(Tuple, expr).fields
+    if kind is Function:
+        function = cast(Function, expr)
+        return (*function.params, function.body)
+    if kind is Let:
+        let = cast(Let, expr)
+        return (let.var, let.value, let.body)
+    if kind is If:
+        choice = cast(If, expr)
+        return (choice.cond, choice.true_branch, choice.false_branch)
+    if kind is RefCreate:
+        return (cast(RefCreate, expr).value,)
+    if kind is RefRead:
+        return (cast(RefRead, expr).ref,)
+    if kind is RefWrite:
+        write = cast(RefWrite, expr)
+        return (write.ref, write.value)
+    if kind is Match:
+        match = cast(Match, expr)
+        return (match.data, *(clause.rhs for clause in match.clauses))
+    return ()
+
+
+def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
+    """The expression with other direct parts (as `children` lists them); the same object where all parts are the same objects."""
+    old = children(expr)
+    if len(old) == len(parts) and all(a is b for a, b in zip(old, parts, strict=True)):
+        return expr
+    kind = type(expr)
+    if kind is Call:
+        call = cast(Call, expr)
+        return Call(parts[0], parts[1:], call.attrs, call.type_args, call.span)
+    if kind is TupleGetItem:
+        return TupleGetItem(parts[0], cast(TupleGetItem, expr).index, expr.span)
+    if kind is Tuple:
+        return Tuple(parts, expr.span)
+    if kind is Function:
+        function = cast(Function, expr)
+        return Function(
+            cast("Iterable[Var]", parts[:-1]), parts[-1], function.ret_type, function.type_params, function.attrs, function.span
+        )
+    if kind is Let:
+        return Let(cast(Var, parts[0]), parts[1], parts[2], expr.span)
+    if kind is If:
+        return If(parts[0], parts[1], parts[2], expr.span)
+    if kind is RefCreate:
+        return RefCreate(parts[0], expr.span)
+    if kind is RefRead:
+        return RefRead(parts[0], expr.span)
+    if kind is RefWrite:
+        return RefWrite(parts[0], parts[1], expr.span)
+    if kind is Match:
+        match = cast(Match, expr)
+        clauses = (Clause(clause.lhs, rhs) for clause, rhs in zip(match.clauses, parts[1:], strict=True))
+        return Match(parts[0], clauses, match.complete, expr.span)
+    raise TypeError(f"{kind.__name__} has no parts to replace")
+
+
+def post_order(*roots: Expr, into: Callable[[Expr], bool] | None = None) -> list[Expr]:
+    """Every node reachable from the roots, once, parts before wholes. Parts of nodes that `into` refuses are not entered."""
+    seen: set[int] = set()
+    order: list[Expr] = []
+    stack: list[Expr | None] = list(reversed(roots))
+    pending: list[Expr] = []
+    while stack:
+        expr = stack.pop()
+        if expr is None:  # the parts of the last pending node are done
+            order.append(pending.pop())
+            continue
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        parts = children(expr) if into is None or into(expr) else ()
+        if not parts:
+            order.append(expr)
+            continue
+        pending.append(expr)
+        stack.append(None)
+        stack.extend(reversed(parts))
+    return order
+
+
+def post_order_visit(expr: Expr, visit: Callable[[Expr], object]) -> None:
+    """Calls `visit` on every node once, parts before wholes (Relay's `analysis.post_order_visit`)."""
+    for node in post_order(expr):
+        visit(node)
+
+
+def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Rebuilds an expression from its leaves: `replace(old, new)` gets each node and the node with its parts already replaced,
+    and returns what takes its place. Where nothing changes the same objects come back."""
+    done: dict[int, Expr] = {}
+    for node in post_order(root):
+        done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)]))
+    return done[id(root)]
