@@ -31,31 +31,35 @@ NOT_COUNTED: Final = frozenset({"Constant", "ConstantOfShape"})
 
 
 def onnxsim(model: onnx.ModelProto) -> onnx.ModelProto:
-    """onnxsim with its default settings."""
+    """Run onnxsim with its default settings."""
     from onnxsim import simplify
 
-    return simplify(model)[0]
+    result: onnx.ModelProto = simplify(model)[0]
+    return result
 
 
 def onnxslim(model: onnx.ModelProto) -> onnx.ModelProto:
-    """onnxslim with its default settings."""
+    """Run onnxslim with its default settings."""
     from onnxslim import slim
 
-    return slim(model)
+    result: onnx.ModelProto = slim(model)
+    return result
 
 
 def onnxscript(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The optimiser of onnxscript with its default settings."""
+    """Run the optimiser of onnxscript with its default settings."""
     from onnxscript.optimizer import optimize
 
-    return optimize(model)
+    result: onnx.ModelProto = optimize(model)
+    return result
 
 
 def onnxoptimizer(model: onnx.ModelProto) -> onnx.ModelProto:
-    """onnxoptimizer with all its passes that fuse or eliminate."""
+    """Run onnxoptimizer with all its passes that fuse or eliminate."""
     from onnxoptimizer import get_fuse_and_elimination_passes, optimize
 
-    return optimize(model, get_fuse_and_elimination_passes())
+    result: onnx.ModelProto = optimize(model, get_fuse_and_elimination_passes())
+    return result
 
 
 PEERS: Final[dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
@@ -94,7 +98,7 @@ def node_count(model: onnx.ModelProto) -> int:
 
 
 def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make inputs for `model`: symbolic dimensions are all `dimension`, integers are 1 so that masks and ids are valid."""
+    """Make inputs for `model`: symbolic dimensions are all `dimension`, integers are 0 or 1, which masks and token ids both may be."""
     initialised = {tensor.name for tensor in model.graph.initializer}
     random = np.random.default_rng(seed)
     feed: dict[str, np.ndarray] = {}
@@ -104,7 +108,7 @@ def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) 
         tensor = value.type.tensor_type
         shape = [d.dim_value if d.HasField("dim_value") else dimension for d in tensor.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        feed[value.name] = random.normal(size=shape).astype(dtype) if dtype.kind == "f" else np.ones(shape, dtype)
+        feed[value.name] = random.normal(size=shape).astype(dtype) if dtype.kind == "f" else random.integers(0, 2, shape).astype(dtype)
     return feed
 
 
@@ -171,7 +175,7 @@ def measure(peer: str, path: Path, runs: int, keep: Path | None) -> Outcome:
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Send what this process prints, from C++ too, to nowhere."""
-    with open(os.devnull, "w") as nowhere:
+    with Path(os.devnull).open("w") as nowhere:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nowhere.fileno(), stream.fileno())
         yield

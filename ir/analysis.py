@@ -5,20 +5,19 @@ from passat.ir.expr import (
     Constant,
     Expr,
     Function,
+    GlobalVar,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     RefCreate,
     RefRead,
     RefWrite,
     Tuple,
     Var,
 )
+from passat.ir.module import IRModule
 from passat.ir.op import Op
-from passat.ir.traverse import post_order
+from passat.ir.scopes import Scopes
+from passat.ir.traverse import pattern_vars, post_order
 
 
 def all_vars(expr: Expr) -> list[Var]:
@@ -51,19 +50,6 @@ def free_vars(expr: Expr) -> list[Var]:
     return [var for var in all_vars(expr) if var not in bound]
 
 
-def pattern_vars(pattern: Pattern) -> list[Var]:
-    """The variables that a pattern of a match arm binds, from left to right."""
-    found: list[Var] = []
-    stack = [pattern]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, PatternVar):
-            found.append(node.var)
-        elif isinstance(node, (PatternConstructor, PatternTuple)):
-            stack.extend(reversed(node.patterns))
-    return found
-
-
 def check_constant(expr: Expr) -> bool:
     """Whether an expression is a constant, or a tuple of constants (Relay's ConstantChecker)."""
     return all(isinstance(node, (Constant, Tuple)) for node in post_order(expr))
@@ -82,3 +68,49 @@ def is_effectful(expr: Expr) -> bool:
 def node_count(expr: Expr) -> int:
     """The number of distinct nodes that a reader would count: everything but operators, counted once however often it is shared."""
     return sum(not isinstance(node, Op) for node in post_order(expr))
+
+
+def ill_formed(node: Expr | IRModule) -> list[str]:
+    """What is wrong with the variables of an expression or a module, a sentence each; nothing where it is well formed.
+
+    Every variable is bound once, and used only inside of what binds it; a let's own value may use it where that is a function. The
+    functions of a module have no free variables, and call functions that the module has.
+    """
+    if isinstance(node, IRModule):
+        names = {var.name_hint for var in node.functions}
+        found: list[str] = []
+        for var, function in node.functions.items():
+            wrong = _ill_bound(function)
+            wrong += [f"the variable %{free.name_hint} is free" for free in free_vars(function)]
+            used = {part.name_hint: None for part in post_order(function) if isinstance(part, GlobalVar)}
+            wrong += [f"the module has no function @{name}" for name in used if name not in names]
+            found += [f"in @{var.name_hint}: {sentence}" for sentence in wrong]
+        return found
+    return _ill_bound(node)
+
+
+def well_formed(node: Expr | IRModule) -> bool:
+    """Whether every variable is bound once and used in scope (Relay's `analysis.well_formed`); `ill_formed` says what is wrong."""
+    return not ill_formed(node)
+
+
+def _ill_bound(expr: Expr) -> list[str]:
+    scopes = Scopes(expr)
+    found = [f"the variable %{var.name_hint} is bound more than once" for var in dict.fromkeys(scopes.rebound)]
+    used = [node for node in scopes.order if isinstance(node, Var)]
+    outside = [var for var in used if var in scopes.binders and not scopes.binders[var].encloses(scopes.place(var))]
+    return found + [f"the variable %{var.name_hint} is used outside of what binds it" for var in outside]
+
+
+__all__ = [
+    "all_vars",
+    "bound_vars",
+    "check_constant",
+    "free_vars",
+    "ill_formed",
+    "is_effectful",
+    "node_count",
+    "pattern_vars",
+    "post_order",
+    "well_formed",
+]

@@ -30,6 +30,7 @@ class Expr:
 
     __slots__ = ("__weakref__", "_checked_type", "_known_value", "span")
     _checked_type: Type | None
+    _known_value: AnyValue  # what shape arithmetic knows of the value (passat.ir.infer); unset until somebody asks
     span: Span | None
 
     @property
@@ -96,9 +97,9 @@ class Expr:
         raise TypeError("an expression has no known length; take its parts with expr[i]")
 
     def __repr__(self) -> str:
-        from passat.ir.text import astext
+        from passat.ir.text import pretty_print
 
-        return astext(self, show_meta_data=False)
+        return pretty_print(self)
 
 
 class Var(Expr):

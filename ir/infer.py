@@ -28,7 +28,7 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.module import IRModule
-from passat.ir.op import KNOWN_LIMIT, KnownValue, Op, OpTypeError
+from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError
 from passat.ir.traverse import children, post_order
 from passat.ir.types import (
     FuncType,
@@ -40,6 +40,7 @@ from passat.ir.types import (
     TypeCall,
     TypeVar,
     compatible,
+    refine,
 )
 
 UNKNOWN: Final = IncompleteType()
@@ -173,6 +174,8 @@ def type_of_call(call: Call) -> Type:
     for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):
         if not _unify(wanted, given, set(type_.type_params), solution):
             raise InferError(f"{_where(call)}argument {i + 1} has type {given!r}, the function takes {wanted!r}")
+    for param in type_.type_params:
+        solution.setdefault(param, UNKNOWN)  # an empty list may be one of anything
     return _substitute(type_.ret_type, solution)
 
 
@@ -181,8 +184,10 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
     while stack:
         a, b = stack.pop()
         if isinstance(a, TypeVar) and a in variables:
-            if not compatible(solution.setdefault(a, b), b):
+            known = solution.get(a, b)
+            if not compatible(known, b):
                 return False
+            solution[a] = refine(known, b)
         elif isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
             stack.extend(zip(a.fields, b.fields, strict=True))
         elif isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
@@ -244,6 +249,8 @@ def join(a: Type, b: Type) -> Type | None:
     if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
         fields = [join(m, n) for m, n in zip(a.fields, b.fields, strict=True)]
         return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall) and compatible(a, b):
+        return TypeCall(a.func, [refine(m, n) for m, n in zip(a.args, b.args, strict=True)])
     return None
 
 
@@ -293,7 +300,7 @@ def known_value(expr: Expr) -> KnownValue | None:
             continue
         if isinstance(node, Constant):
             data = node.data
-            small = data.dtype in ("int64", "int32") and data.size <= KNOWN_LIMIT
+            small = data.dtype in FOLLOWED and data.size <= KNOWN_LIMIT
             node._known_value = data.numpy().astype(np.object_) if small else None
         elif isinstance(node, Call) and isinstance(node.op, Op) and (node.op.known is not None or node.op.shape_arith):
             if not ready and node.op.shape_arith:

@@ -1,6 +1,6 @@
 """Modules: functions by name, type definitions, and what belongs to the program as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
 
 from passat.ir.expr import Constructor, Expr, Function, GlobalVar
@@ -105,11 +105,13 @@ class IRModule:
         copy.type_definitions = dict(self.type_definitions)
         return copy
 
-    def astext(self, show_meta_data: bool = True) -> str:
-        """The module in Relay's text format."""
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None) -> str:
+        """The module in Relay's text format (`passat.ir.text.astext`)."""
         from passat.ir.text import astext
 
-        return astext(self, show_meta_data=show_meta_data)
+        return astext(self, show_meta_data, annotate)
 
     def __str__(self) -> str:
-        return self.astext(show_meta_data=False)
+        from passat.ir.text import pretty_print
+
+        return pretty_print(self)

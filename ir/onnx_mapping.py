@@ -5,7 +5,7 @@ node becomes an opaque call that keeps everything. A writer gets the call and th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
@@ -15,6 +15,41 @@ from passat.ir.types import TensorType
 
 if TYPE_CHECKING:
     from passat.ir.op import Op
+
+
+ELEMENT_TYPES: Final[Mapping[int, str]] = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
+}
+"""Element types by their number in ONNX (`TensorProto.DataType`), as attributes such as that of Cast give them."""
+
+
+class OnnxVersionError(ValueError):
+    """A call that the opset of the model has no form for."""
 
 
 class OnnxNode:
@@ -124,8 +159,17 @@ def to_onnx(op: "Op") -> Callable[[ToOnnx], ToOnnx]:
     return register
 
 
-def rename(op: "Op", op_type: str, attr_names: Mapping[str, str]) -> None:
-    """Reader and writer of an operator that differs from ONNX's in its name and the names of its attributes only."""
+def need_opset(emit: Emitter, since: int, op: "Op") -> None:
+    """Raises OnnxVersionError where the model is written in an opset before `since`."""
+    if emit.opset < since:
+        raise OnnxVersionError(f"{op.name} needs ONNX opset {since} or later; the model is written in opset {emit.opset}")
+
+
+def rename(op: "Op", op_type: str, attr_names: Mapping[str, str], since: int = 1) -> None:
+    """Reader and writer of an operator that differs from ONNX's in its name and the names of its attributes only.
+
+    ONNX has the operator from opset `since` on.
+    """
 
     def read(node: OnnxNode) -> Expr | None:
         if len(node.inputs) != op.arity or any(value is None for value in node.inputs):
@@ -138,10 +182,24 @@ def rename(op: "Op", op_type: str, attr_names: Mapping[str, str]) -> None:
     theirs = {ours: name for name, ours in attr_names.items()}
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        need_opset(emit, since, op)
         return emit.node(op_type, inputs, {theirs.get(name, name): value for name, value in call.attrs.items() if value is not None})
 
     from_onnx(op_type)(read)
     to_onnx(op)(write)
 
 
-__all__ = ["READERS", "Attrs", "Emitter", "FromOnnx", "OnnxNode", "ToOnnx", "from_onnx", "rename", "to_onnx"]
+__all__ = [
+    "ELEMENT_TYPES",
+    "READERS",
+    "Attrs",
+    "Emitter",
+    "FromOnnx",
+    "OnnxNode",
+    "OnnxVersionError",
+    "ToOnnx",
+    "from_onnx",
+    "need_opset",
+    "rename",
+    "to_onnx",
+]

@@ -2,7 +2,6 @@
 
 import difflib
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,8 +13,8 @@ import numpy.typing as npt
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, memory_bound
 from passat.ir.expr import Call, Expr, Span
-from passat.ir.shape import ANY, Dim
-from passat.ir.types import TensorType, Type
+from passat.ir.shape import ANY, Dim, static_size
+from passat.ir.types import IncompleteType, TensorType, Type
 
 if TYPE_CHECKING:
     from passat.ir.onnx_mapping import ToOnnx
@@ -30,6 +29,8 @@ KnownValue = ShapeValue | tuple[ShapeValue, ...]
 KnownFunction = Callable[[Sequence[Type], Sequence[KnownValue | None], Attrs], KnownValue | None]
 KNOWN_LIMIT = 256
 """Tensors of more elements than this are not followed through shape arithmetic."""
+FOLLOWED = frozenset({"int64", "int32", "bool"})
+"""Element types of the tensors that are followed: sizes, and what comparisons say of them."""
 
 _REQUIRED = inspect.Parameter.empty
 
@@ -64,7 +65,9 @@ class Op(Expr):
     * `elementwise`: each element of the result depends on the operands' elements at the same (broadcast) place only;
     * `movement`: the result's elements are elements of the tensor operands, moved, repeated or dropped;
     * `commutative`, `associative`; `idempotent`: f(f(x)) = f(x); `involution`: f(f(x)) = x;
-    * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (`unit_left`: also f(u, x) = x; holds exactly, for every dtype);
+    * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (of a commutative operator on either side; of another one on
+      the right only). Both hold exactly on integers and bool. On floats a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for
+      finite x up to its sign (x * 0);
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
     * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
       what is known of the result where that takes more than the kernel (`shape_of`);
@@ -129,7 +132,7 @@ class Op(Expr):
                 self.operand_names += (parameter.name,)
         self.arity = len(self.operand_names)
 
-    def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:  # type: ignore[override]  # adds attributes
+    def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
         if not self.variadic and len(args) != self.arity:
             raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), {len(args)} were given")
         return Call(self, args, self.bind_attrs(attrs), span=span)
@@ -177,7 +180,7 @@ class Op(Expr):
         if not self.shape_arith or self.kernel is None or not _followed(result) or any(value is None for value in values):
             return None
         found = self.kernel(*values, **attrs)
-        return found if isinstance(found, tuple) else np.asarray(found, np.object_)
+        return found if isinstance(found, tuple) else _in_range(np.asarray(found, np.object_), result)
 
     def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
         try:
@@ -185,6 +188,8 @@ class Op(Expr):
                 raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
             return self.relation(*operands, **attrs)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
+            if any(isinstance(type_, IncompleteType) for type_ in types):
+                return IncompleteType()  # what comes of an operand that nobody knows
             reason = str(error).removeprefix(f"{self.name}: ")
             shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
             raise OpTypeError(f"{self.name}({', '.join(map(repr, types))}{'; ' + shown if shown else ''}): {reason}") from error
@@ -197,7 +202,21 @@ class Op(Expr):
 
 
 def _followed(type_: Type) -> bool:
-    return isinstance(type_, TensorType) and type_.dtype in ("int64", "int32") and type_.is_static and math.prod(type_.shape) <= KNOWN_LIMIT  # type: ignore[arg-type]  # static: all are integers
+    return isinstance(type_, TensorType) and type_.dtype in FOLLOWED and type_.is_static and static_size(type_.shape) <= KNOWN_LIMIT
+
+
+def _in_range(found: ShapeValue, type_: Type) -> ShapeValue:
+    """What is known, less the integers that the element type cannot hold: the run would wrap them around."""
+    bits = 31 if isinstance(type_, TensorType) and type_.dtype == "int32" else 63
+    elements = found.reshape(-1).tolist()
+    kept = [ANY if type(element) is int and not -(1 << bits) <= element < 1 << bits else element for element in elements]
+    return found if kept == elements else _objects(kept, found.shape)
+
+
+def _objects(elements: Sequence[AnyValue], shape: tuple[int, ...]) -> ShapeValue:
+    array = np.empty(len(elements), np.object_)
+    array[:] = elements
+    return array.reshape(shape)
 
 
 _OPS: dict[str, Op] = {}
@@ -226,7 +245,7 @@ def define_op(
     """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
 
     `onnx` is the short form of the ONNX mapping, for operators that differ in name only: `"Relu"`, `"Transpose(perm=axes)"`
-    (ONNX attribute = our attribute). Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`).
+    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9). Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`).
     Raises ValueError for a name that is taken.
     """
 
@@ -249,12 +268,12 @@ def define_op(
     return declare
 
 
-def _parse_mapping(text: str) -> tuple[str, dict[str, str]]:
-    found = re.fullmatch(r"(\w+)(?:\(([\w=, ]*)\))?", text)
+def _parse_mapping(text: str) -> tuple[str, dict[str, str], int]:
+    found = re.fullmatch(r"(\w+)(?:@(\d+))?(?:\(([\w=, ]*)\))?", text)
     if found is None:
-        raise ValueError(f"an ONNX mapping reads Name or Name(theirs=ours, ...), not {text!r}")
-    pairs = (pair.split("=") for pair in (found[2] or "").replace(" ", "").split(",") if pair)
-    return found[1], {theirs: ours for theirs, ours in pairs}
+        raise ValueError(f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), not {text!r}")
+    pairs = (pair.split("=") for pair in (found[3] or "").replace(" ", "").split(",") if pair)
+    return found[1], {theirs: ours for theirs, ours in pairs}, int(found[2] or 1)
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:

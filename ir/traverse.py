@@ -11,6 +11,10 @@ from passat.ir.expr import (
     If,
     Let,
     Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
     RefCreate,
     RefRead,
     RefWrite,
@@ -52,6 +56,18 @@ def children(expr: Expr) -> Sequence[Expr]:
     return ()
 
 
+def evaluation_parts(expr: Expr) -> Sequence[Expr]:
+    """The direct parts in the order in which they are needed: arguments before the callee, a let's value before its variable."""
+    kind = type(expr)
+    if kind is Call:
+        call = cast(Call, expr)
+        return (*call.args, call.op)
+    if kind is Let:
+        let = cast(Let, expr)
+        return (let.value, let.var, let.body)
+    return children(expr)
+
+
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     """The expression with other direct parts (as `children` lists them); the same object where all parts are the same objects."""
     old = children(expr)
@@ -87,8 +103,13 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     raise TypeError(f"{kind.__name__} has no parts to replace")
 
 
-def post_order(*roots: Expr, into: Callable[[Expr], bool] | None = None) -> list[Expr]:
-    """Every node reachable from the roots, once, parts before wholes. Parts of nodes that `into` refuses are not entered."""
+def post_order(
+    *roots: Expr, into: Callable[[Expr], bool] | None = None, parts_of: Callable[[Expr], Sequence[Expr]] = children
+) -> list[Expr]:
+    """Every node reachable from the roots, once, parts before wholes. Parts of nodes that `into` refuses are not entered.
+
+    `parts_of` says what the parts are, and in which order: `children`, or `evaluation_parts`.
+    """
     seen: set[int] = set()
     order: list[Expr] = []
     stack: list[Expr | None] = list(reversed(roots))
@@ -101,7 +122,7 @@ def post_order(*roots: Expr, into: Callable[[Expr], bool] | None = None) -> list
         if id(expr) in seen:
             continue
         seen.add(id(expr))
-        parts = children(expr) if into is None or into(expr) else ()
+        parts = parts_of(expr) if into is None or into(expr) else ()
         if not parts:
             order.append(expr)
             continue
@@ -124,3 +145,16 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
     for node in post_order(root):
         done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)]))
     return done[id(root)]
+
+
+def pattern_vars(pattern: Pattern) -> list[Var]:
+    """The variables that a pattern of a match arm binds, from left to right."""
+    found: list[Var] = []
+    stack = [pattern]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, PatternVar):
+            found.append(node.var)
+        elif isinstance(node, (PatternConstructor, PatternTuple)):
+            stack.extend(reversed(node.patterns))
+    return found

@@ -212,6 +212,12 @@ def compatible(a: Type, b: Type) -> bool:
         return all(not (type(m) is int and type(n) is int) or m == n for m, n in zip(a.shape, b.shape, strict=True))
     if isinstance(a, TupleType) and isinstance(b, TupleType):
         return len(a.fields) == len(b.fields) and all(map(compatible, a.fields, b.fields))
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall):
+        return a.func == b.func and len(a.args) == len(b.args) and all(map(compatible, a.args, b.args))
+    if isinstance(a, FuncType) and isinstance(b, FuncType) and a.type_params == b.type_params and len(a.arg_types) == len(b.arg_types):
+        return all(map(compatible, (*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type)))
+    if isinstance(a, RefType) and isinstance(b, RefType):
+        return compatible(a.value, b.value)
     return a == b
 
 
@@ -225,6 +231,8 @@ def refine(a: Type, b: Type) -> Type:
         return TensorType((_refine_dim(m, n) for m, n in zip(a.shape, b.shape, strict=True)), a.dtype)
     if isinstance(a, TupleType) and isinstance(b, TupleType):
         return TupleType(map(refine, a.fields, b.fields))
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall):
+        return TypeCall(a.func, map(refine, a.args, b.args))
     return a
 
 

@@ -1,1 +1,60 @@
-"""Placeholder."""
+"""ONNX models in and out. Importing this package does not import onnx; its functions do, and say how to install it where it is missing."""
+
+import os
+from typing import TYPE_CHECKING
+
+from passat.ir.module import IRModule
+from passat.ir.onnx.errors import OnnxError, require_onnx
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["OnnxError", "from_onnx", "load", "save", "to_onnx"]
+
+
+def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None) -> IRModule:
+    """The module of a model or of a file: `main` is the graph; `attrs["onnx"]` keeps what else the model holds (`Frame`).
+
+    Tensors are not copied: the module reads them from `model`, which must not change afterwards. `folder` is where the
+    external data of a `ModelProto` lies. Raises OnnxError.
+    """
+    require_onnx()
+    if isinstance(model, (str, os.PathLike)):
+        return load(model)
+    from passat.ir.onnx.importer import import_model
+
+    return import_model(model, folder=None if folder is None else os.fspath(folder))
+
+
+def to_onnx(module: IRModule) -> "ModelProto":
+    """The model of a module: the frame that it was read with, around what `main` computes now.
+
+    Tensors in external files stay there, under the locations that the source names; `save` copies them. Raises OnnxError for
+    programs that ONNX cannot express.
+    """
+    require_onnx()
+    from passat.ir.onnx.exporter import export_model
+
+    return export_model(module)
+
+
+def load(path: "Path") -> IRModule:
+    """The module of a model file. External data is mapped when it is first needed. Raises OnnxError."""
+    require_onnx()
+    from passat.ir.onnx.files import load_module
+
+    return load_module(os.fspath(path))
+
+
+def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None) -> None:
+    """Writes a module, or a model, to a file, checked by `onnx.checker`, through temporary files that are moved into place.
+
+    Where tensors lie in external files, or the model would be larger than protobuf allows (2 GB), all large tensors go to `<name>.data` beside it.
+    `folder` is where the external data of a `ModelProto` lies. Raises OnnxError, and writes nothing then.
+    """
+    require_onnx()
+    from passat.ir.onnx.files import save_module
+
+    save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder))

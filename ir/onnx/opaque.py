@@ -1,1 +1,134 @@
-"""Placeholder."""
+"""Operators of ONNX that Passat has no own form for: `onnx.<Op>` of the default domain, `onnx.<domain>.<Op>` of others.
+
+A call of one keeps all that the node said. Its attributes are the node's own and these:
+
+* `opset`: the version of the operator's domain;
+* `outputs`: which outputs the node has, as "1", "110" ...; of several the call is a tuple of those that are there;
+* `types`: the types of the results, as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
+* `protos`: a serialised node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
+* `overload`: of a call of a local function;
+* `bodies`, `captured`: of If, Loop and Scan, the attributes that their functions stand for, and how many outer values each captures.
+
+An attribute of the node that has one of these names carries a trailing underscore. Absent inputs are empty tuples. Importing this
+module does not import onnx.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.op import Op, op_family
+from passat.ir.types import TupleType, Type
+
+PREFIX: Final = "onnx."
+RESERVED: Final = frozenset({"opset", "outputs", "types", "protos", "overload", "bodies", "captured"})
+REGIONS: Final = frozenset({"If", "Loop", "Scan"})
+RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+"""Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
+_KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
+
+
+class OpaqueOp(Op):
+    """An operator of ONNX by its domain and type; its calls take any operands and attributes."""
+
+    __slots__ = ("domain", "op_type")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, lambda *types, **attrs: _relation(self, types, attrs), doc=f"The ONNX operator {name.removeprefix(PREFIX)}.")
+        domain, _, op_type = name.removeprefix(PREFIX).rpartition(".")
+        self.domain = domain
+        self.op_type = op_type.replace("%2E", ".")
+        # What a custom operator does is not known, so it is not taken for a function of its operands.
+        self.stateful = op_type in RANDOM or domain not in _KNOWN_DOMAINS
+        if not self.stateful and op_type not in REGIONS:
+            self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
+
+    def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
+        """The attributes as given; one output, and the newest version of the domain, where they do not say."""
+        if "opset" in given and "outputs" in given:
+            return Attrs(given)
+        from passat.ir.onnx.inference import newest_version
+
+        return Attrs({"opset": newest_version(self.domain), "outputs": "1", **given})
+
+
+op_family(PREFIX, OpaqueOp)
+
+
+def opaque_name(domain: str, op_type: str) -> str:
+    """The name of the operator that stands for an ONNX operator.
+
+    >>> opaque_name("", "Resize"), opaque_name("com.microsoft", "Gelu")
+    ('onnx.Resize', 'onnx.com.microsoft.Gelu')
+    """
+    return f"{PREFIX}{domain}{'.' if domain else ''}{op_type.replace('.', '%2E')}"
+
+
+def own_attributes(attrs: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
+    """The attributes of a call that are attributes of its node, under their names there."""
+    return {_unescape(name): value for name, value in attrs.items() if name not in RESERVED}
+
+
+def escape(name: str) -> str:
+    """The name of a node's attribute on the call.
+
+    >>> escape("axis"), escape("opset"), escape("opset_")
+    ('axis', 'opset_', 'opset__')
+    """
+    return f"{name}_" if name.rstrip("_") in RESERVED else name
+
+
+def _unescape(name: str) -> str:
+    return name[:-1] if name.endswith("_") and name.rstrip("_") in RESERVED else name
+
+
+def _relation(op: OpaqueOp, types: tuple[Type, ...], attrs: dict[str, AnyValue]) -> Type:
+    """What ONNX's inference says, refined by the declared types that the call carries."""
+    from passat.ir.onnx import inference
+
+    declared = inference.declared_types(attrs)
+    if declared is not None and inference.all_known(declared):
+        found = declared
+    elif "bodies" in attrs:
+        found = inference.merge(inference.region_types(op.op_type, types, attrs), declared)
+    else:
+        found = inference.merge(inference.node_types(op, types, attrs), declared)
+    return found[0] if len(found) == 1 else TupleType(found)
+
+
+@lru_cache(256)
+def _evaluator(op: OpaqueOp, absent: tuple[bool, ...], attrs: Attrs) -> AnyValue:
+    from onnx import ModelProto
+    from onnx.reference import ReferenceEvaluator
+
+    from passat.ir.onnx.inference import node_proto
+
+    model = ModelProto(ir_version=10)
+    model.opset_import.add(domain=op.domain, version=attrs["opset"])
+    if op.domain:
+        model.opset_import.add(domain="", version=17)
+    node = node_proto(op, absent, attrs)
+    model.graph.name = op.name
+    model.graph.node.append(node)
+    for name in node.input:
+        if name:
+            model.graph.input.add(name=name)
+    for name in node.output:
+        if name:
+            model.graph.output.add(name=name)
+    return ReferenceEvaluator(model)
+
+
+def _kernel(op: OpaqueOp, values: tuple[AnyValue, ...], attrs: dict[str, AnyValue]) -> AnyValue:
+    """What `onnx.reference` computes. Raises ValueError where it cannot."""
+    absent = tuple(isinstance(value, tuple) for value in values)
+    if any(isinstance(value, tuple) and value for value in values):
+        raise ValueError("a tuple is no operand of an ONNX operator")
+    try:
+        evaluator = _evaluator(op, absent, Attrs(attrs))
+        results = evaluator.run(None, {f"i{i}": value for i, value in enumerate(values) if not absent[i]})
+    except Exception as error:  # the reference implementations raise whatever Python raises
+        raise ValueError(f"onnx.reference cannot compute {op.op_type}: {error}") from error
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,8 +1,7 @@
-"""Relay's text format, version 0.0.5."""
+"""Relay's text format, version 0.0.5: `astext` prints it, `parse` and `parse_expr` read it."""
 
-from typing import Any as AnyValue
+from passat.ir.text.lexer import ParseError
+from passat.ir.text.parser import fromtext, parse, parse_expr
+from passat.ir.text.printer import astext, pretty_print
 
-
-def astext(node: AnyValue, show_meta_data: bool = True) -> str:
-    """The text."""
-    return object.__repr__(node)
+__all__ = ["ParseError", "astext", "fromtext", "parse", "parse_expr", "pretty_print"]

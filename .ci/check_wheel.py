@@ -1,0 +1,44 @@
+"""Imports every module of the installed passat and compares its packages with those that pyproject.toml names.
+
+Run by an environment into which nothing but the built wheel was installed, with the path of pyproject.toml as its argument.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.resources
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+
+def main(pyproject: Path) -> None:
+    """Ends with a sentence and exit code 1 where the installed package differs from the declared one."""
+    declared = set(tomllib.loads(pyproject.read_text())["tool"]["setuptools"]["packages"])
+    import passat
+
+    home = Path(passat.__file__).parent
+    if pyproject.resolve().parent in home.parents and "site-packages" not in home.parts:
+        sys.exit(f"passat was imported from {home}, not from the wheel")
+    packages, modules = {"passat"}, 1
+    for module in pkgutil.walk_packages(passat.__path__, "passat."):
+        importlib.import_module(module.name)
+        modules += 1
+        if module.ispkg:
+            packages.add(module.name)
+    if packages != declared:
+        sys.exit(f"the wheel lacks {sorted(declared - packages)} and has in excess {sorted(packages - declared)}")
+    if not importlib.resources.files("passat").joinpath("py.typed").is_file():
+        sys.exit("the wheel lacks py.typed: type checkers would not read its types")
+    texts = [str(path) for path in importlib.metadata.files("passat") or []]
+    if not any(text.endswith("licenses/LICENSE") for text in texts):
+        sys.exit("the wheel lacks its licence")
+    said = subprocess.run([Path(sys.executable).with_name("passat"), "--version"], capture_output=True, text=True, check=True).stdout
+    if importlib.metadata.version("passat") not in said:
+        sys.exit(f"`passat --version` says {said!r}")
+    print(f"the wheel holds {modules} modules in {len(packages)} packages, and each can be imported")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,86 @@
+# Two ways in, each complete on a machine that has Python 3.11 and make and nothing else:
+#
+#     make demo    installs Passat into .venv, optimises a real model, prints the report
+#     make test    installs Passat and its tools into .venv, runs every check
+#
+# Everything is made under .venv and build, and only once: a second run starts at once.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: help demo test check format format-check lint types unit examples wheel clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+WHEEL := build/wheel
+MODEL ?= examples/models/bert_tiny.onnx
+JOBS ?= 2
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+# The interpreter is only looked for when the environment has to be made.
+FIND_PYTHON = for python in $(PYTHON) python3.11 python3 python3.12 python3.13 python; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "Passat needs Python 3.11 or newer, and there is none on the PATH. Install it, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "$$found cannot make virtual environments: its modules venv and ensurepip are missing (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; fi
+
+help:  ## Say what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.demo  ## Install, optimise a real model, print the report
+	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
+
+test: check  ## Install and run every check
+
+check: format-check lint types wheel unit  ## Everything that must hold: format, lint, types, wheel, tests, examples
+
+format: $(VENV)/.dev  ## Format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+format-check: $(VENV)/.dev  ## Check the formatting
+	$(BIN)/ruff format --check
+
+lint: $(VENV)/.dev  ## Check with ruff
+	$(BIN)/ruff check
+
+types: $(VENV)/.dev  ## Check with mypy, strictly
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev  ## Run the tests, doctests and examples
+	$(BIN)/python -m pytest -n $(JOBS)
+
+examples: $(VENV)/.dev  ## Run the examples alone
+	$(BIN)/python -m pytest tests/house/test_examples.py
+
+wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
+
+clean:  ## Remove everything that was made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.base:
+	@$(FIND_PYTHON); echo "making $(VENV) with $$found"; "$$found" -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base pyproject.toml
+	$(PIP) install --editable '.[onnx]'
+	@mkdir -p build
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base pyproject.toml
+	$(PIP) install --editable '.[onnx]' --group dev
+	@mkdir -p build
+	@touch $@ $(VENV)/.demo
+
+SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/null)
+
+# The wheel is installed with its own dependencies into an environment that has seen nothing of this folder.
+$(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
+	rm -rf $(WHEEL)
+	$(BIN)/python -m build --outdir $(WHEEL) .
+	$(BIN)/python -m venv $(WHEEL)/venv
+	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check -qq install "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
+	$(WHEEL)/venv/bin/python -I .ci/check_wheel.py pyproject.toml
+	@touch $@

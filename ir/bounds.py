@@ -1,0 +1,81 @@
+"""What is certain about symbolic sizes: bounds, and the smaller or larger of two. Names stand for sizes, which are never negative."""
+
+from typing import Final
+
+from passat.ir.shape import ANY, Any, Dim, SymDim
+
+FAR: Final = 2**31 - 1
+"""An index from here on means the end of a dimension, whatever its size; no dimension is longer."""
+
+
+def least(dim: Dim) -> int | None:
+    """The least integer that a dimension, or an integer computed from dimensions, can be; None where nothing is certain.
+
+    >>> n = SymDim.named("n")
+    >>> least(7), least(2 * n + 3), least(n - 1), least(9 - n)
+    (7, 3, -1, None)
+    """
+    if isinstance(dim, Any):
+        return None
+    if not isinstance(dim, SymDim):
+        return dim
+    constant = 0
+    for names, coefficient in dim.terms:
+        if not names:
+            constant = coefficient
+        elif coefficient < 0 or not all(map(_is_size, names)):
+            return None
+    return constant
+
+
+def _is_size(name: str) -> bool:
+    """Whether a name is certainly not negative: a quotient that stands for itself may be, where its dividend is a difference."""
+    return "-" not in name or name.startswith(("min(", "max("))
+
+
+def at_least(a: Dim, b: Dim) -> bool:
+    """Whether `a` is certainly not smaller than `b`."""
+    if a == b:
+        return not isinstance(a, Any)
+    difference = least(a - b)
+    return difference is not None and difference >= 0
+
+
+def positive_part(dim: Dim) -> Dim:
+    """The dimension, or 0 where it is negative; named `max(0, ...)` where neither is certain.
+
+    >>> n = SymDim.named("n")
+    >>> positive_part(n + 2), positive_part(-n), positive_part(n - 2)
+    (n + 2, 0, max(0, n - 2))
+    """
+    if at_least(dim, 0):
+        return dim
+    if at_least(0, dim):
+        return 0
+    return ANY if isinstance(dim, Any) else SymDim.named(f"max(0, {dim!r})")
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The smaller of two sizes, neither of them negative; named `min(...)` where it is not certain which that is.
+
+    >>> n = SymDim.named("n")
+    >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4)
+    (n, min(4, n), min(4, n))
+    """
+    if isinstance(a, Any) or isinstance(b, Any):
+        return 0 if 0 in (a, b) else ANY
+    if at_least(b, a):
+        return a
+    if at_least(a, b):
+        return b
+    first, second = sorted((repr(a), repr(b)))
+    return SymDim.named(f"min({first}, {second})")
+
+
+def ceiling(dividend: Dim, divisor: int) -> Dim:
+    """The quotient of a size and a positive integer, rounded up.
+
+    >>> ceiling(7, 2), ceiling(SymDim.named("n"), 2)
+    (4, (n + 1)//2)
+    """
+    return dividend if divisor == 1 else (dividend + (divisor - 1)) // divisor

@@ -1,0 +1,120 @@
+"""Attributes of ONNX nodes as Python values, and back.
+
+Integers, floats, strings and tensors, and lists of them, become values of `Attrs`. What has no such value (graphs, types, sparse
+tensors, empty lists of other things than integers) stays a proto.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any as AnyValue
+
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from passat.ir.onnx.tensors import TensorSource, read_tensor, tensor_proto
+from passat.ir.tensor import Tensor
+
+
+def read_attributes(attributes: Iterable[AttributeProto], source: TensorSource) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
+    """The values of attributes by name, and the attributes that have no value of ours."""
+    values: dict[str, AnyValue] = {}
+    rest: list[AttributeProto] = []
+    for attribute in attributes:
+        kind = attribute.type or _kind(attribute)
+        value: AnyValue = None
+        if kind == 2:
+            value = attribute.i
+        elif kind == 7:
+            value = tuple(attribute.ints)
+        elif kind == 1:
+            value = attribute.f
+        elif kind == 3:
+            value = _text(attribute.s)
+        elif kind == 4:
+            value = read_tensor(attribute.t, source)
+        elif kind == 6:
+            value = tuple(attribute.floats)
+        elif kind == 8:
+            value = tuple(map(_text, attribute.strings))
+        elif kind == 9:
+            value = tuple(read_tensor(tensor, source) for tensor in attribute.tensors)
+        if value is None or (value == () and kind != 7) or attribute.ref_attr_name:
+            rest.append(attribute)
+        else:
+            values[attribute.name] = value
+    return values, rest
+
+
+def _kind(attribute: AttributeProto) -> int:
+    """The kind of an attribute that does not say: files of IR version 1 leave it to which field is there."""
+    for field, kind in (("f", 1), ("i", 2), ("s", 3), ("t", 4), ("g", 5)):
+        if attribute.HasField(field):  # type: ignore[arg-type]  # the stub lists the names as literals
+            return kind
+    for count, kind in ((attribute.floats, 6), (attribute.ints, 7), (attribute.strings, 8), (attribute.tensors, 9)):
+        if count:
+            return kind
+    return 0
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def write_attributes(op_type: str, domain: str, version: int, values: Mapping[str, AnyValue]) -> list[AttributeProto]:
+    """The attributes of a node; None stands for one that is absent. The operator's schema says what empty and mixed lists are lists of."""
+    found: list[AttributeProto] = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        declared = _declared(op_type, domain, version).get(name, 0)
+        found.append(_write(name, value, declared))
+    return found
+
+
+def _write(name: str, value: AnyValue, declared: int) -> AttributeProto:
+    kind = declared or _kind_of(value)
+    attribute = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]  # the number of the kind
+    if kind == 2:
+        attribute.i = int(value)
+    elif kind == 1:
+        attribute.f = value
+    elif kind == 3:
+        attribute.s = value.encode() if isinstance(value, str) else value
+    elif kind == 4:
+        attribute.t.CopyFrom(tensor_proto(value, ""))
+    elif kind == 7:
+        attribute.ints.extend(map(int, value))
+    elif kind == 6:
+        attribute.floats.extend(value)
+    elif kind == 8:
+        attribute.strings.extend(item.encode() if isinstance(item, str) else item for item in value)
+    elif kind == 9:
+        attribute.tensors.extend(tensor_proto(item, "") for item in value)
+    else:
+        raise ValueError(f"the value {value!r} of the attribute {name!r} cannot be written")
+    return attribute
+
+
+def _kind_of(value: AnyValue) -> int:
+    if isinstance(value, (tuple, list)):
+        kinds = {_kind_of(item) for item in value}
+        return 6 if kinds == {1, 2} else 5 + max(kinds, default=2)
+    if isinstance(value, float):
+        return 1
+    if isinstance(value, (str, bytes)):
+        return 3
+    if isinstance(value, (Tensor, TensorProto)):
+        return 4
+    return 2
+
+
+@lru_cache(1000)
+def _declared(op_type: str, domain: str, version: int) -> dict[str, int]:
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}

@@ -1,0 +1,86 @@
+"""The constants of a model that is written: initialisers in the main graph, and ConstantOfShape nodes for repeated values."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from onnx import NodeProto, SparseTensorProto, TensorProto
+
+from passat.ir.expr import Constant
+from passat.ir.onnx.external import External
+from passat.ir.onnx.naming import Names
+from passat.ir.onnx.tensors import dense_proto, is_written_as_splat, tensor_proto
+from passat.ir.tensor import Tensor
+
+SHARED_BYTES: Final = 1024
+"""Equal constants of at most so many bytes that writers make are one initialiser."""
+
+
+class ConstantPool:
+    """Gives constants their names and collects them; the protos are made at the end, when all are known."""
+
+    def __init__(self, names: Names, version: int) -> None:
+        self.names = names
+        self.version = version
+        self.tensors: dict[str, Tensor] = {}
+        self.sparse: list[SparseTensorProto] = []
+        self.nodes: list[NodeProto] = []
+        self._by_tensor: dict[int, str] = {}
+        self._by_content: dict[tuple[object, ...], str] = {}
+
+    def add(self, constant: Constant, wanted: str = "") -> str:
+        """The name of a constant of the program: the wanted one, else the one it has in the source."""
+        tensor = constant.data
+        name = self._by_tensor.get(id(tensor))
+        if name is None:
+            if not wanted:
+                span = constant.span
+                wanted = self.names.take(span.outputs[0] if span is not None and span.outputs else "constant")
+            name = self._by_tensor[id(tensor)] = wanted
+            self._place(tensor, name)
+        return name
+
+    def value(self, tensor: Tensor) -> str:
+        """The name of a constant that a writer makes."""
+        key = tensor.key() if tensor.nbytes <= SHARED_BYTES else ("object", id(tensor))
+        name = self._by_content.get(key)
+        if name is None:
+            name = self._by_content[key] = self.names.take("constant")
+            self._place(tensor, name)
+        return name
+
+    def _place(self, tensor: Tensor, name: str) -> None:
+        if is_written_as_splat(tensor, self.version):
+            node = self.nodes_add("ConstantOfShape", name)
+            node.input.append(self.value(Tensor.dense(np.array(tensor.shape, np.int64))))
+            value = Tensor.splat(tensor.uniform(), (1,), tensor.dtype)
+            node.attribute.add(name="value", type=4, t=dense_proto(value, ""))  # type: ignore[arg-type]  # the number of the kind
+        elif isinstance(tensor.source, SparseTensorProto):
+            proto = SparseTensorProto()
+            proto.CopyFrom(tensor.source)
+            proto.values.name = name
+            self.sparse.append(proto)
+        else:
+            self.tensors[name] = tensor
+
+    def nodes_add(self, op_type: str, output: str) -> NodeProto:
+        """A node without inputs yet that stands before all others."""
+        node = NodeProto(op_type=op_type, name=output, output=[output])
+        self.nodes.append(node)
+        return node
+
+    def protos(self, place: Callable[[str, Tensor], TensorProto | None]) -> list[TensorProto]:
+        """The initialisers. `place` may put a tensor into another file, and then gives the proto that refers to it."""
+        found: list[TensorProto] = []
+        for name, tensor in self.tensors.items():
+            found.append(place(name, tensor) or _proto(name, tensor))
+        return found
+
+
+def _proto(name: str, tensor: Tensor) -> TensorProto:
+    if not isinstance(tensor.source, External):
+        return tensor_proto(tensor, name)
+    proto = TensorProto()
+    proto.CopyFrom(tensor.source.proto)
+    proto.name = name
+    return proto

@@ -1,0 +1,84 @@
+"""Where the operators' writers put nodes: records first, so that results get the names that the graph wants, then protos."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+
+from onnx import NodeProto
+
+from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.naming import Names
+from passat.ir.tensor import Array, Tensor
+
+
+class NodeEmitter:
+    """An `Emitter` (see `passat.ir.onnx_mapping`) that collects the nodes of one call at a time."""
+
+    def __init__(self, opset: int, constant: Callable[[Tensor], str]) -> None:
+        self.opset = opset
+        self._constant = constant
+        self._records: list[tuple[str, Sequence[str], list[str], Mapping[str, AnyValue] | None, str]] = []
+        self._count = 0
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int = 1, domain: str = ""
+    ) -> str:
+        """Adds a node and returns the name of its first output."""
+        return self.nodes(op_type, inputs, attrs, outputs=outputs, domain=domain)[0]
+
+    def nodes(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
+    ) -> list[str]:
+        """Adds a node of several outputs and returns their names."""
+        names = [f"\0{self._count + i}" for i in range(outputs)]
+        self._count += outputs
+        self._records.append((op_type, inputs, names, attrs, domain))
+        return names
+
+    def constant(self, value: Tensor | Array) -> str:
+        """The name of an initialiser that holds `value`; equal small values share one."""
+        return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
+
+    def finish(
+        self, results: Sequence[str], wanted: Sequence[str], node_name: str, names: Names, versions: Mapping[str, int]
+    ) -> tuple[list[NodeProto], list[str]]:
+        """The nodes put here since the last call, and the names of the results: the wanted ones where nodes made here make them."""
+        records = self._records
+        if len(records) == 1 and len(results) == 1 and records[0][2] == results:
+            op_type, inputs, _, attrs, domain = records.pop()
+            return [_proto(op_type, domain, node_name, inputs, wanted, attrs, versions)], list(wanted)
+        given: dict[str, str] = {}
+        for result, name in zip(results, wanted, strict=True):
+            if result[:1] == "\0":
+                given.setdefault(result, name)
+        protos: list[NodeProto] = []
+        last = len(records) - 1
+        for i, (op_type, inputs, outputs, attrs, domain) in enumerate(records):
+            for name in outputs:
+                if name not in given:
+                    given[name] = names.take(f"{wanted[0]}/{op_type}")
+            title = node_name if i == last else f"{node_name}/{op_type}_{i}"
+            reads = [given[name] if name[:1] == "\0" else name for name in inputs]
+            protos.append(_proto(op_type, domain, title, reads, [given[name] for name in outputs], attrs, versions))
+        records.clear()
+        return protos, [given.get(result, result) for result in results]
+
+
+def _proto(
+    op_type: str,
+    domain: str,
+    name: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    attrs: Mapping[str, AnyValue] | None,
+    versions: Mapping[str, int],
+) -> NodeProto:
+    proto = NodeProto()
+    proto.op_type = op_type
+    proto.name = name
+    if domain:
+        proto.domain = domain
+    proto.input.extend(inputs)
+    proto.output.extend(outputs)
+    if attrs:
+        proto.attribute.extend(write_attributes(op_type, domain, versions.get(domain, 1), attrs))
+    return proto

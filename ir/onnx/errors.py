@@ -1,0 +1,15 @@
+"""The one error of reading and writing ONNX, and the sentence for a missing onnx package."""
+
+import importlib
+
+
+class OnnxError(ValueError):
+    """A model that cannot be read or written. The message is one sentence for the person whose file it is."""
+
+
+def require_onnx() -> None:
+    """Imports the onnx package. Raises OnnxError that says how to install it."""
+    try:
+        importlib.import_module("onnx")
+    except ImportError:
+        raise OnnxError("reading and writing ONNX models needs the onnx package; install it with: pip install 'passat[onnx]'") from None

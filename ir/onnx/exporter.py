@@ -1,0 +1,134 @@
+"""From modules to ONNX: calls become nodes. A call that is still the object that was read becomes the node that it was read from."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+import passat.ir.ops  # noqa: F401  # importing registers the writers
+from passat.ir.expr import Expr, Tuple, TupleGetItem
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx.constants import ConstantPool
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.frame import Frame
+from passat.ir.onnx.graph_writer import GraphWriter
+from passat.ir.onnx.naming import Names
+from passat.ir.onnx.value_types import DTYPES, UNKNOWN, type_of, value_info
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType
+
+DEFAULT_OPSET: Final = 21
+DEFAULT_IR_VERSION: Final = 10
+"""What a module that was not read from ONNX is written in."""
+
+Place = Callable[[str, Tensor], TensorProto | None]
+"""Puts a constant into another file and gives the proto that refers to it, or None where it belongs into the model."""
+
+
+def export_model(module: IRModule, place: Place = lambda name, tensor: None) -> ModelProto:
+    """The model of a module's `main`. Raises OnnxError for programs that ONNX cannot express."""
+    if "main" not in module:
+        raise OnnxError("the module has no function main")
+    return ModelWriter(module).write(place)
+
+
+class ModelWriter:
+    """Writes a model; holds what its graphs share: names, constants, versions."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.main = module["main"]
+        frame = module.attrs.get("onnx")
+        self.frame = frame if isinstance(frame, Frame) else _default_frame()
+        self.versions = self.frame.opsets
+        self.names = Names()
+        self.node_names = Names()
+        self.constants = ConstantPool(self.names, self.versions.get("", DEFAULT_OPSET))
+
+    def write(self, place: Place) -> ModelProto:
+        """The model."""
+        frame = self.frame
+        writer = GraphWriter(self)
+        inputs = self._inputs(writer)
+        fields = result_fields(infer_type(self.main.body))
+        outputs = self._outputs(fields)
+        writer.write(fields, [value.name for value in outputs])
+        model = ModelProto()
+        model.CopyFrom(frame.model)
+        if "" not in self.versions and any(not node.domain for node in writer.nodes):
+            model.opset_import.add(domain="", version=DEFAULT_OPSET)
+        graph = model.graph
+        graph.CopyFrom(frame.graph)
+        del graph.input[:], graph.output[:], graph.quantization_annotation[:]
+        graph.node.extend(self.constants.nodes)
+        graph.node.extend(writer.nodes)
+        graph.input.extend(inputs)
+        graph.output.extend(outputs)
+        graph.initializer.extend(frame.defaults.values())
+        graph.initializer.extend(self.constants.protos(place))
+        graph.sparse_initializer.extend(self.constants.sparse)
+        graph.value_info.extend(writer.value_infos)
+        self._annotate(graph)
+        if 0 < model.ir_version < 4:
+            # These versions want every initialiser among the inputs, and take it for a constant all the same.
+            known = {value.name for value in inputs}
+            graph.input.extend(_declaration(tensor) for tensor in graph.initializer if tensor.name not in known)
+        return model
+
+    def _inputs(self, writer: GraphWriter) -> list[ValueInfoProto]:
+        """The declarations of the parameters, those of the source where they still hold; gives the parameters their names."""
+        declared = {value.name: value for value in self.frame.graph.input}
+        found: list[ValueInfoProto] = []
+        self.names.used.update(self.frame.defaults)
+        for param in self.main.params:
+            name = param.name_hint
+            known = declared.pop(name, None)
+            type_ = param.type_annotation or UNKNOWN
+            if known is not None:
+                self.names.used.add(name)
+                found.append(known if type_of(known.type) == type_ else value_info(name, type_))
+            elif name not in self.frame.defaults:
+                name = self.names.take(name)
+                found.append(value_info(name, type_))
+            writer.names[id(param)] = name
+        return found
+
+    def _outputs(self, fields: Sequence[Expr]) -> list[ValueInfoProto]:
+        declared = self.frame.graph.output
+        found = list(declared[: len(fields)])
+        self.names.used.update(value.name for value in found)
+        for i, field in enumerate(fields[len(found) :], len(found)):
+            found.append(value_info(self.names.take("output" if len(fields) == 1 else f"output_{i}"), field.checked_type))
+        return found
+
+    def _annotate(self, graph: GraphProto) -> None:
+        """Keeps the quantisation annotations of values that are still there, with the constants that they name."""
+        kept = [entry for entry in self.frame.graph.quantization_annotation if entry.tensor_name in self.names.used]
+        there = {tensor.name for tensor in graph.initializer}
+        for entry in kept:
+            graph.quantization_annotation.append(entry)
+            for parameter in entry.quant_parameter_tensor_names:
+                tensor = self.frame.annotated.get(parameter.value)
+                if tensor is not None and tensor.name not in there:
+                    there.add(tensor.name)
+                    graph.initializer.append(tensor)
+
+
+def result_fields(body: Expr) -> Sequence[Expr]:
+    """What a function returns, one by one."""
+    if isinstance(body, Tuple):
+        return body.fields
+    type_ = body.checked_type
+    if isinstance(type_, TupleType):
+        return [infer_type(TupleGetItem(body, i)) for i in range(len(type_.fields))]
+    return (body,)
+
+
+def _default_frame() -> Frame:
+    model = ModelProto(ir_version=DEFAULT_IR_VERSION, producer_name="passat")
+    model.opset_import.add(domain="", version=DEFAULT_OPSET)
+    return Frame(model, GraphProto(name="main"))
+
+
+def _declaration(tensor: TensorProto) -> ValueInfoProto:
+    return value_info(tensor.name, TensorType(tensor.dims, DTYPES[tensor.data_type]))

@@ -1,0 +1,43 @@
+"""What a model holds besides its computation: it travels with the module and comes out as it went in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from passat.ir.expr import Expr
+
+
+Origin = tuple[Expr, NodeProto, Sequence[Expr | None], Sequence[Expr]]
+"""The node that a call was read from: the call, the node, the values that the node reads (None where one is absent), those that are there.
+
+It holds while the call is the same object, as expressions never change; the call is kept so that its identity is not given to another.
+"""
+
+
+@dataclass(slots=True)
+class Frame:
+    """The model without its nodes and initialisers. `IRModule.attrs["onnx"]` of a module that was read from ONNX."""
+
+    model: ModelProto
+    """Versions, imports, producer, metadata, local functions, training information."""
+    graph: GraphProto
+    """Name, documentation, metadata, inputs that are parameters, outputs, quantisation annotations."""
+    defaults: dict[str, TensorProto] = field(default_factory=dict)
+    """Parameters that have a value unless the caller gives another (IR version 4 and above), and what training may change."""
+    annotated: dict[str, TensorProto] = field(default_factory=dict)
+    """Initialisers that quantisation annotations name."""
+    order: dict[str, int] = field(default_factory=dict)
+    """Where values were made in the source, by name: what the order of writing follows."""
+    origins: dict[int, Origin] = field(default_factory=dict)
+    """The nodes that calls were read from, by the identity of the call."""
+
+    @property
+    def version(self) -> int:
+        """The version of the default domain."""
+        return self.opsets.get("", 1)
+
+    @property
+    def opsets(self) -> dict[str, int]:
+        """Versions by domain; the default domain is the empty string."""
+        return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in self.model.opset_import}

@@ -1,0 +1,257 @@
+"""Writing one graph: each call of its plan as the node it was read from, as an opaque node, or through its operator's writer."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from onnx import GraphProto, NodeProto, ValueInfoProto
+
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.onnx.emitter import NodeEmitter
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.frame import Origin
+from passat.ir.onnx.inference import call_attributes, declared_types, outer_name
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx.plan import Plan
+from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
+from passat.ir.onnx.tensors import tensor_proto
+from passat.ir.onnx.value_types import value_info
+from passat.ir.op import Op
+from passat.ir.types import IncompleteType, TupleType
+
+if TYPE_CHECKING:
+    from passat.ir.onnx.exporter import ModelWriter
+
+_TENSOR: Final = 4
+_GRAPH: Final = 5
+
+
+class GraphWriter:
+    """Writes the nodes of one graph. `inner`: it is a subgraph, so constants that it returns have to be made in it."""
+
+    def __init__(self, model: "ModelWriter", *, inner: bool = False) -> None:
+        self.model = model
+        self.inner = inner
+        self.names: dict[int, str] = {}
+        self.several: dict[int, list[str]] = {}
+        self.nodes: list[NodeProto] = []
+        self.value_infos: list[ValueInfoProto] = []
+        self.emitter = NodeEmitter(model.constants.version, model.constants.value)
+
+    def write(self, results: Sequence[Expr], wanted: Sequence[str]) -> None:
+        """Writes what computes `results`, under the wanted names, which are taken already."""
+        model = self.model
+        roots = [result for result in results if not (self.inner and isinstance(result, Constant))]
+        plan = self.plan = Plan(roots, model.frame.origins, model.frame.order)
+        results = [plan.resolve(result) for result in results]
+        targets: dict[tuple[int, int], str] = {}
+        for result, name in zip(results, wanted, strict=True):
+            if isinstance(result, Constant):
+                if not self.inner:
+                    model.constants.add(result, name)
+            elif isinstance(result, TupleGetItem):
+                targets.setdefault((id(result.tuple_value), result.index), name)
+            else:
+                targets.setdefault((id(result), 0), name)
+        for call in plan.calls:
+            if isinstance(call.op, OpaqueOp) and call.attrs.get("protos"):
+                model.names.used |= all_names(NodeProto.FromString(call.attrs["protos"]).attribute)
+        origins = model.frame.origins
+        model.node_names.used.update(call.span.source_name for call in plan.calls if call.span is not None and id(call) in origins)
+        chosen = [self._choose(call, targets) for call in reversed(plan.calls)]
+        for constant in plan.constants:
+            model.constants.add(constant)
+        for call in plan.calls:
+            names, node_name = chosen.pop()
+            if names:
+                self._write_call(call, names, node_name)
+        for result, name in zip(results, wanted, strict=True):
+            if self.inner and isinstance(result, Constant):
+                node = NodeProto(op_type="Constant", name=name, output=[name])
+                node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))  # type: ignore[arg-type]  # the number of the kind
+                self.nodes.append(node)
+            elif self.name(result) != name:
+                self.nodes.append(NodeProto(op_type="Identity", name=name, input=[self.name(result)], output=[name]))
+
+    def _choose(self, call: Call, targets: dict[tuple[int, int], str]) -> tuple[list[str], str]:
+        """The names of a call's results and of its node; none of results where it is written as part of another.
+
+        Asked for in reverse order, so that a part of what a node became yields to the whole.
+        """
+        key = id(call)
+        if key in self.plan.merged:
+            return [], ""
+        span = call.span
+        type_ = call._checked_type
+        count = len(type_.fields) if type(type_) is TupleType else 1
+        outputs: Sequence[str] = span.outputs if span is not None else ()
+        if len(outputs) != count:
+            outputs = [name for name in outputs if name]
+        take = self.model.names.take
+        names: list[str] = []
+        for i in range(count):
+            name = targets.get((key, i))
+            if name is None:
+                name = take((outputs[i] if i < len(outputs) else "") or call.op.name.rpartition(".")[2])  # type: ignore[attr-defined]  # planned calls are calls of operators
+            names.append(name)
+        if key in self.model.frame.origins:
+            return names, ""
+        return names, self.model.node_names.take((span.source_name if span is not None else "") or names[0])
+
+    def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
+        origin = self.model.frame.origins.get(id(call))
+        op = call.op
+        assert isinstance(op, Op)
+        if origin is not None:
+            self._write_origin(origin, wanted)
+            if isinstance(op, OpaqueOp):
+                self._declare(call, wanted)
+        elif isinstance(op, OpaqueOp):
+            self._write_opaque(call, op, wanted, node_name)
+            self._declare(call, wanted)
+        else:
+            wanted = self._write_own(call, op, wanted, node_name)
+        if type(call._checked_type) is TupleType:
+            self.several[id(call)] = wanted
+        else:
+            self.names[id(call)] = wanted[0]
+
+    def _write_own(self, call: Call, op: Op, wanted: list[str], node_name: str) -> list[str]:
+        """Writes a call of one of Passat's operators, a bias together with the product that it is added to; returns the results' names."""
+        args = call.args
+        if op.name == "nn.bias_add" and id(call.args[0]) in self.plan.merged:
+            product = call.args[0]
+            assert isinstance(product, Call)
+            assert isinstance(product.op, Op)
+            call, op, args = product, product.op, (*product.args, call.args[1])
+        if op.to_onnx is None:
+            raise OnnxError(f"the operator {op.name} has no ONNX form")
+        operands = [name for arg in args for name in self._operand(arg)]
+        found = op.to_onnx(call, operands, self.emitter)
+        results = [found] if isinstance(found, str) else list(found)
+        if len(results) != len(wanted):
+            raise OnnxError(f"the operator {op.name} has {len(wanted)} results, its ONNX form {len(results)}")
+        nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.versions)
+        self.nodes += nodes
+        return names
+
+    def _write_origin(self, origin: Origin, wanted: list[str]) -> None:
+        """Writes a node as it was read, but for names of values that have changed."""
+        _, node, reads, _ = origin
+        known = self.names
+        inputs = ["" if value is None else known.get(id(value)) or self.name(value) for value in reads]
+        if node.output != wanted:
+            results = list(node.output)
+            places = [i for i, name in enumerate(results) if name] if len(results) != len(wanted) else range(len(results))
+            for place, name in zip(places, wanted, strict=False):
+                results[place] = name
+            node = _with_names(node, inputs, results)
+        elif node.input != inputs:
+            node = _with_names(node, inputs, wanted)
+        self.nodes.append(node)
+
+    def _write_opaque(self, call: Call, op: OpaqueOp, wanted: list[str], node_name: str) -> None:
+        """Writes an opaque call: the node that it keeps, with what its functions have become as subgraphs."""
+        attrs = call.attrs
+        node = NodeProto(op_type=op.op_type, domain=op.domain, name=node_name, overload=attrs.get("overload", ""))
+        node.attribute.extend(call_attributes(op, attrs))
+        args = list(call.args)
+        captured: Sequence[int] = attrs.get("captured", ())
+        outer = [self.name(arg) for arg in args[len(args) - sum(captured) :]]
+        args = args[: len(args) - sum(captured)]
+        if "bodies" in attrs:
+            bodies = args[len(args) - len(attrs["bodies"]) :]
+            args = args[: len(args) - len(bodies)]
+            start = 0
+            for name, body, count in zip(attrs["bodies"], bodies, captured, strict=True):
+                if not isinstance(body, Function):
+                    raise OnnxError(f"the attribute {name} of {op.op_type} has to be a function")
+                graph = self._region(body, outer[start : start + count])
+                node.attribute.add(name=name, type=_GRAPH, g=graph)  # type: ignore[arg-type]  # the number of the kind
+                start += count
+        elif outer:
+            names = {outer_name(i): name for i, name in enumerate(outer)}
+            for attribute in node.attribute:
+                for graph in attribute_graphs(attribute):
+                    rename_free(graph, names)
+        inputs = [self._operand(arg) for arg in args]
+        if any(len(names) != 1 for names in inputs):
+            raise OnnxError(f"a tuple is an operand of {op.op_type}")
+        node.input.extend(names[0] for names in inputs)
+        made = iter(wanted)
+        node.output.extend(next(made) if there == "1" else "" for there in attrs["outputs"])
+        self.nodes.append(node)
+
+    def _region(self, function: Function, captured: Sequence[str]) -> GraphProto:
+        """A function as a subgraph, whose last parameters stand for outer values of the given names."""
+        from passat.ir.onnx.exporter import result_fields
+
+        graph = GraphProto.FromString(function.attrs.get("onnx", b""))
+        graph.name = graph.name or "body"
+        writer = GraphWriter(self.model, inner=True)
+        take = self.model.names.take
+        own = function.params[: len(function.params) - len(captured)]
+        for i, param in enumerate(own):
+            if i == len(graph.input):
+                graph.input.append(value_info(param.name_hint, param.checked_type))
+            writer.names[id(param)] = graph.input[i].name = take(graph.input[i].name)
+        for param, name in zip(function.params[len(own) :], captured, strict=True):
+            writer.names[id(param)] = name
+        fields = result_fields(function.body)
+        passed = {id(param): writer.names[id(param)] for param in own}
+        for i, field in enumerate(fields):
+            if i == len(graph.output):
+                graph.output.append(value_info("output", field.checked_type))
+            # A result that is an input of the subgraph, and was so in the source, goes by the input's name.
+            name = graph.output[i].name
+            graph.output[i].name = passed[id(field)] if id(field) in passed and field.name_hint == name else take(name)  # type: ignore[attr-defined]  # parameters are variables
+        writer.write(fields, [value.name for value in graph.output])
+        graph.node.extend(writer.nodes)
+        graph.value_info.extend(writer.value_infos)
+        return graph
+
+    def _declare(self, call: Call, names: Sequence[str]) -> None:
+        """Declares the results whose types inference would not find again."""
+        types = declared_types(call.attrs)
+        for name, type_ in zip(names, types or (), strict=False):
+            if not isinstance(type_, IncompleteType):
+                self.value_infos.append(value_info(name, type_))
+
+    def name(self, expr: Expr) -> str:
+        """The name of a value that has been written. Raises OnnxError for a variable that nothing binds."""
+        name = self.names.get(id(expr))
+        if name is None:
+            name = self._find(expr)
+            self.names[id(expr)] = name
+        return name
+
+    def _find(self, expr: Expr) -> str:
+        if isinstance(expr, Constant):
+            return self.model.constants.add(expr)
+        found = self.plan.resolve(expr)
+        if isinstance(found, TupleGetItem):
+            whole = self.plan.resolve(found.tuple_value)
+            if id(whole) in self.several:
+                return self.several[id(whole)][found.index]
+        elif found is not expr:
+            return self.name(found)
+        if isinstance(found, Var):
+            raise OnnxError(f"the variable {found.name_hint!r} is not bound")
+        raise OnnxError(f"a value of type {found.checked_type!r} is used where ONNX needs one tensor")
+
+    def _operand(self, arg: Expr) -> Sequence[str]:
+        """The names of an operand: of a tuple those of its fields, of an absent one the empty name."""
+        name = self.names.get(id(arg))
+        if name is not None:
+            return (name,)
+        found = self.plan.resolve(arg)
+        if isinstance(found, Tuple):
+            return [name for field in found.fields for name in self._operand(field)] or ("",)
+        return self.several.get(id(found)) or (self.name(found),)
+
+
+def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> NodeProto:
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = inputs
+    copy.output[:] = outputs
+    return copy

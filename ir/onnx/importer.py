@@ -1,0 +1,271 @@
+"""From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+import passat.ir.ops  # noqa: F401  # importing registers the readers
+from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
+from passat.ir.infer import InferError, infer_type, type_of_call
+from passat.ir.module import IRModule
+from passat.ir.onnx.attributes import read_attributes
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.frame import Frame
+from passat.ir.onnx.opaque_nodes import opaque_call
+from passat.ir.onnx.scope import Missing, Scope, describe, sort_nodes
+from passat.ir.onnx.tensors import TensorSource, read_sparse, read_tensor
+from passat.ir.onnx.value_types import show_type, type_of
+from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
+from passat.ir.op import OpTypeError
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, compatible
+
+OLDEST_READ: Final = 7
+"""Operators of older versions mean other things; they all become opaque calls."""
+_WALK: Final = 32
+_NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
+
+
+def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
+    """The module of a model whose external data lies in `folder`. Raises OnnxError."""
+    header = ModelProto()
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            if field.is_repeated:
+                getattr(header, field.name).extend(value)
+            else:
+                setattr(header, field.name, value)
+    frame = Frame(header, GraphProto())
+    _check_versions(frame)
+    function = Importer(frame, TensorSource(folder)).main(model.graph)
+    return IRModule({"main": function}, attrs={"onnx": frame})
+
+
+def _check_versions(frame: Frame) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    advice = f"the installed onnx {onnx.__version__} knows versions 1 to %d; upgrade onnx, or export the model for an older version"
+    if not 1 <= frame.model.ir_version <= onnx.IR_VERSION:
+        raise OnnxError(f"the model has IR version {frame.model.ir_version}; {advice % onnx.IR_VERSION}")
+    if not 1 <= frame.version <= newest:
+        raise OnnxError(f"the model uses version {frame.version} of the ONNX operators; {advice % newest}")
+
+
+class Importer:
+    """Reads the graphs of one model."""
+
+    def __init__(self, frame: Frame, source: TensorSource) -> None:
+        self.frame = frame
+        self.source = source
+        self.opsets = frame.opsets
+        self.functions = {(function.domain, function.name, function.overload): function for function in frame.model.functions}
+        self.declared: dict[str, onnx.TypeProto] = {}
+
+    def main(self, graph: GraphProto) -> Function:
+        """The function of the main graph: its parameters are the inputs that have no fixed value."""
+        frame = self.frame
+        header = frame.graph
+        header.name, header.doc_string = graph.name, graph.doc_string
+        header.output.extend(graph.output)
+        header.quantization_annotation.extend(graph.quantization_annotation)
+        header.metadata_props.extend(graph.metadata_props)
+        scope = Scope(None)
+        fixed = {tensor.name: tensor for tensor in graph.initializer}
+        overridable = frame.model.ir_version >= 4
+        for value in graph.input:
+            name = value.name
+            if name in fixed:
+                if not overridable:
+                    continue
+                frame.defaults[name] = fixed[name]
+            header.input.append(value)
+            scope.define(name, Var(name, type_of(value.type), Span("", outputs=(name,))))
+        for entry in graph.quantization_annotation:
+            names = [parameter.value for parameter in entry.quant_parameter_tensor_names]
+            frame.annotated.update((name, fixed[name]) for name in names if name in fixed)
+        for info in frame.model.training_info:
+            for binding in (*info.initialization_binding, *info.update_binding):
+                if binding.key in fixed and binding.key not in scope.values:
+                    tensor = frame.defaults[binding.key] = fixed[binding.key]
+                    data = read_tensor(tensor, self.source)
+                    scope.define(tensor.name, Var(tensor.name, TensorType(data.shape, data.dtype), Span("", outputs=(tensor.name,))))
+        params = [value for value in scope.values.values() if isinstance(value, Var)]
+        try:
+            body = self.body(graph, scope)
+        except Missing as missing:
+            raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
+        for value, result in zip(graph.output, body.fields if isinstance(body, Tuple) else (body,), strict=True):
+            if not compatible(type_of(value.type), result.checked_type):
+                raise OnnxError(
+                    f"the output {value.name!r} is declared as {show_type(type_of(value.type))}, but what makes it gives {show_type(result.checked_type)}"
+                )
+        function = Function(params, body)
+        infer_type(function)
+        return function
+
+    def body(self, graph: GraphProto, scope: Scope) -> Expr:
+        """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises Missing."""
+        for tensor in graph.initializer:
+            if tensor.name not in scope.values:
+                scope.define(tensor.name, Constant(read_tensor(tensor, self.source), Span("", outputs=(tensor.name,))))
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            scope.define(name, Constant(read_sparse(sparse, self.source), Span("", outputs=(name,))))
+        declared, self.declared = self.declared, {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        start = len(scope.values)
+        try:
+            self.read_nodes(graph.node, scope)
+        except Missing as missing:
+            if not any(missing.name in node.output for node in graph.node):
+                raise
+            for name in list(scope.values)[start:]:
+                del scope.values[name]
+            self.read_nodes(sort_nodes(graph.node), scope)
+        finally:
+            self.declared = declared
+        fields: list[Expr] = []
+        for value in graph.output:
+            try:
+                fields.append(scope.find(value.name))
+            except Missing as missing:
+                missing.reader = missing.reader or "the list of outputs"
+                raise
+        return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
+
+    def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:
+        """Reads nodes in order. Raises Missing at the first that reads a value which no node before it makes."""
+        values = scope.values
+        find = values.get
+        order = self.frame.order
+        version = self.opsets.get("", 1)
+        readers: dict[str, FromOnnx] = READERS if version >= OLDEST_READ else {}
+        for node in nodes:
+            op_type = node.op_type
+            inputs: list[Expr | None] = []
+            tensors = True
+            for name in node.input:
+                if not name:
+                    inputs.append(None)
+                    continue
+                value = find(name)
+                if value is None:
+                    value = self._outer(name, scope, node)
+                inputs.append(value)
+                if type(value._checked_type) is not TensorType:
+                    tensors = False
+            while inputs and inputs[-1] is None:
+                inputs.pop()
+            outputs = tuple(node.output)
+            span = Span(node.name, 0, 0, outputs)
+            attrs = _NO_ATTRIBUTES
+            rest: Sequence[AttributeProto] = ()
+            if node.attribute:
+                attrs, rest = read_attributes(node.attribute, self.source)
+            results: Sequence[Expr] | None = None
+            domain = node.domain
+            if not domain or domain == "ai.onnx":
+                if op_type == "Constant":
+                    results = self._constant(node, attrs, rest, span)
+                elif tensors and not rest:
+                    reader = readers.get(op_type)
+                    if reader is not None:
+                        results = self._read(reader, OnnxNode(op_type, version, inputs, attrs, len(outputs), span), node)
+            if results is None:
+                results = opaque_call(self, node, inputs, outputs, attrs, rest, span, scope)
+            order[outputs[0] if outputs else ""] = len(order)
+            for name, result in zip(outputs, results, strict=False):
+                if name:
+                    if name in values:
+                        raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
+                    values[name] = result
+
+    def _outer(self, name: str, scope: Scope, node: NodeProto) -> Expr:
+        try:
+            return scope.find(name)
+        except Missing as missing:
+            missing.reader = describe(node)
+            raise
+
+    def _constant(self, node: NodeProto, attrs: dict[str, AnyValue], rest: Sequence[AttributeProto], span: Span) -> Sequence[Expr] | None:
+        """The value of a Constant node, in whichever attribute it is."""
+        if len(attrs) == 1:
+            ((name, value),) = attrs.items()
+            if name == "value" and isinstance(value, Tensor):
+                return (Constant(value, span),)
+            kind = {"value_int": "int64", "value_ints": "int64", "value_float": "float32", "value_floats": "float32"}.get(name)
+            if kind is not None or name in ("value_string", "value_strings"):
+                return (Constant(Tensor.dense(value, kind or "string"), span),)
+        elif rest and rest[0].HasField("sparse_tensor"):
+            return (Constant(read_sparse(rest[0].sparse_tensor, self.source), span),)
+        return None
+
+    def _read(self, reader: FromOnnx, node: OnnxNode, proto: NodeProto) -> Sequence[Expr] | None:
+        """What a reader makes of a node, a value for each output; None where the node has to be opaque."""
+        try:
+            found = reader(node)
+            if found is None:
+                return None
+            if not isinstance(found, Expr):
+                for value in found:
+                    infer_type(value)
+                if len(found) < node.n_outputs:
+                    return None
+                if found and isinstance(found[0], TupleGetItem) and _is_tuple(found, found[0].tuple_value):
+                    self.record(found[0].tuple_value, proto, node.inputs)
+                return found
+            if found._checked_type is None:
+                if type(found) is Call and all([arg._checked_type is not None for arg in found.args]):
+                    found._checked_type = type_of_call(found)
+                else:
+                    infer_type(found)
+        except (OpTypeError, InferError):
+            # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
+            return None
+        type_ = found._checked_type
+        if type(type_) is TupleType:
+            if len(type_.fields) < node.n_outputs:
+                return None
+            self.record(found, proto, node.inputs)
+            return [infer_type(TupleGetItem(found, i, node.span)) for i in range(node.n_outputs)]
+        if node.n_outputs != 1:
+            return None
+        if type(found) is Call:
+            self.record(found, proto, node.inputs)
+        return (found,)
+
+    def record(self, found: Expr, node: NodeProto, inputs: Sequence[Expr | None]) -> None:
+        """Remembers the node of a call, where the call depends on all that the node reads: else the node would bring back what is gone."""
+        if type(found) is not Call:
+            return
+        reads = tuple(inputs)
+        origins = self.frame.origins
+        if found.args == reads:  # the same objects: expressions are compared by identity
+            if id(found) not in origins:
+                origins[id(found)] = (found, node, found.args, found.args)
+            return
+        present = [value for value in inputs if value is not None]
+        wanted = {id(value) for value in present if type(value) is not Constant}
+        known = {id(value) for value in present}
+        stack = [*found.args]
+        for _ in range(_WALK):
+            if not stack:
+                break
+            part = stack.pop()
+            if id(part) in known:
+                wanted.discard(id(part))
+            elif isinstance(part, Call):
+                stack.extend(part.args)
+            elif isinstance(part, Tuple):
+                stack.extend(part.fields)
+            elif isinstance(part, TupleGetItem):
+                stack.append(part.tuple_value)
+            elif not isinstance(part, Constant):
+                return
+        if not stack and not wanted and id(found) not in origins:
+            origins[id(found)] = (found, node, reads, present)
+
+
+def _is_tuple(values: Sequence[Expr], whole: Expr) -> bool:
+    return all(isinstance(value, TupleGetItem) and value.tuple_value is whole and value.index == i for i, value in enumerate(values))

@@ -1,0 +1,202 @@
+"""Types of the results of opaque calls: from ONNX's own inference, from what the file declares, and from the bodies of If, Loop and Scan."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any as AnyValue
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto
+from onnx.shape_inference import InferenceError, infer_function_output_types, infer_node_outputs
+
+from passat.ir.infer import join
+from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
+from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.shape import ANY, Dim, SymDim
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, compatible, refine
+
+
+def newest_version(domain: str) -> int:
+    """The newest version of a domain that the onnx package knows; 1 for domains that it does not know."""
+    newest = 1
+    for schema_domain, version in _newest().items():
+        if schema_domain == domain:
+            newest = version
+    return newest
+
+
+@lru_cache(1)
+def _newest() -> dict[str, int]:
+    found = {"": onnx.defs.onnx_opset_version()}
+    for schema in onnx.defs.get_all_schemas():
+        if schema.domain:
+            found[schema.domain] = max(found.get(schema.domain, 1), schema.since_version)
+    return found
+
+
+@lru_cache(4096)
+def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
+    """The declaration of an operator, or None where the onnx package has none."""
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def call_attributes(op: OpaqueOp, attrs: Mapping[str, AnyValue]) -> list[AttributeProto]:
+    """The attributes of the node that a call of an opaque operator stands for, but for the bodies of If, Loop and Scan."""
+    found = write_attributes(op.op_type, op.domain, attrs["opset"], own_attributes(attrs))
+    if attrs.get("protos"):
+        found.extend(NodeProto.FromString(attrs["protos"]).attribute)
+    return found
+
+
+def node_proto(op: OpaqueOp, absent: Sequence[bool], attrs: Mapping[str, AnyValue]) -> NodeProto:
+    """A node that stands alone: inputs `i0`, `i1` ... where they are there, outputs `o0`, `o1` ..."""
+    node = NodeProto(op_type=op.op_type, domain=op.domain, overload=attrs.get("overload", ""))
+    node.input.extend("" if gone else f"i{i}" for i, gone in enumerate(absent))
+    node.output.extend(f"o{i}" if there == "1" else "" for i, there in enumerate(attrs["outputs"]))
+    node.attribute.extend(call_attributes(op, attrs))
+    return node
+
+
+def node_types(
+    op: OpaqueOp, types: Sequence[Type], attrs: Mapping[str, AnyValue], data: Mapping[int, TensorProto] | None = None
+) -> list[Type]:
+    """The types that ONNX infers for the outputs that are there, given the operands' types and the values of some of them.
+
+    Raises OpTypeError where it finds that the operands do not fit.
+    """
+    present = attrs["outputs"].count("1") or 1
+    schema = schema_of(op.op_type, attrs["opset"], op.domain)
+    if schema is None or any(isinstance(type_, IncompleteType) for type_ in types):
+        return [UNKNOWN] * present
+    count = len(types) - sum(attrs.get("captured", ()))
+    absent = [isinstance(type_, TupleType) for type_ in types[:count]]
+    node = node_proto(op, absent, attrs)
+    given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
+    values = {f"i{i}": value for i, value in (data or {}).items()}
+    try:
+        found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
+    except InferenceError as error:
+        raise OpTypeError(reason(error)) from error
+    return [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
+
+
+def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
+    """The types that ONNX infers for the results of a local function; unknown ones where it cannot."""
+    op = get_op(opaque_name(function.domain, function.name))
+    present = [there == "1" for there in attrs["outputs"]]
+    unknown: list[Type] = [UNKNOWN] * sum(present)
+    if not isinstance(op, OpaqueOp) or any(isinstance(type_, (IncompleteType, TupleType)) for type_ in types):
+        return unknown
+    try:
+        found = infer_function_output_types(function, list(map(_proto, types)), call_attributes(op, attrs))
+    except InferenceError:
+        return unknown
+    return [without_new_names(type_of(proto), types) for proto, there in zip(found, present, strict=False) if there]
+
+
+def outer_name(index: int) -> str:
+    """What the graphs of a call that is passed through whole call the outer values which it captures."""
+    return f"outer:{index}"
+
+
+def without_new_names(type_: Type, operands: Sequence[Type]) -> Type:
+    """A type in which names of sizes that no operand has are unknown sizes: inference makes such names up, and two may be the same."""
+    if not isinstance(type_, TensorType) or not any(isinstance(dim, SymDim) for dim in type_.shape):
+        return type_
+    names = {name for operand in operands if isinstance(operand, TensorType) for dim in operand.shape for name in _names(dim)}
+    return type_.with_shape(ANY if any(name not in names for name in _names(dim)) else dim for dim in type_.shape)
+
+
+def _names(dim: Dim) -> Sequence[str]:
+    return [name for monomial, _ in dim.terms for name in monomial] if isinstance(dim, SymDim) else ()
+
+
+def reason(error: Exception) -> str:
+    """The part of an inference error that says what is wrong."""
+    return str(error).replace("[ShapeInferenceError]", "").replace("[TypeInferenceError]", "").strip().splitlines()[-1].strip()
+
+
+@lru_cache(4096)
+def _proto(type_: Type) -> TypeProto:
+    return type_proto(type_)
+
+
+@lru_cache(64)
+def _imports(domain: str, version: int) -> list[onnx.OperatorSetIdProto]:
+    return [onnx.OperatorSetIdProto(domain=domain, version=version)]
+
+
+def declared_types(attrs: Mapping[str, AnyValue]) -> list[Type] | None:
+    """The types that a call carries, where it does."""
+    return list(map(parse_type, attrs["types"])) if attrs.get("types") else None
+
+
+def all_known(types: Sequence[Type]) -> bool:
+    """Whether nothing remains to be found: tensors of static shape."""
+    return all(isinstance(type_, TensorType) and type_.is_static for type_ in types)
+
+
+def merge(inferred: Sequence[Type], declared: Sequence[Type] | None) -> list[Type]:
+    """What inference and declaration say together; where they contradict each other, inference is right."""
+    if declared is None or len(declared) != len(inferred):
+        return list(inferred)
+    return [refine(found, said) if compatible(found, said) else found for found, said in zip(inferred, declared, strict=True)]
+
+
+def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
+    """The types of the results of If, Loop and Scan, from those of their operands and bodies."""
+    mask = attrs["outputs"]
+    count = len(types) - len(attrs["bodies"]) - sum(attrs["captured"])
+    operands = types[:count]
+    results = [_results(type_) for type_ in types[count : count + len(attrs["bodies"])]]
+    if op_type == "If":
+        if any(len(branch) < len(mask) for branch in results):
+            raise OpTypeError(f"has {len(mask)} outputs, its branches have {' and '.join(str(len(branch)) for branch in results)}")
+        found = [_joined(*(branch[i] for branch in results)) for i in range(len(mask))]
+    elif op_type == "Loop":
+        found = _loop(operands, results[0])
+    else:
+        found = _scan(operands, results[0], attrs)
+    found += [UNKNOWN] * (len(mask) - len(found))
+    return [type_ for type_, there in zip(found, mask, strict=False) if there == "1"]
+
+
+def _results(type_: Type) -> list[Type]:
+    if not isinstance(type_, FuncType):
+        return []
+    return list(type_.ret_type.fields) if isinstance(type_.ret_type, TupleType) else [type_.ret_type]
+
+
+def _joined(*types: Type) -> Type:
+    result = types[0]
+    for other in types[1:]:
+        result = join(result, other) or UNKNOWN
+    return result
+
+
+def _loop(operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
+    """Carried values first: each is the operand, or what the body made of it; then the values that are stacked once per iteration."""
+    carried = operands[2:]
+    found = [_joined(before, after) for before, after in zip(carried, results[1:], strict=False)]
+    return found + [_stacked(type_, 0) for type_ in results[1 + len(carried) :]]
+
+
+def _scan(operands: Sequence[Type], results: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
+    """Carried values, then the values that are stacked along their axes. (Version 8 has a batch axis and is left to the declaration.)"""
+    if attrs["opset"] < 9:
+        return [UNKNOWN] * len(results)
+    carried = operands[: len(operands) - attrs["num_scan_inputs"]]
+    found = [_joined(before, after) for before, after in zip(carried, results, strict=False)]
+    axes = attrs.get("scan_output_axes", ())
+    return found + [_stacked(type_, axes[i] if i < len(axes) else 0) for i, type_ in enumerate(results[len(carried) :])]
+
+
+def _stacked(type_: Type, axis: int) -> Type:
+    if not isinstance(type_, TensorType):
+        return UNKNOWN
+    at = axis if axis >= 0 else axis + type_.ndim + 1
+    return type_.with_shape((*type_.shape[:at], ANY, *type_.shape[at:]))

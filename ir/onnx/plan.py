@@ -1,0 +1,125 @@
+"""Which calls of a function become nodes, and in which order: those that the results depend on, as near to the source's order as they can be."""
+
+from collections.abc import Mapping, Sequence
+
+from passat.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from passat.ir.infer import infer_type
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.frame import Origin
+from passat.ir.op import Op
+
+
+class Plan:
+    """The calls to write, in order, and the constants that they read.
+
+    `merged` are calls that a bias is added to by the node of another call; `lets` are the values that let-bound variables stand for.
+    """
+
+    __slots__ = ("calls", "constants", "lets", "merged", "origins")
+
+    def __init__(self, roots: Sequence[Expr], origins: Mapping[int, Origin], places: Mapping[str, int]) -> None:
+        self.origins = origins
+        self.lets: dict[int, Expr] = {}
+        self.constants: list[Constant] = []
+        found = self._collect(roots, places)
+        self.merged = self._merged(found, roots)
+        found.sort(key=lambda entry: entry[0])  # stable: operands have no later place than what reads them, and were found before it
+        self.calls = [call for _, call, _ in found]
+
+    def _collect(self, roots: Sequence[Expr], places: Mapping[str, int]) -> list[tuple[int, Call, Sequence[Expr]]]:
+        """The calls, operands before calls, with their operands, and with their places: those in the source, or that of the last operand."""
+        found: list[tuple[int, Call, Sequence[Expr]]] = []
+        place_of: dict[int, int] = {}
+        pending: list[tuple[Expr, Sequence[Expr]]] = []
+        stack: list[Expr | None] = list(reversed(roots))
+        while stack:
+            expr = stack.pop()
+            if expr is None:
+                made, parts = pending.pop()
+                place = -1
+                if type(made) is Call:
+                    span = made.span
+                    if span is not None and span.outputs:
+                        place = places.get(span.outputs[0], -1)
+                for part in parts:
+                    other = place_of[id(part)]
+                    if other > place:
+                        place = other
+                if type(made) is Call:
+                    found.append((place, made, parts))
+                place_of[id(made)] = place
+                continue
+            key = id(expr)
+            if key in place_of:
+                continue
+            place_of[key] = -1
+            if type(expr) is Constant:
+                self.constants.append(expr)
+                continue
+            parts = self.operands(expr)
+            pending.append((expr, parts))
+            stack.append(None)
+            stack += parts[::-1]
+        return found
+
+    def operands(self, expr: Expr) -> Sequence[Expr]:
+        """What an expression is computed from. Raises OnnxError for what ONNX cannot express."""
+        kind = type(expr)
+        if kind is Call:
+            assert isinstance(expr, Call)
+            origin = self.origins.get(id(expr))
+            if origin is not None:
+                return origin[3]
+            if not isinstance(expr.op, Op):
+                raise OnnxError(f"a call of {_what(expr.op)} cannot be written to ONNX; inline it first")
+            if "bodies" in expr.attrs:
+                return [arg for arg in expr.args if type(arg) is not Function]
+            return expr.args
+        if kind is TupleGetItem:
+            assert isinstance(expr, TupleGetItem)
+            whole = self.resolve(expr.tuple_value)
+            return (whole.fields[expr.index],) if isinstance(whole, Tuple) else (whole,)
+        if kind is Tuple:
+            assert isinstance(expr, Tuple)
+            return expr.fields
+        if kind is Let:
+            assert isinstance(expr, Let)
+            self.lets[id(expr.var)] = expr.value
+            return (expr.body,)
+        if kind is Var:
+            return (self.lets[id(expr)],) if id(expr) in self.lets else ()
+        raise OnnxError(f"{_what(expr)} cannot be written to ONNX")
+
+    def resolve(self, expr: Expr) -> Expr:
+        """What an expression is, behind lets, variables that they bind, and fields of tuples that are written out."""
+        while True:
+            if isinstance(expr, Let):
+                self.lets[id(expr.var)] = expr.value
+                expr = expr.body
+            elif isinstance(expr, Var) and id(expr) in self.lets:
+                expr = self.lets[id(expr)]
+            elif isinstance(expr, TupleGetItem):
+                whole = self.resolve(expr.tuple_value)
+                if not isinstance(whole, Tuple):
+                    return expr if whole is expr.tuple_value else infer_type(TupleGetItem(whole, expr.index, expr.span))
+                expr = whole.fields[expr.index]
+            else:
+                return expr
+
+    def _merged(self, found: Sequence[tuple[int, Call, Sequence[Expr]]], roots: Sequence[Expr]) -> set[int]:
+        """The products and convolutions that nothing but an addition of a bias reads: one node of ONNX is both."""
+        from passat.ir.ops.linear import accepts_bias
+
+        additions = [call for _, call, _ in found if call.op.name == "nn.bias_add" and id(call) not in self.origins]  # type: ignore[attr-defined]  # collected calls are calls of operators
+        products = {id(call.args[0]) for call in additions if accepts_bias(call)}
+        if not products:
+            return products
+        readers = dict.fromkeys(products, 0)
+        for part in (*roots, *(part for _, _, parts in found for part in parts)):
+            if id(part) in readers:
+                readers[id(part)] += 1
+        return {product for product, count in readers.items() if count == 1}
+
+
+def _what(expr: Expr) -> str:
+    return f"a value of kind {type(expr).__name__}"

@@ -1,0 +1,123 @@
+"""Tensors of ONNX files as our constants, and back. Nothing is decoded before it is asked for; what nobody changed is written back as it was."""
+
+import math
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx.numpy_helper
+from onnx import SparseTensorProto, TensorProto
+
+from passat.ir.dtypes import itemsize, to_numpy
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.external import External, locate
+from passat.ir.onnx.value_types import DTYPES, NUMBERS
+from passat.ir.tensor import Array, Tensor
+
+SPLAT_BYTES: Final = 128
+"""A repeated value that would take more bytes than this is written as a ConstantOfShape node."""
+EXTERNAL: Final = 1
+_PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
+_SPLAT_SINCE: Final = {
+    9: frozenset(("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool").split()),
+    20: frozenset(("bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz").split()),
+    21: frozenset(("int4", "uint4")),
+}
+"""Element types that ConstantOfShape takes, by the version that brought them."""
+
+
+class TensorSource(NamedTuple):
+    """Where tensors are read from: the folder that holds external data, where it is known."""
+
+    folder: str | None
+
+
+def read_tensor(proto: TensorProto, source: TensorSource) -> Tensor:
+    """The constant that a proto holds. Raises OnnxError for unknown element types and for external data that cannot be used."""
+    number = proto.data_type
+    dtype = DTYPES.get(number)
+    if dtype is None:
+        raise OnnxError(f"the tensor {proto.name!r} has the element type {number}, which Passat does not know")
+    shape = tuple(proto.dims)
+    if proto.data_location == EXTERNAL:
+        external = locate(proto, source.folder, math.ceil(math.prod(shape) * itemsize(dtype)))
+        key = ("file", external.path, external.offset, external.length, dtype, shape)
+        return Tensor.lazy(dtype, shape, partial(_read_external, external, dtype, shape), source=external, key=key)
+    return Tensor.lazy(dtype, shape, partial(_decode, proto, dtype, shape), source=proto)
+
+
+def _decode(proto: TensorProto, dtype: str, shape: tuple[int, ...]) -> Array:
+    try:
+        if proto.HasField("raw_data") and dtype not in _PACKED and dtype != "string":
+            return np.frombuffer(proto.raw_data, to_numpy(dtype)).reshape(shape)
+        if dtype == "string":
+            texts = np.empty(len(proto.string_data), np.object_)
+            texts[:] = [text.decode("utf-8", "surrogateescape") for text in proto.string_data]
+            return texts.reshape(shape)
+        return onnx.numpy_helper.to_array(proto).reshape(shape)
+    except (ValueError, TypeError) as error:
+        raise OnnxError(f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: {error}") from error
+
+
+def _read_external(external: External, dtype: str, shape: tuple[int, ...]) -> Array:
+    if not external.length:
+        return np.empty(shape, to_numpy(dtype))
+    data = np.memmap(external.path, np.uint8, "r", external.offset, (external.length,))
+    if dtype in _PACKED:
+        return _decode(TensorProto(dims=shape, data_type=NUMBERS[dtype], raw_data=data.tobytes()), dtype, shape)  # type: ignore[arg-type]  # a number of the enum
+    return data.view(to_numpy(dtype)).reshape(shape)
+
+
+def read_sparse(proto: SparseTensorProto, source: TensorSource) -> Tensor:
+    """The constant that a sparse proto holds; decoded, it is dense."""
+    values = read_tensor(proto.values, source)
+    shape = tuple(proto.dims)
+    return Tensor.lazy(values.dtype, shape, partial(_decode_sparse, values, read_tensor(proto.indices, source), shape), source=proto)
+
+
+def _decode_sparse(values: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Array:
+    dense = np.zeros(math.prod(shape), to_numpy(values.dtype))
+    places = indices.numpy()
+    dense[np.ravel_multi_index(tuple(places.T), shape) if places.ndim == 2 else places] = values.numpy()
+    return dense.reshape(shape)
+
+
+def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:
+    """The proto of a constant, under a name. Its elements are not decoded where it came from a proto; external data is read."""
+    if isinstance(value, TensorProto):
+        return value
+    if isinstance(value.source, TensorProto):
+        proto = TensorProto()
+        proto.CopyFrom(value.source)
+        proto.name = name
+        return proto
+    return dense_proto(value, name)
+
+
+def dense_proto(value: Tensor, name: str) -> TensorProto:
+    """The proto that lists the elements of a constant one by one."""
+    proto = TensorProto(name=name, data_type=NUMBERS[value.dtype], dims=value.shape)  # type: ignore[arg-type]  # a number of the enum
+    if value.dtype == "string":
+        proto.string_data.extend(
+            text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape") for text in value.numpy().reshape(-1)
+        )
+    else:
+        proto.raw_data = raw_bytes(value)
+    return proto
+
+
+def raw_bytes(value: Tensor) -> bytes:
+    """The elements of a constant as ONNX lays them out: little-endian, types narrower than a byte packed."""
+    array = value.numpy()
+    if value.dtype in _PACKED:
+        return onnx.numpy_helper.from_array(np.ascontiguousarray(array)).raw_data
+    return array.tobytes()
+
+
+def is_written_as_splat(value: Tensor, version: int) -> bool:
+    """Whether a constant is written as a ConstantOfShape node, which opset 9 brought."""
+    return (
+        value.is_splat
+        and value.nbytes > SPLAT_BYTES
+        and any(version >= since and value.dtype in kinds for since, kinds in _SPLAT_SINCE.items())
+    )

@@ -1,0 +1,162 @@
+"""Types of ONNX values and our types: protos both ways, and a text form that opaque calls carry."""
+
+import re
+from typing import Final
+
+from onnx import TypeProto, ValueInfoProto
+
+from passat.ir.shape import ANY, Any, Dim, Shape, parse_dim
+from passat.ir.types import GlobalTypeVar, IncompleteType, TensorType, Type, TypeCall
+
+UNKNOWN: Final = IncompleteType()
+SEQUENCE: Final = GlobalTypeVar("onnx.Sequence")
+OPTIONAL: Final = GlobalTypeVar("onnx.Optional")
+MAP: Final = GlobalTypeVar("onnx.Map")
+SPARSE: Final = GlobalTypeVar("onnx.SparseTensor")
+
+DTYPES: Final = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
+}
+"""Names of the element types, by their numbers in `TensorProto.DataType`."""
+NUMBERS: Final = {name: number for number, name in DTYPES.items()}
+
+_dims: dict[str, Dim] = {}
+
+
+def dim_of(text: str) -> Dim:
+    """The dimension that a `dim_param` stands for; an empty one says nothing."""
+    found = _dims.get(text)
+    if found is None:
+        if len(_dims) > 10_000:
+            _dims.clear()
+        found = _dims[text] = parse_dim(text) if text else ANY
+    return found
+
+
+def type_of(proto: TypeProto) -> Type:
+    """Our type of an ONNX type; of tensors without a rank or with an element type that we do not have, the unknown type."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        return _tensor_type(proto.tensor_type)
+    if kind == "sequence_type":
+        return TypeCall(SEQUENCE, [type_of(proto.sequence_type.elem_type)])
+    if kind == "optional_type":
+        return TypeCall(OPTIONAL, [type_of(proto.optional_type.elem_type)])
+    if kind == "map_type" and proto.map_type.key_type in DTYPES:
+        return TypeCall(MAP, [TensorType((), DTYPES[proto.map_type.key_type]), type_of(proto.map_type.value_type)])
+    if kind == "sparse_tensor_type":
+        return TypeCall(SPARSE, [_tensor_type(proto.sparse_tensor_type)])
+    return UNKNOWN
+
+
+def _tensor_type(proto: "TypeProto.Tensor | TypeProto.SparseTensor") -> Type:
+    dtype = DTYPES.get(proto.elem_type)
+    if dtype is None or not proto.HasField("shape"):
+        return UNKNOWN
+    shape: list[Dim] = []
+    for dim in proto.shape.dim:
+        if dim.HasField("dim_value"):
+            shape.append(dim.dim_value if dim.dim_value >= 0 else ANY)
+        else:
+            shape.append(dim_of(dim.dim_param))
+    return TensorType(tuple(shape), dtype)
+
+
+def type_proto(type_: Type) -> TypeProto:
+    """The ONNX type of ours; an empty one where nothing is known."""
+    proto = TypeProto()
+    if isinstance(type_, TensorType):
+        _set_tensor(proto.tensor_type, type_)
+    elif isinstance(type_, TypeCall):
+        if type_.func == SEQUENCE:
+            proto.sequence_type.elem_type.CopyFrom(type_proto(type_.args[0]))
+        elif type_.func == OPTIONAL:
+            proto.optional_type.elem_type.CopyFrom(type_proto(type_.args[0]))
+        elif type_.func == MAP and isinstance(type_.args[0], TensorType):
+            proto.map_type.key_type = NUMBERS[type_.args[0].dtype]
+            proto.map_type.value_type.CopyFrom(type_proto(type_.args[1]))
+        elif type_.func == SPARSE and isinstance(type_.args[0], TensorType):
+            _set_tensor(proto.sparse_tensor_type, type_.args[0])
+    return proto
+
+
+def _set_tensor(proto: "TypeProto.Tensor | TypeProto.SparseTensor", type_: TensorType) -> None:
+    proto.elem_type = NUMBERS[type_.dtype]
+    proto.shape.SetInParent()
+    for dim in type_.shape:
+        entry = proto.shape.dim.add()
+        if isinstance(dim, int):
+            entry.dim_value = dim
+        elif not isinstance(dim, Any):
+            entry.dim_param = repr(dim)
+
+
+def value_info(name: str, type_: Type) -> ValueInfoProto:
+    """The declaration of a value; without a type where nothing is known of it."""
+    proto = ValueInfoProto(name=name)
+    if not isinstance(type_, IncompleteType):
+        proto.type.CopyFrom(type_proto(type_))
+    return proto
+
+
+def show_type(type_: Type) -> str:
+    """A type as text: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown.
+
+    >>> show_type(TensorType((2, dim_of("n")), "int8"))
+    'int8[2, n]'
+    """
+    if isinstance(type_, TensorType):
+        return f"{type_.dtype}[{', '.join(map(repr, type_.shape))}]"
+    if isinstance(type_, TypeCall) and type_.func in _WORDS:
+        return f"{_WORDS[type_.func]}({'; '.join(map(show_type, type_.args))})"
+    return "_"
+
+
+_WORDS: Final[dict[Type, str]] = {SEQUENCE: "seq", OPTIONAL: "opt", MAP: "map", SPARSE: "sparse"}
+_NAMED: Final = {word: func for func, word in _WORDS.items()}
+
+
+def parse_type(text: str) -> Type:
+    """The type that `show_type` gave this text. Raises ValueError.
+
+    >>> parse_type("seq(float32[2, ?])")
+    onnx.Sequence[Tensor[(2, ?), float32]]
+    """
+    found = re.fullmatch(r"(\w+)(?:\[(.*)\]|\((.*)\))", text, re.DOTALL)
+    if text == "_":
+        return UNKNOWN
+    if found is None:
+        raise ValueError(f"{text!r} is no type")
+    word, dims, inner = found.groups()
+    if dims is not None:
+        shape: Shape = tuple(ANY if dim == "?" else dim_of(dim) for dim in dims.split(", ")) if dims else ()
+        return TensorType(shape, word)
+    if word not in _NAMED:
+        raise ValueError(f"{text!r} is no type")
+    parts = inner.split("; ", 1) if word == "map" else [inner]
+    return TypeCall(_NAMED[word], map(parse_type, parts))

@@ -1,0 +1,198 @@
+"""Arithmetic of two tensors of one element type, which broadcast as in NumPy, and ONNX's variadic operators over tuples of tensors."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.cost import Cost, elements, nbytes, transcendental
+from passat.ir.expr import Call, Expr, Tuple
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
+from passat.ir.op import Kernel, Op, define_op
+from passat.ir.ops.dims import floor_remainder, greatest, on_dims, quotient, smallest
+from passat.ir.ops.elementwise import ARITHMETIC, FLOATING, INTEGRAL, broadcast_type, in_float32
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, TupleType, Type
+
+
+def _divide(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.divide(x, y))
+    _refuse_zero(y)
+    whole, rest = np.divmod(x, y)
+    return np.asarray(whole + ((rest != 0) & ((x < 0) != (y < 0))).astype(x.dtype))
+
+
+def _floor_mod(x: Array, y: Array) -> Array:
+    _refuse_zero(y)
+    return np.asarray(np.remainder(x, y))
+
+
+def _fmod(x: Array, y: Array) -> Array:
+    if x.dtype.kind in "iu":
+        _refuse_zero(y)
+    return np.asarray(np.fmod(x, y))
+
+
+def _refuse_zero(divisor: Array) -> None:
+    if not np.all(divisor):
+        raise ZeroDivisionError("integers are divided by zero, which ONNX leaves undefined")
+
+
+@define_op("add", kernel=np.add, onnx="Add", elementwise=True, commutative=True, associative=True, unit=0, shape_arith=True)
+def add(x: TensorType, y: TensorType) -> TensorType:
+    """The sum; integers wrap around. ONNX Add-14."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@define_op("subtract", kernel=np.subtract, onnx="Sub", elementwise=True, unit=0, shape_arith=True)
+def subtract(x: TensorType, y: TensorType) -> TensorType:
+    """The difference; integers wrap around. ONNX Sub-14."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@define_op(
+    "multiply", kernel=np.multiply, onnx="Mul", elementwise=True, commutative=True, associative=True, unit=1, zero=0, shape_arith=True
+)
+def multiply(x: TensorType, y: TensorType) -> TensorType:
+    """The product; integers wrap around. ONNX Mul-14."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@define_op("divide", kernel=on_dims(quotient, _divide), onnx="Div", elementwise=True, unit=1, shape_arith=True)
+def divide(x: TensorType, y: TensorType) -> TensorType:
+    """The quotient, of integers rounded toward zero. The kernel refuses to divide integers by zero. ONNX Div-14."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@define_op("floor_mod", kernel=on_dims(floor_remainder, _floor_mod), elementwise=True, shape_arith=True)
+def floor_mod(x: TensorType, y: TensorType) -> TensorType:
+    """The remainder that has the divisor's sign, as Python's `%`; of integers. ONNX Mod-10 with fmod=0."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@define_op("fmod", kernel=_fmod, elementwise=True)
+def fmod(x: TensorType, y: TensorType) -> TensorType:
+    """The remainder that has the dividend's sign, as C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@from_onnx("Mod")
+def _read_mod(node: OnnxNode) -> Expr | None:
+    truncates = bool(node.attrs.get("fmod", 0))
+    if not truncates and node.type(0).dtype not in INTEGRAL:
+        return None
+    return (fmod if truncates else floor_mod)(node.input(0), node.input(1), span=node.span)
+
+
+@to_onnx(floor_mod)
+def _write_floor_mod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    need_opset(emit, 10, floor_mod)
+    return emit.node("Mod", inputs)
+
+
+@to_onnx(fmod)
+def _write_fmod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    need_opset(emit, 10, fmod)
+    return emit.node("Mod", inputs, {"fmod": 1})
+
+
+@define_op("power", kernel=in_float32(np.power), cost=transcendental, elementwise=True, unit=1)
+def power(x: TensorType, y: TensorType) -> TensorType:
+    """`x` to the power of `y`. The kernel refuses negative exponents of integers. ONNX Pow-15 with one element type."""
+    return broadcast_type((x, y), FLOATING | {"int32", "int64"})
+
+
+@from_onnx("Pow")
+def _read_power(node: OnnxNode) -> Expr | None:
+    if node.type(0).dtype != node.type(1).dtype:
+        return None
+    return power(node.input(0), node.input(1), span=node.span)
+
+
+@to_onnx(power)
+def _write_power(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return emit.node("Pow", inputs)
+
+
+@define_op("maximum", kernel=on_dims(greatest, np.maximum), elementwise=True, commutative=True, associative=True, shape_arith=True)
+def maximum(x: TensorType, y: TensorType) -> TensorType:
+    """The greater element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Max-13 of two tensors."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+@define_op("minimum", kernel=on_dims(smallest, np.minimum), elementwise=True, commutative=True, associative=True, shape_arith=True)
+def minimum(x: TensorType, y: TensorType) -> TensorType:
+    """The smaller element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Min-13 of two tensors."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
+def _many(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    operands = args[0].fields if isinstance(args[0], TupleType) else args
+    return Cost(len(operands) * elements(result), sum(map(nbytes, operands)) + nbytes(result))
+
+
+def _over_tuple(function: Callable[..., AnyValue]) -> Kernel:
+    """The kernel of an operator over a tuple, from a function of the tuple's tensors."""
+    wide = in_float32(function)
+    return lambda tensors: wide(*tensors)
+
+
+def _mean(*tensors: Array) -> Array:
+    return np.asarray(functools.reduce(np.add, tensors) / tensors[0].dtype.type(len(tensors)))
+
+
+def _folded(function: np.ufunc) -> Kernel:
+    return _over_tuple(lambda *tensors: np.asarray(functools.reduce(function, tensors)))
+
+
+@define_op("elemwise_sum", kernel=_folded(np.add), cost=_many, elementwise=True, pattern=1)
+def elemwise_sum(tensors: TupleType) -> TensorType:
+    """The sum of the tensors of a tuple, which broadcast. ONNX Sum-13."""
+    return broadcast_type(tensors.fields, FLOATING)
+
+
+@define_op("elemwise_mean", kernel=_over_tuple(_mean), cost=_many, elementwise=True, pattern=1)
+def elemwise_mean(tensors: TupleType) -> TensorType:
+    """The mean of the tensors of a tuple, which broadcast. ONNX Mean-13."""
+    return broadcast_type(tensors.fields, FLOATING)
+
+
+@define_op("elemwise_max", kernel=_folded(np.maximum), cost=_many, elementwise=True, pattern=1)
+def elemwise_max(tensors: TupleType) -> TensorType:
+    """The greatest of the tensors of a tuple, which broadcast. ONNX Max-13; two tensors come in as `maximum`."""
+    return broadcast_type(tensors.fields, ARITHMETIC)
+
+
+@define_op("elemwise_min", kernel=_folded(np.minimum), cost=_many, elementwise=True, pattern=1)
+def elemwise_min(tensors: TupleType) -> TensorType:
+    """The smallest of the tensors of a tuple, which broadcast. ONNX Min-13; two tensors come in as `minimum`."""
+    return broadcast_type(tensors.fields, ARITHMETIC)
+
+
+def _variadic(op_type: str, op: Op, of_two: Op | None = None) -> None:
+    """Reader and writers of a variadic ONNX operator; one of exactly two operands is `of_two`, where there is such an operator."""
+
+    def read(node: OnnxNode) -> Expr | None:
+        operands = [node.input(i) for i in range(len(node.inputs)) if node.has(i)]
+        if len(operands) != len(node.inputs) or node.attrs:
+            return None
+        if of_two is not None and len(operands) == 2:
+            return of_two(*operands, span=node.span)
+        return op(Tuple(operands), span=node.span)
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        return emit.node(op_type, inputs)
+
+    from_onnx(op_type)(read)
+    to_onnx(op)(write)
+    if of_two is not None:
+        to_onnx(of_two)(write)
+
+
+_variadic("Sum", elemwise_sum)
+_variadic("Mean", elemwise_mean)
+_variadic("Max", elemwise_max, maximum)
+_variadic("Min", elemwise_min, minimum)

@@ -1,0 +1,269 @@
+"""Comparison, logic, operations on bits, and choice by a condition. Operands broadcast as in NumPy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.expr import Call, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
+from passat.ir.op import Op, OpTypeError, define_op
+from passat.ir.ops import dims
+from passat.ir.ops.dims import on_dims
+from passat.ir.ops.elementwise import ARITHMETIC, BOOLEAN, FLOATING, INTEGRAL, PLAIN, broadcast_type, constant_like, same_type
+from passat.ir.shape import Dim, broadcast
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, tensor_type
+
+_COMPARED = PLAIN | {"string"}
+
+
+def _truth(x: TensorType, y: TensorType, allowed: frozenset[str] = ARITHMETIC) -> TensorType:
+    return broadcast_type((x, y), allowed).with_dtype("bool")
+
+
+def _greater(a: Dim, b: Dim) -> object:
+    return dims.less(b, a)
+
+
+def _greater_equal(a: Dim, b: Dim) -> object:
+    return dims.less_equal(b, a)
+
+
+def _not_equal(a: object, b: object) -> object:
+    return dims.negation(dims.equal(a, b))
+
+
+@define_op("equal", kernel=on_dims(dims.equal, np.equal, truth=True), onnx="Equal", elementwise=True, commutative=True, shape_arith=True)
+def equal(x: TensorType, y: TensorType) -> TensorType:
+    """Whether elements are equal; nan equals nothing. ONNX Equal-19."""
+    return _truth(x, y, _COMPARED)
+
+
+@define_op("not_equal", kernel=on_dims(_not_equal, np.not_equal, truth=True), elementwise=True, commutative=True, shape_arith=True)
+def not_equal(x: TensorType, y: TensorType) -> TensorType:
+    """Whether elements differ; nan differs from everything. Not in ONNX: Equal and Not."""
+    return _truth(x, y, _COMPARED)
+
+
+@define_op("less", kernel=on_dims(dims.less, np.less, truth=True), onnx="Less", elementwise=True, shape_arith=True)
+def less(x: TensorType, y: TensorType) -> TensorType:
+    """Whether `x` is smaller than `y`. ONNX Less-13."""
+    return _truth(x, y)
+
+
+@define_op("less_equal", kernel=on_dims(dims.less_equal, np.less_equal, truth=True), elementwise=True, shape_arith=True)
+def less_equal(x: TensorType, y: TensorType) -> TensorType:
+    """Whether `x` is at most `y`. ONNX LessOrEqual-16."""
+    return _truth(x, y)
+
+
+@define_op("greater", kernel=on_dims(_greater, np.greater, truth=True), onnx="Greater", elementwise=True, shape_arith=True)
+def greater(x: TensorType, y: TensorType) -> TensorType:
+    """Whether `x` is greater than `y`. ONNX Greater-13."""
+    return _truth(x, y)
+
+
+@define_op("greater_equal", kernel=on_dims(_greater_equal, np.greater_equal, truth=True), elementwise=True, shape_arith=True)
+def greater_equal(x: TensorType, y: TensorType) -> TensorType:
+    """Whether `x` is at least `y`. ONNX GreaterOrEqual-16."""
+    return _truth(x, y)
+
+
+@to_onnx(not_equal)
+def _write_not_equal(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return emit.node("Not", [emit.node("Equal", inputs)])
+
+
+def _ordered_or_equal(op: Op, op_type: str, strict: str) -> None:
+    """Mapping of an operator that ONNX has from opset 12 on; before, it is the strict comparison or equality (of floats from 11 on)."""
+
+    def read(node: OnnxNode) -> Expr | None:
+        return None if node.attrs else op(node.input(0), node.input(1), span=node.span)
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        if emit.opset >= 12:
+            return emit.node(op_type, inputs)
+        need_opset(emit, 11, op)
+        return emit.node("Or", [emit.node(strict, inputs), emit.node("Equal", inputs)])
+
+    from_onnx(op_type)(read)
+    to_onnx(op)(write)
+
+
+_ordered_or_equal(less_equal, "LessOrEqual", "Less")
+_ordered_or_equal(greater_equal, "GreaterOrEqual", "Greater")
+
+
+@define_op(
+    "logical_not",
+    kernel=on_dims(dims.negation, np.logical_not, truth=True),
+    onnx="Not",
+    elementwise=True,
+    involution=True,
+    shape_arith=True,
+)
+def logical_not(x: TensorType) -> TensorType:
+    """Whether an element is false. ONNX Not-1."""
+    return same_type(x, BOOLEAN)
+
+
+@define_op(
+    "logical_and",
+    kernel=on_dims(dims.conjunction, np.logical_and, truth=True),
+    onnx="And",
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    unit=1,
+    zero=0,
+    shape_arith=True,
+)
+def logical_and(x: TensorType, y: TensorType) -> TensorType:
+    """Whether both are true. ONNX And-7."""
+    return broadcast_type((x, y), BOOLEAN)
+
+
+@define_op(
+    "logical_or",
+    kernel=on_dims(dims.disjunction, np.logical_or, truth=True),
+    onnx="Or",
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    unit=0,
+    zero=1,
+    shape_arith=True,
+)
+def logical_or(x: TensorType, y: TensorType) -> TensorType:
+    """Whether at least one is true. ONNX Or-7."""
+    return broadcast_type((x, y), BOOLEAN)
+
+
+@define_op("logical_xor", kernel=np.logical_xor, onnx="Xor", elementwise=True, commutative=True, associative=True, unit=0)
+def logical_xor(x: TensorType, y: TensorType) -> TensorType:
+    """Whether exactly one is true. ONNX Xor-7."""
+    return broadcast_type((x, y), BOOLEAN)
+
+
+@define_op("bitwise_not", kernel=np.invert, onnx="BitwiseNot@18", elementwise=True, involution=True)
+def bitwise_not(x: TensorType) -> TensorType:
+    """Every bit inverted. ONNX BitwiseNot-18."""
+    return same_type(x, INTEGRAL)
+
+
+@define_op("bitwise_and", kernel=np.bitwise_and, onnx="BitwiseAnd@18", elementwise=True, commutative=True, associative=True, zero=0)
+def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
+    """The bits that both have. ONNX BitwiseAnd-18."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@define_op("bitwise_or", kernel=np.bitwise_or, onnx="BitwiseOr@18", elementwise=True, commutative=True, associative=True, unit=0)
+def bitwise_or(x: TensorType, y: TensorType) -> TensorType:
+    """The bits that at least one has. ONNX BitwiseOr-18."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@define_op("bitwise_xor", kernel=np.bitwise_xor, onnx="BitwiseXor@18", elementwise=True, commutative=True, associative=True, unit=0)
+def bitwise_xor(x: TensorType, y: TensorType) -> TensorType:
+    """The bits that exactly one has. ONNX BitwiseXor-18."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@define_op("left_shift", kernel=np.left_shift, elementwise=True, unit=0)
+def left_shift(x: TensorType, y: TensorType) -> TensorType:
+    """The bits of `x` moved up by `y` places; 0 where that is as many as there are, or negative. ONNX BitShift-28, direction LEFT."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@define_op("right_shift", kernel=np.right_shift, elementwise=True, unit=0)
+def right_shift(x: TensorType, y: TensorType) -> TensorType:
+    """The bits of `x` moved down by `y` places; signed ones keep their sign. ONNX BitShift-28, direction RIGHT."""
+    return broadcast_type((x, y), INTEGRAL)
+
+
+@from_onnx("BitShift")
+def _read_shift(node: OnnxNode) -> Expr | None:
+    op = {"LEFT": left_shift, "RIGHT": right_shift}.get(node.attrs.get("direction", ""))
+    return None if op is None else op(node.input(0), node.input(1), span=node.span)
+
+
+def _shift_writer(op: Op, direction: str) -> None:
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        need_opset(emit, 11 if tensor_type(call.args[0].checked_type).dtype.startswith("u") else 28, op)
+        return emit.node("BitShift", inputs, {"direction": direction})
+
+    to_onnx(op)(write)
+
+
+_shift_writer(left_shift, "LEFT")
+_shift_writer(right_shift, "RIGHT")
+
+
+def _where(condition: Array, x: Array, y: Array) -> Array:
+    if condition.dtype == np.object_:
+        return np.asarray(np.frompyfunc(dims.choice, 3, 1)(condition, x, y), np.object_)
+    return np.where(condition, x, y)
+
+
+@define_op("where", kernel=_where, onnx="Where@9", elementwise=True, shape_arith=True)
+def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+    """The element of `x` where the condition is true, else that of `y`; all three broadcast. ONNX Where-16."""
+    same_type(condition, BOOLEAN)
+    if tensor_type(x).dtype != tensor_type(y).dtype:
+        raise OpTypeError(f"operands have element types {x.dtype} and {y.dtype}; cast one")
+    return TensorType(broadcast(condition.shape, broadcast(x.shape, y.shape)), x.dtype)
+
+
+@define_op("isnan", kernel=np.isnan, elementwise=True)
+def isnan(x: TensorType) -> TensorType:
+    """Whether an element is nan. ONNX IsNaN-20."""
+    return same_type(x, FLOATING).with_dtype("bool")
+
+
+def _isinf(x: Array, detect_negative: bool, detect_positive: bool) -> Array:
+    if detect_negative and detect_positive:
+        return np.asarray(np.isinf(x))
+    sign = (x < 0) if detect_negative else (x > 0)
+    return np.asarray(np.isinf(x) & sign & (detect_negative or detect_positive))
+
+
+@define_op("isinf", kernel=_isinf, elementwise=True)
+def isinf(x: TensorType, *, detect_negative: bool = True, detect_positive: bool = True) -> TensorType:
+    """Whether an element is one of the infinities that are looked for. ONNX IsInf-20."""
+    return same_type(x, FLOATING).with_dtype("bool")
+
+
+@define_op("isfinite", kernel=np.isfinite, elementwise=True)
+def isfinite(x: TensorType) -> TensorType:
+    """Whether an element is neither infinite nor nan. Not in ONNX: Abs and Less."""
+    return same_type(x, FLOATING).with_dtype("bool")
+
+
+@from_onnx("IsNaN")
+def _read_isnan(node: OnnxNode) -> Expr | None:
+    return isnan(node.input(0), span=node.span) if node.type(0).dtype in FLOATING else None
+
+
+@to_onnx(isnan)
+def _write_isnan(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    need_opset(emit, 9, isnan)
+    return emit.node("IsNaN", inputs)
+
+
+@from_onnx("IsInf")
+def _read_isinf(node: OnnxNode) -> Expr | None:
+    if node.type(0).dtype not in FLOATING:
+        return None
+    signs = {name: bool(node.attrs.get(name, 1)) for name in ("detect_negative", "detect_positive")}
+    return isinf(node.input(0), span=node.span, **signs)
+
+
+@to_onnx(isinf)
+def _write_isinf(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    need_opset(emit, 10, isinf)
+    return emit.node("IsInf", inputs, {name: int(value) for name, value in call.attrs.items()})
+
+
+@to_onnx(isfinite)
+def _write_isfinite(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return emit.node("Less", [emit.node("Abs", inputs), constant_like(call, np.inf, emit)])

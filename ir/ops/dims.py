@@ -1,0 +1,134 @@
+"""Arithmetic and comparison of dimensions, for kernels that shape arithmetic goes through: exact, or `Any` where the answer is open.
+
+A kernel wrapped in `on_dims` computes arrays of numbers as before, and object arrays of dimensions element by element.
+"""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.bounds import at_least, positive_part
+from passat.ir.op import Kernel
+from passat.ir.shape import ANY, Any, Dim, SymDim, divide
+from passat.ir.tensor import Array
+
+
+def on_dims(function: Callable[..., object], kernel: Callable[..., AnyValue], *, truth: bool = False) -> Kernel:
+    """A kernel that applies `function` to each element where an operand is an object array, and is `kernel` elsewhere.
+
+    `truth` marks comparisons: their result is a bool array where no answer is open, so that they serve strings as well.
+    """
+
+    @functools.wraps(kernel, updated=())
+    def either(*operands: Array, **attrs: AnyValue) -> AnyValue:
+        if all(operand.dtype != np.object_ for operand in operands):
+            return kernel(*operands, **attrs)
+        found = np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), np.object_)
+        return found.astype(np.bool_) if truth and ANY not in found.reshape(-1).tolist() else found
+
+    return either
+
+
+def quotient(dividend: Dim, divisor: Dim) -> Dim:
+    """The quotient rounded toward zero, as integers divide in ONNX; `Any` where rounding down might be something else.
+
+    >>> n = SymDim.named("n")
+    >>> quotient(-7, 2), quotient(n + 1, 2), quotient(n - 1, 2), quotient(4 * n, 2)
+    (-3, (n + 1)//2, ?, 2*n)
+    """
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        if divisor == 0:
+            return ANY
+        size = abs(dividend) // abs(divisor)
+        return size if (dividend < 0) == (divisor < 0) else -size
+    floor = divide(dividend, divisor)
+    if floor * divisor == dividend or (at_least(dividend, 0) and at_least(divisor, 0)):
+        return floor
+    return ANY
+
+
+def floor_remainder(dividend: Dim, divisor: Dim) -> Dim:
+    """The remainder of the quotient rounded down: it has the divisor's sign.
+
+    >>> floor_remainder(-7, 3), floor_remainder(SymDim.named("n") * 4, 4)
+    (2, 0)
+    """
+    floor = divide(dividend, divisor)
+    return ANY if isinstance(floor, Any) else dividend - floor * divisor
+
+
+def greatest(a: Dim, b: Dim) -> Dim:
+    """The greater of two dimensions, or of integers computed from them.
+
+    >>> n = SymDim.named("n")
+    >>> greatest(n, 0), greatest(n, n + 2), greatest(4, n)
+    (n, n + 2, max(0, n - 4) + 4)
+    """
+    if isinstance(a, int) or (isinstance(b, SymDim) and repr(a) < repr(b)):
+        a, b = b, a  # one form, whichever comes first
+    return b + positive_part(a - b)
+
+
+def smallest(a: Dim, b: Dim) -> Dim:
+    """The smaller of two dimensions, or of integers computed from them."""
+    return a + b - greatest(a, b)
+
+
+def equal(a: object, b: object) -> object:
+    """Whether two dimensions, truth values or strings are equal: True, False, or `Any`."""
+    if isinstance(a, (str, bytes)):
+        return a == b
+    if isinstance(a, Any) or isinstance(b, Any):
+        return ANY
+    if a == b:
+        return True
+    return False if less(a, b) is True or less(b, a) is True else ANY  # type: ignore[arg-type]  # neither string nor Any: dimensions
+
+
+def less(a: Dim, b: Dim) -> object:
+    """Whether one dimension is smaller than another: True, False, or `Any`."""
+    return True if at_least(b, a + 1) else False if at_least(a, b) else ANY
+
+
+def less_equal(a: Dim, b: Dim) -> object:
+    """Whether one dimension is at most another: True, False, or `Any`."""
+    return negation(less(b, a))
+
+
+def negation(truth: object) -> object:
+    """The opposite of True or False, and `Any` of `Any`."""
+    return ANY if isinstance(truth, Any) else not truth
+
+
+def conjunction(a: object, b: object) -> object:
+    """Whether both are true, as far as that is known."""
+    return False if a is False or b is False else ANY if isinstance(a, Any) or isinstance(b, Any) else True
+
+
+def disjunction(a: object, b: object) -> object:
+    """Whether one of both is true, as far as that is known."""
+    return negation(conjunction(negation(a), negation(b)))
+
+
+def choice(condition: object, a: object, b: object) -> object:
+    """`a` or `b` by a truth value; of an open one `Any`, unless both are the same."""
+    if isinstance(condition, Any):
+        return a if a == b and not isinstance(a, Any) else ANY
+    return a if condition else b
+
+
+def product(dims: Array, axes: tuple[int, ...], keepdims: bool) -> AnyValue:
+    """The products of dimensions along axes."""
+    return _along(operator.mul, 1, dims, axes, keepdims)
+
+
+def total(dims: Array, axes: tuple[int, ...], keepdims: bool) -> AnyValue:
+    """The sums of dimensions along axes."""
+    return _along(operator.add, 0, dims, axes, keepdims)
+
+
+def _along(function: Callable[..., object], start: int, dims: Array, axes: tuple[int, ...], keepdims: bool) -> AnyValue:
+    return np.frompyfunc(function, 2, 1, identity=start).reduce(dims, axis=axes, keepdims=keepdims)

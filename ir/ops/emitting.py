@@ -1,0 +1,78 @@
+"""Pieces of ONNX that several writers need: nodes whose form changed between opsets, and attributes that are 32-bit floats."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from passat.ir.expr import Span
+from passat.ir.onnx_mapping import Emitter, OnnxNode
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
+
+_NUMBERS: Final = {"float32": 1, "float16": 10, "float64": 11, "bfloat16": 16}
+
+
+def transpose(emit: Emitter, name: str, perm: Sequence[int]) -> str:
+    """The value called `name` with its axes permuted; the value itself where they stay in place."""
+    return name if list(perm) == sorted(perm) else emit.node("Transpose", [name], {"perm": tuple(perm)})
+
+
+def unsqueeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
+    """The value called `name` with axes of size 1 put in (Unsqueeze: axes are an input since opset 13)."""
+    if not axes:
+        return name
+    if emit.opset < 13:
+        return emit.node("Unsqueeze", [name], {"axes": tuple(axes)})
+    return emit.node("Unsqueeze", [name, emit.constant(np.array(axes, np.int64))])
+
+
+def reduced(emit: Emitter, op_type: str, name: str, axes: Sequence[int]) -> str:
+    """A reduction that keeps its axes as size 1. Axes are an input since opset 18, of ReduceSum since opset 13."""
+    if emit.opset < (13 if op_type == "ReduceSum" else 18):
+        return emit.node(op_type, [name], {"axes": tuple(axes)})
+    return emit.node(op_type, [name, emit.constant(np.array(axes, np.int64))])
+
+
+def cast(emit: Emitter, name: str, from_dtype: str, to_dtype: str) -> str:
+    """The value called `name` in another floating-point type; itself where that is the one it has."""
+    return name if from_dtype == to_dtype else emit.node("Cast", [name], {"to": _NUMBERS[to_dtype]})
+
+
+def scalar(emit: Emitter, value: float, dtype: str) -> str:
+    """The name of a constant scalar."""
+    return emit.constant(Tensor.splat(value, (), dtype))
+
+
+def vector_on_axis(emit: Emitter, name: str, axis: int, rank: int) -> str:
+    """A vector so that it broadcasts along `axis` (from the front) of a tensor of `rank` dimensions."""
+    return unsqueeze(emit, name, range(1, rank - axis))
+
+
+def shortest(value: float) -> float:
+    """The shortest decimal that is the same 32-bit float: ONNX keeps float attributes as those.
+
+    >>> shortest(9.999999747378752e-06)
+    1e-05
+    """
+    return float(str(np.float32(value)))
+
+
+def float_attr(node: OnnxNode, name: str, default: float) -> float:
+    """A float attribute of a node, in its shortest form."""
+    return shortest(node.attrs.get(name, default))
+
+
+def only(node: OnnxNode, *names: str) -> bool:
+    """Whether a node has no other attributes than these."""
+    return all(name in names for name in node.attrs)
+
+
+def part(span: Span | None) -> Span | None:
+    """Where an inner part of what a node was read as comes from: the node, but none of its outputs."""
+    return None if span is None else span._replace(outputs=())
+
+
+def same_dtype(*types: TensorType) -> bool:
+    """Whether all tensors have one element type."""
+    return len({type_.dtype for type_ in types}) == 1

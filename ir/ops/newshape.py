@@ -1,0 +1,171 @@
+"""The arithmetic of reshape: which shape `newshape` makes of another, and which `newshape` makes one shape of another.
+
+Counting elements says nothing about a tensor that has none. Where symbolic sizes are cancelled against each other here, the result is
+right for every tensor that has elements, and ONNX itself refuses -1 next to a size of 0.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any as AnyValue
+
+from passat.ir.op import OpTypeError
+from passat.ir.shape import ANY, Any, Dim, Shape, SymDim, divide, is_static, product, same_dim
+from passat.ir.types import TensorType
+
+
+def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> Shape:
+    """The shape that a reshape of a tensor of `shape` makes; entries of `newshape` as the operator reshape has them.
+
+    Entries may also be symbolic, which are taken for sizes, or `Any`: one of these is found by counting, like -1.
+    Raises OpTypeError where that is impossible, of the number of elements only where it is an integer.
+
+    >>> n = SymDim.named("n")
+    >>> reshaped((n, 12, 64), (0, -1))
+    (n, 768)
+    >>> reshaped((2, 3, n), (-3, -2)), reshaped((6, n), (-4, 2, -1, -2))
+    ((6, n), (2, 3, n))
+    """
+    result: list[Dim] = []
+    own: list[Dim] = []  # sizes of the result that newshape gives
+    copied: set[int] = set()  # axes of the operand whose sizes are in the result
+    unknown: list[int] = []
+    explicit = False
+    for entry, axes in _steps(len(shape), newshape, allowzero):
+        copied.update(axes)
+        if isinstance(entry, tuple):
+            result.extend(_split(shape[axes[0]], entry))
+        elif axes:
+            result.append(shape[axes[0]] if len(axes) == 1 else product(shape[axis] for axis in axes))
+        elif isinstance(entry, Any) or (not isinstance(entry, SymDim) and entry == -1):
+            explicit = explicit or not isinstance(entry, Any)
+            unknown.append(len(result))
+            result.append(ANY)
+        else:
+            own.append(entry)
+            result.append(entry)
+    rest = [dim for axis, dim in enumerate(shape) if axis not in copied]
+    if len(unknown) == 1:
+        result[unknown[0]] = _left(rest, own, result, explicit)
+    elif not unknown and is_static(shape) and is_static(tuple(result)) and product(shape) != product(result):
+        raise OpTypeError(f"{shape} has {product(shape)} elements, {tuple(result)} has {product(result)}")
+    return tuple(result)
+
+
+def _steps(rank: int, newshape: Sequence[Dim], allowzero: bool = False) -> Iterator[tuple[Dim | tuple[int, int], tuple[int, ...]]]:
+    """The entries of `newshape` one by one, each with the axes of the operand whose sizes it takes; -2 taken apart, -4 as a pair."""
+    at = 0
+    entries = iter(newshape)
+    inferred = False
+    for entry in entries:
+        if isinstance(entry, (SymDim, Any)) or entry > 0 or (entry == 0 and allowzero) or entry == -1:
+            if entry == -1:
+                if inferred:
+                    raise OpTypeError(f"newshape={tuple(newshape)} leaves more than one size open (-1)")
+                inferred = True
+            at += 1
+            yield entry, ()
+            continue
+        if entry not in (0, -2, -3, -4):
+            raise OpTypeError(f"newshape={tuple(newshape)} has the entry {entry}; a size, 0, -1, -2, -3 or -4 is needed")
+        count = {0: 1, -2: max(rank - at, 0), -3: 2, -4: 1}[entry]
+        if at + count > rank and entry != -2:
+            raise OpTypeError(f"newshape={tuple(newshape)} takes more sizes than the {rank} that the operand has")
+        axes = tuple(range(at, at + count))
+        at += count
+        if entry == -2:
+            yield from ((0, (axis,)) for axis in axes)
+        elif entry == -4:
+            pair = (next(entries, None), next(entries, None))
+            if not all(isinstance(part, int) for part in pair) or pair == (-1, -1):
+                raise OpTypeError(f"newshape={tuple(newshape)}: -4 is followed by the two sizes to split in, of which one may be -1")
+            yield (int(pair[0]), int(pair[1])), axes  # type: ignore[arg-type]  # both are integers
+        else:
+            yield entry, axes
+
+
+def _split(size: Dim, parts: tuple[int, int]) -> tuple[Dim, Dim]:
+    first, second = parts
+    if -1 in parts:
+        known = max(parts)
+        if isinstance(size, int) and (known == 0 or size % known):
+            raise OpTypeError(f"a size of {size} does not split in {parts}")
+        left = divide(size, known)
+        return (left, second) if first == -1 else (first, left)
+    if isinstance(size, int) and first * second != size:
+        raise OpTypeError(f"a size of {size} does not split in {parts}")
+    return first, second
+
+
+def _left(rest: list[Dim], own: list[Dim], result: Sequence[Dim], explicit: bool) -> Dim:
+    """The one size that is open, from the sizes of the operand that are not copied and those that newshape gives."""
+    if 0 in result:
+        if explicit:
+            raise OpTypeError("-1 cannot be worked out next to a size of 0")
+        return ANY
+    divisors: list[Dim] = []
+    for dim in own:
+        if dim in rest:
+            rest.remove(dim)
+        else:
+            divisors.append(dim)
+    dividend, divisor = product(rest), product(divisors)
+    if isinstance(dividend, int) and isinstance(divisor, int) and dividend % divisor:
+        if is_static(tuple(dim for dim in result if dim is not ANY)):
+            raise OpTypeError(f"{dividend} elements do not divide in parts of {divisor}")
+        return ANY
+    return divide(dividend, divisor)
+
+
+def sources(rank: int, newshape: Sequence[int]) -> list[int | tuple[int, ...]]:
+    """Of each size that a reshape makes, the integer that it is, or the axes of the operand whose sizes it is the product of.
+
+    >>> sources(3, (-3, -2)), sources(2, (-4, 2, -1, 0))
+    ([(0, 1), (2,)], [2, -1, (1,)])
+    """
+    found: list[int | tuple[int, ...]] = []
+    for entry, axes in _steps(rank, newshape):
+        if isinstance(entry, tuple):
+            found.extend(entry)
+        else:
+            found.append(axes or entry)  # type: ignore[arg-type]  # the entries are integers
+    return found
+
+
+def static_newshape(source: Shape, target: Shape) -> dict[str, AnyValue] | None:
+    """The attributes of the reshape that makes `target` of `source`, both holding equally many elements; None where there is none.
+
+    Integers stand for themselves, a size that `source` has at the same place becomes 0, one other symbolic or unknown size becomes -1.
+    This is the normal form of reshape: two reshapes of one value to equal types are equal.
+
+    >>> n, m = SymDim.named("n"), SymDim.named("m")
+    >>> static_newshape((n, 12, 64), (n, 768))
+    {'newshape': (0, 768), 'allowzero': False}
+    >>> static_newshape((n * m, 8), (n, m, 8)) is None
+    True
+    """
+    if any(dim == 0 and (i >= len(source) or source[i] != 0) for i, dim in enumerate(target)):
+        return {"newshape": target, "allowzero": True} if is_static(target) else None
+    newshape: list[int] = []
+    for i, dim in enumerate(target):
+        if isinstance(dim, int):
+            newshape.append(dim)
+        elif i < len(source) and same_dim(source[i], dim):
+            newshape.append(0)
+        elif -1 not in newshape:
+            newshape.append(-1)
+        else:
+            return None
+    if -1 in newshape and 0 in target:
+        return None
+    return {"newshape": tuple(newshape), "allowzero": False}
+
+
+def is_identity_reshape(data: TensorType, result: TensorType) -> bool:
+    """Whether a reshape between these types leaves the shape as it is: all sizes are the same, or all but one unknown one.
+
+    >>> is_identity_reshape(TensorType((2, ANY)), TensorType((2, ANY)))
+    True
+    """
+    if data.ndim != result.ndim or data.dtype != result.dtype:
+        return False
+    different = [i for i, (a, b) in enumerate(zip(data.shape, result.shape, strict=True)) if not same_dim(a, b)]
+    return not different or (len(different) == 1 and 0 not in data.shape)

@@ -1,0 +1,237 @@
+"""Reductions over axes, under Relay's attributes: `axis` (None: all), `keepdims`, `exclude` (reduce over all axes but those)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.cost import reduction
+from passat.ir.expr import Call, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
+from passat.ir.op import Kernel, Op, OpTypeError, define_op
+from passat.ir.ops.dims import product, total
+from passat.ir.ops.elementwise import BOOLEAN, FLOATING, WIDE, finite_limits, in_float32, same_type
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, tensor_type
+
+_COMPARED = WIDE | {"int8", "uint8"}
+Axis = int | tuple[int, ...] | None
+
+
+def reduced_axes(ndim: int, axis: Axis, exclude: bool) -> tuple[int, ...]:
+    """The axes that a reduction of a tensor of `ndim` dimensions reduces, counted from the front, in order.
+
+    Raises OpTypeError for axes that are not there, named twice, or none at all.
+
+    >>> reduced_axes(4, -1, False), reduced_axes(4, (0, 1), True), reduced_axes(2, None, False)
+    ((3,), (2, 3), (0, 1))
+    """
+    if axis is None:
+        if exclude:
+            raise OpTypeError("exclude=True needs an axis")
+        return tuple(range(ndim))
+    named = (axis,) if isinstance(axis, int) else axis
+    if any(not -ndim <= number < ndim for number in named):
+        raise OpTypeError(f"axis={axis} is outside of {ndim} dimensions")
+    counted = {number % ndim for number in named}
+    if len(counted) != len(named):
+        raise OpTypeError(f"axis={axis} names an axis twice")
+    found = tuple(number for number in range(ndim) if (number in counted) != exclude)
+    if not found:
+        raise OpTypeError(f"axis={axis} leaves no axis to reduce")
+    return found
+
+
+def _reduced(x: TensorType, axis: Axis, keepdims: bool, exclude: bool, allowed: frozenset[str] = WIDE) -> TensorType:
+    gone = set(reduced_axes(same_type(x, allowed).ndim, axis, exclude))
+    if keepdims:
+        return x.with_shape(1 if i in gone else dim for i, dim in enumerate(x.shape))
+    return x.with_shape(dim for i, dim in enumerate(x.shape) if i not in gone)
+
+
+def _over_axes(function: Callable[[Array, tuple[int, ...], bool], AnyValue]) -> Kernel:
+    """The kernel of a reduction, from a function of (array, axes, keepdims); 16-bit floats are accumulated in float32."""
+    wide = in_float32(lambda x, axes, keepdims: np.asarray(function(x, axes, keepdims)))
+
+    def kernel(x: Array, axis: Axis, keepdims: bool, exclude: bool) -> AnyValue:
+        return wide(x, axes=reduced_axes(x.ndim, axis, exclude), keepdims=keepdims)
+
+    return kernel
+
+
+def _sum(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if x.dtype == np.object_:
+        return np.asarray(total(x, axes, keepdims), np.object_)
+    return np.asarray(np.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims))
+
+
+def _prod(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if x.dtype == np.object_:
+        return np.asarray(product(x, axes, keepdims), np.object_)
+    return np.asarray(np.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims))
+
+
+def _mean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+    if count == 0:
+        raise ValueError("ONNX leaves the mean of no elements undefined")
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.mean(x, axis=axes, keepdims=keepdims))
+    sums = np.sum(x, axis=axes, keepdims=keepdims)
+    return np.asarray(np.sign(sums) * (np.abs(sums) // sums.dtype.type(count))).astype(x.dtype)
+
+
+def _max(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    lowest = -np.inf if x.dtype.kind == "f" else finite_limits(x.dtype)[0]
+    return np.asarray(np.max(x, axis=axes, keepdims=keepdims, initial=lowest))
+
+
+def _min(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    highest = np.inf if x.dtype.kind == "f" else finite_limits(x.dtype)[1]
+    return np.asarray(np.min(x, axis=axes, keepdims=keepdims, initial=highest))
+
+
+def _logsumexp(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    top = _max(x, axes, True)
+    top = np.where(np.isfinite(top), top, x.dtype.type(0))
+    sums = np.log(np.sum(np.exp(x - top), axis=axes, keepdims=True)) + top
+    return sums if keepdims else np.asarray(sums.squeeze(axes))
+
+
+@define_op("sum", kernel=_over_axes(_sum), cost=reduction, pattern=3, shape_arith=True)
+def sum_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The sum of the elements; of none 0. ONNX ReduceSum-13."""
+    return _reduced(x, axis, keepdims, exclude)
+
+
+@define_op("mean", kernel=_over_axes(_mean), cost=reduction, pattern=3)
+def mean(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The mean of the elements, of integers rounded toward zero. The kernel refuses the mean of none. ONNX ReduceMean-18."""
+    return _reduced(x, axis, keepdims, exclude)
+
+
+@define_op("prod", kernel=_over_axes(_prod), cost=reduction, pattern=3, shape_arith=True)
+def prod(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The product of the elements; of none 1. ONNX ReduceProd-18."""
+    return _reduced(x, axis, keepdims, exclude)
+
+
+@define_op("max", kernel=_over_axes(_max), cost=reduction, pattern=3)
+def max_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The greatest element, nan where there is one; of none minus infinity or the lowest integer. ONNX ReduceMax-20 of numbers."""
+    return _reduced(x, axis, keepdims, exclude, _COMPARED)
+
+
+@define_op("min", kernel=_over_axes(_min), cost=reduction, pattern=3)
+def min_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The smallest element, nan where there is one; of none infinity or the highest integer. ONNX ReduceMin-20 of numbers."""
+    return _reduced(x, axis, keepdims, exclude, _COMPARED)
+
+
+@define_op("logsumexp", kernel=_over_axes(_logsumexp), cost=reduction, pattern=3)
+def logsumexp(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The logarithm of the sum of the exponentials; of none minus infinity. ONNX ReduceLogSumExp-18 of floating-point numbers."""
+    return _reduced(x, axis, keepdims, exclude, FLOATING)
+
+
+@define_op("reduce_l1", kernel=_over_axes(lambda x, axes, keepdims: _sum(np.abs(x), axes, keepdims)), cost=reduction, pattern=3)
+def reduce_l1(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The sum of the absolute values. ONNX ReduceL1-18."""
+    return _reduced(x, axis, keepdims, exclude)
+
+
+@define_op("reduce_l2", kernel=_over_axes(lambda x, axes, keepdims: np.sqrt(_sum(x * x, axes, keepdims))), cost=reduction, pattern=3)
+def reduce_l2(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The square root of the sum of the squares. ONNX ReduceL2-18 of floating-point numbers."""
+    return _reduced(x, axis, keepdims, exclude, FLOATING)
+
+
+@define_op("reduce_log_sum", kernel=_over_axes(lambda x, axes, keepdims: np.log(_sum(x, axes, keepdims))), cost=reduction, pattern=3)
+def reduce_log_sum(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The logarithm of the sum. ONNX ReduceLogSum-18 of floating-point numbers."""
+    return _reduced(x, axis, keepdims, exclude, FLOATING)
+
+
+@define_op("reduce_sum_square", kernel=_over_axes(lambda x, axes, keepdims: _sum(x * x, axes, keepdims)), cost=reduction, pattern=3)
+def reduce_sum_square(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """The sum of the squares. ONNX ReduceSumSquare-18."""
+    return _reduced(x, axis, keepdims, exclude)
+
+
+@define_op("all", kernel=_over_axes(lambda x, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3)
+def all_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """Whether all elements are true; of none True. ONNX ReduceMin-20 of bool; before, ReduceProd between two casts."""
+    return _reduced(x, axis, keepdims, exclude, BOOLEAN)
+
+
+@define_op("any", kernel=_over_axes(lambda x, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3)
+def any_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
+    """Whether an element is true; of none False. ONNX ReduceMax-20 of bool; before, ReduceSum between two casts."""
+    return _reduced(x, axis, keepdims, exclude, BOOLEAN)
+
+
+def _mapping(op_type: str, op: Op, allowed: frozenset[str], *, input_since: int = 18, of_bool: Op | None = None) -> None:
+    """Reader and writer of a reduction whose axes are an input from opset `input_since` on, an attribute before.
+
+    `of_bool` is what the ONNX operator means of bool, which it takes from opset 20 on.
+    """
+
+    def read(node: OnnxNode) -> Expr | None:
+        dtype = node.type(0).dtype
+        if dtype not in allowed and (of_bool is None or dtype != "bool"):
+            return None
+        axes = node.ints(1) if node.version >= input_since and node.has(1) else node.attrs.get("axes")
+        if axes is None and node.has(1):
+            return None
+        if not axes and node.attrs.get("noop_with_empty_axes", 0):
+            return None
+        ndim = node.type(0).ndim
+        counted = None if not axes else tuple(sorted(axis + ndim if -ndim <= axis < 0 else axis for axis in axes))
+        chosen = op if dtype in allowed or of_bool is None else of_bool
+        return chosen(node.input(0), axis=counted, keepdims=bool(node.attrs.get("keepdims", 1)), span=node.span)
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        return _emit(op_type, input_since, call, inputs[0], emit)
+
+    from_onnx(op_type)(read)
+    to_onnx(op)(write)
+
+
+def _emit(op_type: str, input_since: int, call: Call, x: str, emit: Emitter) -> str:
+    attrs: dict[str, AnyValue] = {"keepdims": int(call.attrs.keepdims)}
+    if call.attrs.axis is None:
+        return emit.node(op_type, [x], attrs)
+    axes = reduced_axes(tensor_type(call.args[0].checked_type).ndim, call.attrs.axis, call.attrs.exclude)
+    if emit.opset >= input_since:
+        return emit.node(op_type, [x, emit.constant(np.array(axes, np.int64))], attrs)
+    return emit.node(op_type, [x], {**attrs, "axes": axes})
+
+
+_mapping("ReduceSum", sum_, WIDE, input_since=13)
+_mapping("ReduceMean", mean, WIDE)
+_mapping("ReduceProd", prod, WIDE)
+_mapping("ReduceMax", max_, _COMPARED, of_bool=any_)
+_mapping("ReduceMin", min_, _COMPARED, of_bool=all_)
+_mapping("ReduceLogSumExp", logsumexp, FLOATING)
+_mapping("ReduceL1", reduce_l1, WIDE)
+_mapping("ReduceL2", reduce_l2, FLOATING)
+_mapping("ReduceLogSum", reduce_log_sum, FLOATING)
+_mapping("ReduceSumSquare", reduce_sum_square, WIDE)
+
+
+def _of_bool(op: Op, op_type: str, of_numbers: str, input_since: int) -> None:
+    """The writer of a reduction of bool. Sums and products of 0 and 1 are right where nothing is reduced as well."""
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        if emit.opset >= 20:
+            return _emit(op_type, 18, call, inputs[0], emit)
+        numbers = emit.node("Cast", inputs, {"to": _INT32})
+        return emit.node("Cast", [_emit(of_numbers, input_since, call, numbers, emit)], {"to": _BOOL})
+
+    to_onnx(op)(write)
+
+
+_INT32, _BOOL = 6, 9  # their numbers in ONNX
+
+_of_bool(any_, "ReduceMax", "ReduceSum", 13)
+_of_bool(all_, "ReduceMin", "ReduceProd", 18)

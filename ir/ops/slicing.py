@@ -1,0 +1,234 @@
+"""Slices: strided_slice with ONNX's clamping, reverse, and how slices of static and symbolic sizes compose."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.bounds import FAR, at_least, ceiling, positive_part, smaller
+from passat.ir.expr import Call, Constant, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
+from passat.ir.op import OpTypeError, define_op, get_op
+from passat.ir.ops.reshaping import int64
+from passat.ir.shape import ANY, Any, Dim, Shape
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, tensor_type
+
+END: Final = 2**63 - 1
+"""The end of a slice that goes to the end of its axis, whatever the size; as the end of a backward slice, negated."""
+
+
+def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
+    """How many elements a slice takes of an axis, indices clamped as in ONNX Slice; integers from 2^31-1 on mean the end of the axis.
+
+    >>> from passat.ir.shape import SymDim
+    >>> n = SymDim.named("n")
+    >>> slice_length(10, -3, END, 2), slice_length(n, 0, END, 1), slice_length(n + 4, 1, -1, 1), slice_length(n, -1, -END, -1)
+    (2, n, n + 2, n)
+    >>> slice_length(n, 2, END, 1), slice_length(n, 0, 8, 1)
+    (max(0, n - 2), min(8, n))
+    """
+    if isinstance(size, int) and isinstance(begin, int) and isinstance(end, int) and isinstance(stride, int):
+        return len(range(*slice(begin, end, stride).indices(size)))
+    if not isinstance(stride, int):
+        return ANY
+    if stride < 0:
+        return ceiling(_backward(size, begin), -stride) if isinstance(end, int) and end <= -FAR else ANY
+    last = _place(end, size)
+    if last == size and not isinstance(begin, Any):  # so nothing but the begin is clamped
+        if at_least(begin, 0):
+            return ceiling(positive_part(size - begin), stride)
+        if at_least(-1, begin):
+            return ceiling(smaller(size, -begin), stride)
+    return ceiling(positive_part(last - _place(begin, size)), stride)
+
+
+def _place(index: Dim, size: Dim) -> Dim:
+    """Where an index falls, counted from the front and clamped to 0 ... size."""
+    if isinstance(index, int) and index >= FAR:
+        return size
+    if at_least(index, 0):
+        return smaller(index, size)
+    return positive_part(size + index) if at_least(-1, index) else ANY
+
+
+def _backward(size: Dim, begin: Dim) -> Dim:
+    """How many elements there are from `begin` back to the front."""
+    if isinstance(begin, int) and (begin == -1 or begin >= FAR):
+        return size
+    if at_least(begin, 0):
+        return smaller(begin + 1, size)
+    return positive_part(size + begin + 1) if at_least(-1, begin) else ANY
+
+
+def slice_parts(
+    rank: int, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None
+) -> dict[int, tuple[int, int, int]]:
+    """Begin, end and stride by axis from the front. Raises OpTypeError."""
+    steps = tuple(strides) if strides is not None else (1,) * len(begin)
+    places = tuple(axes) if axes is not None else tuple(range(len(begin)))
+    if not len(begin) == len(end) == len(steps) == len(places):
+        raise OpTypeError(f"begin, end, strides and axes have different lengths: {len(begin)}, {len(end)}, {len(steps)}, {len(places)}")
+    found: dict[int, tuple[int, int, int]] = {}
+    for part in zip(places, begin, end, steps, strict=True):
+        if not -rank <= part[0] < rank:
+            raise OpTypeError(f"axis {part[0]} is out of range for {rank} dimensions")
+        if part[0] % rank in found:
+            raise OpTypeError(f"axes={places} names an axis twice")
+        if part[3] == 0:
+            raise OpTypeError("a stride is 0")
+        found[part[0] % rank] = part[1:]
+    return found
+
+
+def _strided_slice(
+    data: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None
+) -> Array:
+    parts = slice_parts(data.ndim, begin, end, strides, axes)
+    return data[tuple(slice(*parts[axis]) if axis in parts else slice(None) for axis in range(data.ndim))]
+
+
+@define_op("strided_slice", kernel=_strided_slice, movement=True, shape_arith=True)
+def strided_slice(
+    data: TensorType,
+    *,
+    begin: tuple[int, ...],
+    end: tuple[int, ...],
+    strides: tuple[int, ...] | None = None,
+    axes: tuple[int, ...] | None = None,
+) -> TensorType:
+    """The elements from `begin` to before `end` in steps of `strides` along `axes` (the first axes where they are not named).
+
+    Negative indices count from the back; then both are clamped to the axis, so that a slice never reaches outside. ONNX Slice (1, 10, 11,
+    13) with constant indices, which NumPy's slices agree with; Relay strided_slice with `slice_mode="end"`.
+    """
+    parts = slice_parts(tensor_type(data, "data").ndim, begin, end, strides, axes)
+    return data.with_shape(slice_length(dim, *parts[axis]) if axis in parts else dim for axis, dim in enumerate(data.shape))
+
+
+@from_onnx("Slice")
+def _read_slice(node: OnnxNode) -> Expr | None:
+    data = node.type(0)
+    if node.version < 10:
+        begin, end, axes, strides = node.attrs.get("starts"), node.attrs.get("ends"), node.attrs.get("axes"), None
+    else:
+        begin, end, axes, strides = (node.ints(i) for i in (1, 2, 3, 4))
+        if any(node.has(i) and node.constant(i) is None for i in (1, 2, 3, 4)):
+            return _read_dynamic_slice(node)
+    if begin is None or end is None:
+        return None
+    if axes is not None and all(-data.ndim <= axis < data.ndim for axis in axes):
+        axes = tuple(axis % data.ndim for axis in axes)
+    attrs = {"begin": begin, "end": end, "strides": strides or (1,) * len(begin), "axes": axes or tuple(range(len(begin)))}
+    return Call(strided_slice, [node.input(0)], strided_slice.bind_attrs(attrs), span=node.span)
+
+
+def _read_dynamic_slice(node: OnnxNode) -> Expr | None:
+    if not (node.has(1) and node.has(2)):
+        return None
+    shapes = {node.type(i).shape for i in (1, 2, 3, 4) if node.has(i)}
+    if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not isinstance(shape[0], int):
+        return None
+    dtype = node.type(1).dtype
+    axes = node.input(3) if node.has(3) else Constant(Tensor.dense(np.arange(shape[0]), dtype))
+    strides = node.input(4) if node.has(4) else Constant(Tensor.dense(np.ones(shape[0]), dtype))
+    return Call(get_op("dyn.strided_slice"), [node.input(0), node.input(1), node.input(2), strides, axes], span=node.span)
+
+
+@to_onnx(strided_slice)
+def _write_strided_slice(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    data, attrs = tensor_type(call.args[0].checked_type), call.attrs
+    return emit_slice(emit, inputs[0], data, slice_parts(data.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes))
+
+
+def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, tuple[int, int, int]]) -> str:
+    """A slice of the value called `name`. Before opset 10 Slice has no strides: Gather takes their place, where sizes are static."""
+    if not parts:
+        return emit.node("Identity", [name])
+    begin, end, strides = ([part[i] for part in parts.values()] for i in range(3))
+    if emit.opset >= 10:
+        inputs = [name, *(int64(emit, values) for values in (begin, end, list(parts)))]
+        return emit.node("Slice", inputs if set(strides) == {1} else [*inputs, int64(emit, strides)])
+    for axis, part in parts.items():
+        size = data.shape[axis]
+        if part[2] == 1:
+            name = emit.node("Slice", [name], {"starts": part[:1], "ends": part[1:2], "axes": (axis,)})
+        elif isinstance(size, int):
+            name = emit.node("Gather", [name, int64(emit, range(*slice(*part).indices(size)))], {"axis": axis})
+        else:
+            raise OnnxVersionError(f"a slice of {data!r} with a stride other than 1 needs ONNX opset 10 or later")
+    return name
+
+
+def is_identity_slice(data: TensorType, attrs: Mapping[str, AnyValue]) -> bool:
+    """Whether a strided_slice takes the whole of every axis, in order."""
+    parts = slice_parts(data.ndim, attrs["begin"], attrs["end"], attrs["strides"], attrs["axes"])
+    return all(_is_whole(data.shape[axis], part) for axis, part in parts.items())
+
+
+def _is_whole(size: Dim, part: tuple[int, int, int]) -> bool:
+    begin, end, stride = part
+    if isinstance(size, int):
+        return range(*slice(*part).indices(size)) == range(size)
+    return stride == 1 and begin == 0 and end >= FAR
+
+
+def compose_slices(shape: Shape, first: Mapping[str, AnyValue], then: Mapping[str, AnyValue]) -> dict[str, AnyValue] | None:
+    """The attributes of the one strided_slice that does `first` to a tensor of `shape`, then `then`; None where there is none.
+
+    >>> first, then = dict(begin=(2,), end=(END,), strides=(2,), axes=(0,)), dict(begin=(1,), end=(3,), strides=None, axes=None)
+    >>> compose_slices((10,), first, then)
+    {'begin': (4,), 'end': (7,), 'strides': (2,), 'axes': (0,)}
+    """
+    rank = len(shape)
+    merged = slice_parts(rank, first["begin"], first["end"], first["strides"], first["axes"])
+    for axis, part in slice_parts(rank, then["begin"], then["end"], then["strides"], then["axes"]).items():
+        found = _compose(shape[axis], merged[axis], part) if axis in merged else part
+        if found is None:
+            return None
+        merged[axis] = found
+    return {
+        "begin": tuple(part[0] for part in merged.values()),
+        "end": tuple(part[1] for part in merged.values()),
+        "strides": tuple(part[2] for part in merged.values()),
+        "axes": tuple(merged),
+    }
+
+
+def _compose(size: Dim, first: tuple[int, int, int], then: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    if isinstance(size, int):
+        taken = range(*slice(*first).indices(size))[slice(*then)]
+        if not taken:
+            return (0, 0, 1)
+        end = taken[-1] + (1 if taken.step > 0 else -1)
+        return (taken[0], -END if end < 0 else end, taken.step)
+    if _is_whole(size, first):
+        return then
+    if _is_whole(size, then):
+        return first
+    if first[2] == then[2] == 1 and min(*first[:2], *then[:2]) >= 0:
+        end = END if then[1] >= FAR else first[0] + then[1]
+        return (first[0] + then[0], min(first[1], end), 1)
+    return None
+
+
+def _reversed_axis(data: TensorType, axis: int) -> int:
+    return tensor_type(data, "data").axis(axis)
+
+
+def _reverse(data: Array, axis: int) -> Array:
+    return np.flip(data, axis)
+
+
+@define_op("reverse", kernel=_reverse, movement=True, shape_arith=True)
+def reverse(data: TensorType, *, axis: int) -> TensorType:
+    """The elements in reverse order along `axis`. Relay reverse; written as Slice with a stride of -1."""
+    _reversed_axis(data, axis)
+    return data
+
+
+@to_onnx(reverse)
+def _write_reverse(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    data = tensor_type(call.args[0].checked_type)
+    return emit_slice(emit, inputs[0], data, {data.axis(call.attrs.axis): (-1, -END, -1)})

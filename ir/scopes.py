@@ -1,0 +1,116 @@
+"""Where the parts of an expression belong: which function body, branch, match arm or let body holds every use of each node.
+
+Printing, A-normal form and well-formedness all ask this. A node that several scopes use belongs to the innermost scope around all of
+them. Everything here is linear in the number of nodes, up to a logarithm where scopes nest.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from passat.ir.expr import Expr, Function, If, Let, Match, Var
+from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
+
+
+class Scope:
+    """A place in which expressions stand. `jump` is an ancestor chosen so that any ancestor is a logarithm of steps away."""
+
+    __slots__ = ("depth", "jump", "parent")
+
+    def __init__(self, parent: "Scope | None" = None) -> None:
+        self.parent = parent or self
+        if parent is None:
+            self.depth = 0
+            self.jump = self
+        else:
+            self.depth = parent.depth + 1
+            far = parent.jump
+            self.jump = far.jump if parent.depth - far.depth == far.depth - far.jump.depth else parent
+
+    def ancestor(self, depth: int) -> "Scope":
+        """The scope around this one, or this one, that is `depth` scopes inside the outermost."""
+        scope = self
+        while scope.depth > depth:
+            scope = scope.jump if scope.jump.depth >= depth else scope.parent
+        return scope
+
+    def encloses(self, other: "Scope") -> bool:
+        """Whether `other` is this scope or inside it."""
+        return other.depth >= self.depth and other.ancestor(self.depth) is self
+
+
+def common(a: Scope, b: Scope) -> Scope:
+    """The innermost scope around two scopes."""
+    if a is b:
+        return a
+    a, b = a.ancestor(b.depth), b.ancestor(a.depth)
+    while a is not b:
+        a, b = (a.jump, b.jump) if a.jump is not b.jump else (a.parent, b.parent)
+    return a
+
+
+class Scopes:
+    """The scopes of an expression.
+
+        `order` holds every node once, parts before wholes in the order of evaluation. `inner[node]` are the scopes that a node opens: of a
+    function its body, of an if its branches, of a match its arms, of a let the places of its value and of its body. `binders[var]` is the
+    scope in which a variable is bound, `rebound` lists variables that are bound more than once. With `lets=False` a let opens no scope:
+    its parts and whatever stands around it are one sequence, as in A-normal form. A let whose value is a function binds its variable
+    around that function too; the value of any other let stands where the let stands.
+    """
+
+    __slots__ = ("_places", "binders", "inner", "order", "rebound", "root")
+
+    def __init__(self, expr: Expr, *, lets: bool = True) -> None:
+        self.root = Scope()
+        self.order = post_order(expr, parts_of=evaluation_parts)
+        self.inner: dict[Expr, tuple[Scope, ...]] = {}
+        self.binders: dict[Var, Scope] = {}
+        self.rebound: list[Var] = []
+        self._places: dict[Expr, Scope] = {expr: self.root}
+        places = self._places
+        for node in reversed(self.order):
+            here = places[node]
+            for part, scope in self._uses(node, here, lets):
+                known = places.get(part)
+                places[part] = scope if known is None or known is scope else common(known, scope)
+
+    def place(self, node: Expr) -> Scope:
+        """The scope to which a node of the expression belongs."""
+        return self._places[node]
+
+    def _uses(self, node: Expr, here: Scope, lets: bool) -> list[tuple[Expr, Scope]]:
+        kind = type(node)
+        if kind is Function:
+            function = cast(Function, node)
+            body = self._open(node, here, 1)[0]
+            self._bind(function.params, body)
+            return [(part, body) for part in children(node)]
+        if kind is If:
+            choice = cast(If, node)
+            then, other = self._open(node, here, 2)
+            return [(choice.cond, here), (choice.true_branch, then), (choice.false_branch, other)]
+        if kind is Match:
+            match = cast(Match, node)
+            arms = self._open(node, here, len(match.clauses))
+            for clause, arm in zip(match.clauses, arms, strict=True):
+                self._bind(pattern_vars(clause.lhs), arm)
+            return [(match.data, here), *((clause.rhs, arm) for clause, arm in zip(match.clauses, arms, strict=True))]
+        if kind is Let:
+            let = cast(Let, node)
+            recursive = type(let.value) is Function
+            value = Scope(here) if lets and recursive else here
+            body = Scope(value) if lets else here
+            self.inner[node] = (value, body)
+            self._bind((let.var,), value if recursive else body)
+            return [(let.value, value), (let.var, body), (let.body, body)]
+        return [(part, here) for part in evaluation_parts(node)]
+
+    def _open(self, node: Expr, here: Scope, count: int) -> tuple[Scope, ...]:
+        self.inner[node] = tuple(Scope(here) for _ in range(count))
+        return self.inner[node]
+
+    def _bind(self, variables: Sequence[Var], scope: Scope) -> None:
+        for var in variables:
+            if var in self.binders:
+                self.rebound.append(var)
+            self.binders[var] = scope

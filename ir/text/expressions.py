@@ -1,0 +1,482 @@
+"""Reading of expressions from the tokens of Relay's text format.
+
+The grammar is Relay's, with these additions: blocks in braces stand wherever an expression may; operators whose names are no words are
+written in quotes, `"onnx.my-domain.Op"(%x)`; callees that are no operators may carry types, `%f[int8](%x)`; `constructor(Nil)` is a
+constructor without fields as a function, while `Nil` is the value that it makes.
+
+Nesting costs no stack: the rules are generators that yield the rules they need, and `run` drives them.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any as AnyValue
+from typing import Final, TypeAlias
+
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.module import IRModule
+from passat.ir.op import Op, OpTypeError, get_op
+from passat.ir.tensor import Tensor
+from passat.ir.text.attributes import AttributeReader
+from passat.ir.text.lexer import Tokens
+from passat.ir.text.literals import SPECIAL, read_scalar
+from passat.ir.text.metadata import MetadataReader
+from passat.ir.text.types import TypeReader
+from passat.ir.types import Type
+
+Rule: TypeAlias = "Generator[Rule, Expr, Expr]"
+_Hidden: TypeAlias = list[tuple[str, Var | None]]
+
+_INFIX: Final = {
+    "*": (12, "multiply"),
+    "/": (12, "divide"),
+    "+": (10, "add"),
+    "-": (10, "subtract"),
+    "<": (8, "less"),
+    "<=": (8, "less_equal"),
+    ">": (8, "greater"),
+    ">=": (8, "greater_equal"),
+    "==": (7, "equal"),
+    "!=": (7, "not_equal"),
+}
+
+
+class ExprReader:
+    """Reads the expressions of a text. `globals` and `constructors` go by their names; `numbered` holds `%0`, `%1` ... of a definition."""
+
+    def __init__(self, tokens: Tokens, module: IRModule) -> None:
+        self.tokens = tokens
+        self.module = module
+        self.types = TypeReader(tokens)
+        self.globals = {var.name_hint: var for var in module.functions}
+        self.first_uses: dict[str, int] = {}
+        self.constructors = {made.name_hint: made for data in module.type_definitions.values() for made in data.constructors}
+        self.numbered: dict[str, Expr] = {}
+        self._metadata = MetadataReader(tokens)
+        self._attributes = AttributeReader(tokens, self.types, self._metadata)
+        self._constants: dict[str, Constant] = {}
+        self._variables: dict[str, Var] = {}
+        self._ops: dict[str, Op] = {}
+
+    def global_var(self, name: str, at: int) -> GlobalVar:
+        """The global variable of that name, which token number `at` uses."""
+        found = self.globals.get(name)
+        if found is None:
+            found = self.globals[name] = GlobalVar(name)
+            self.first_uses[name] = self.tokens.starts[at]
+        return found
+
+    def block(self, closing: str) -> Rule:
+        """Statements and their result, up to a closing brace, or as far as they go."""
+        tokens = self.tokens
+        lets: list[tuple[Var, Expr, Span]] = []
+        hidden: _Hidden = []
+        while True:
+            at = tokens.at
+            kind, text = tokens.kinds[at], tokens.texts[at]
+            if kind == "graph" and tokens.kinds[at + 1] == "=":
+                tokens.at += 2
+                self.numbered[text] = yield self._infix()
+                tokens.expect(";", f"after the definition of %{text}")
+            elif kind == "name" and text == "let":
+                var, value = yield from self._let(hidden)
+                lets.append((var, value, tokens.span(at)))
+            elif kind == "name" and text == "free_var":
+                tokens.at += 1
+                self._declare(self._variable("after free_var"), hidden)
+                tokens.expect(";", "after the free variable")
+            else:
+                result = yield self._infix()
+                if not tokens.accept(";"):
+                    break
+                lets.append((Var("_"), result, tokens.span(at)))
+        if closing:
+            tokens.expect(closing, "after the result of the block")
+        self._forget(hidden)
+        for var, value, span in reversed(lets):
+            result = Let(var, value, result, span)
+        return result
+
+    def _let(self, hidden: _Hidden) -> Generator[Rule, Expr, tuple[Var, Expr]]:
+        tokens = self.tokens
+        tokens.at += 1
+        var = self._variable("after let")
+        tokens.expect("=", f"after let %{var.name_hint}")
+        kind, text = tokens.kind, tokens.text
+        if kind == "name" and text == "let":
+            raise tokens.error("a let as the value of a let stands in braces")
+        recursive = kind == "name" and text == "fn"
+        if recursive:
+            self._declare(var, hidden)
+        value = yield self._infix()
+        if not recursive:
+            self._declare(var, hidden)
+        tokens.expect(";", f"after the value of %{var.name_hint}")
+        return var, value
+
+    def _braced(self, purpose: str) -> Rule:
+        self.tokens.expect("{", purpose)
+        return self.block("}")
+
+    def _variable(self, purpose: str) -> Var:
+        """A new variable, with the type that it is annotated with."""
+        at = self.tokens.at
+        name = self.tokens.expect("local", purpose)
+        return Var(name, self.types.read() if self.tokens.accept(":") else None, self.tokens.span(at))
+
+    def _declare(self, var: Var, hidden: _Hidden) -> None:
+        """Brings a variable into scope; what it hides is noted."""
+        hidden.append((var.name_hint, self._variables.get(var.name_hint)))
+        self._variables[var.name_hint] = var
+
+    def _forget(self, hidden: _Hidden) -> None:
+        for name, outer in reversed(hidden):
+            if outer is None:
+                del self._variables[name]
+            else:
+                self._variables[name] = outer
+
+    def _infix(self) -> Rule:
+        """Operands joined by infix operators, which bind to the left."""
+        tokens = self.tokens
+        left = yield self._operand()
+        if tokens.kinds[tokens.at] not in _INFIX:
+            return left
+        operands, waiting = [left], list[tuple[int, str, int]]()
+        while tokens.kind in _INFIX:
+            level, name = _INFIX[tokens.kind]
+            while waiting and waiting[-1][0] >= level:
+                self._reduce(operands, waiting)
+            waiting.append((level, name, tokens.at))
+            tokens.at += 1
+            operands.append((yield self._operand()))
+        while waiting:
+            self._reduce(operands, waiting)
+        return operands[0]
+
+    def _reduce(self, operands: list[Expr], waiting: list[tuple[int, str, int]]) -> None:
+        _, name, at = waiting.pop()
+        right = operands.pop()
+        left = operands.pop()
+        operands.append(self._call(self._op(name, at), [left, right], {}, [], at))
+
+    def _operand(self) -> Rule:
+        """An atom with what is applied to it: arguments, types, field numbers."""
+        tokens = self.tokens
+        at = tokens.at
+        found = self._atom()
+        if found is None:
+            found = yield self._compound()
+        elif isinstance(found, Constructor) and not found.inputs and tokens.kind != "(":
+            found = Call(found, (), span=tokens.span(at))
+        while True:
+            kind = tokens.kinds[tokens.at]
+            if kind == "(" or (kind == "[" and not isinstance(found, Op)):
+                found = yield self._application(found, at)
+            elif kind == ".":
+                tokens.at += 1
+                for index in tokens.expect("number", "of a field").split("."):  # %0.1.2 has the number 1.2 in it
+                    if not index.isdigit():
+                        tokens.at -= 1
+                        raise tokens.error(f"expected the number of a field, found {tokens.shown()}")
+                    found = TupleGetItem(found, int(index), tokens.span(at))
+            else:
+                return found
+
+    def _application(self, callee: Expr, at: int) -> Rule:
+        """The call of a callee that has been read, from its types or arguments on."""
+        tokens = self.tokens
+        type_args = self.types.read_list("]", "after the types")[0] if tokens.accept("[") else []
+        tokens.expect("(", "before the arguments of the call")
+        args: list[Expr] = []
+        attrs: dict[str, AnyValue] = {}
+        while tokens.kind != ")":
+            if attrs or self._attributes.begins():
+                self._attributes.read(attrs)
+            else:
+                args.append(self._argument() or (yield self.block("")))
+            if not tokens.accept(","):
+                break
+        tokens.expect(")", "after the arguments of the call")
+        return self._call(callee, args, attrs, type_args, at)
+
+    def _argument(self) -> Expr | None:
+        """An argument that is a single token; None where it is more."""
+        tokens = self.tokens
+        at = tokens.at
+        if tokens.kinds[at + 1] not in (",", ")"):
+            return None
+        found = self._atom()
+        if isinstance(found, Constructor):
+            tokens.at = at  # it may be the value of a constructor without fields
+            return None
+        return found
+
+    def _call(self, callee: Expr, args: list[Expr], attrs: dict[str, AnyValue], type_args: list[Type], at: int) -> Call:
+        tokens = self.tokens
+        if isinstance(callee, Op):
+            try:
+                return Call(callee, args, callee.bind_attrs(attrs), span=tokens.span(at))
+            except OpTypeError as error:
+                raise tokens.error_at(tokens.starts[at], str(error)) from None
+        return Call(callee, args, attrs, type_args, tokens.span(at))
+
+    def _atom(self) -> Expr | None:
+        """An expression of one token; None where the next token begins a longer one."""
+        tokens = self.tokens
+        at = tokens.at
+        kind, text = tokens.kinds[at], tokens.texts[at]
+        found: Expr | None = None
+        if kind == "graph":
+            found = self.numbered.get(text)
+            if found is None:
+                raise tokens.error(f"%{text} is not defined here")
+        elif kind == "local":
+            found = self._variables.get(text)
+            if found is None:
+                raise tokens.error(f"the variable {tokens.shown()} is free; free_var declares variables that are")
+        elif kind == "name" and text not in _COMPOUND:
+            found = self._named(text)
+        elif kind == "number":
+            found = self._number(negative=False)
+        elif kind == "meta":
+            found = self._constants.get(text)
+            if found is None:
+                found = self._constants[text] = Constant(self._metadata.constant(text))
+        elif kind == "global":
+            found = self.global_var(text, at)
+        elif kind == "string":
+            found = self._op(text, at)
+        if found is not None:
+            tokens.at = at + 1
+        return found
+
+    def _named(self, text: str) -> Expr:
+        if text in ("True", "False"):
+            return Constant(Tensor.dense(text == "True"))
+        if text in SPECIAL:
+            return self._number(negative=False)
+        return self.constructors.get(text) or self._op(text, self.tokens.at)
+
+    def _number(self, *, negative: bool) -> Constant:
+        try:
+            return Constant(read_scalar(self.tokens.text, negative))
+        except ValueError as error:
+            raise self.tokens.error(str(error)) from None
+
+    def _op(self, name: str, at: int) -> Op:
+        found = self._ops.get(name)
+        if found is None:
+            try:
+                found = self._ops[name] = get_op(name)
+            except KeyError as error:
+                raise self.tokens.error_at(self.tokens.starts[at], str(error.args[0])) from None
+        return found
+
+    def _compound(self) -> Rule:
+        """An expression of more than one token, or the error that there is none."""
+        tokens = self.tokens
+        at = tokens.at
+        kind = tokens.kind
+        if kind == "-":
+            return self._negative()
+        if kind == "{":
+            tokens.at += 1
+            return (yield self.block("}"))
+        rule = ExprReader._brackets if kind == "(" else _COMPOUND.get(tokens.text) if kind == "name" else None
+        if rule is None:
+            raise tokens.error(f"expected an expression, found {tokens.shown()}")
+        tokens.at += 1
+        return (yield rule(self, at))
+
+    def _negative(self) -> Constant:
+        tokens = self.tokens
+        negative = False
+        while tokens.accept("-"):
+            negative = not negative
+        if tokens.kind != "number" and tokens.text not in SPECIAL:
+            raise tokens.error(f"expected a number after the minus, found {tokens.shown()}")
+        found = self._number(negative=negative)
+        tokens.at += 1
+        return found
+
+    def _brackets(self, at: int) -> Rule:
+        """A tuple, or an expression in brackets."""
+        tokens = self.tokens
+        fields: list[Expr] = []
+        comma = False
+        while tokens.kind != ")":
+            fields.append(self._argument() or (yield self.block("")))
+            comma = tokens.accept(",")
+            if not comma:
+                break
+        tokens.expect(")", "after the expression in brackets")
+        return fields[0] if len(fields) == 1 and not comma else Tuple(fields, tokens.span(at))
+
+    def function(self, at: int) -> Rule:
+        """A function, from its type parameters on."""
+        tokens = self.tokens
+        outer = dict(self.types.type_vars)
+        type_params = self.types.read_params()
+        hidden: _Hidden = []
+        params: dict[str, Var] = {}
+        attrs: dict[str, AnyValue] = {}
+        tokens.expect("(", "before the parameters")
+        while tokens.kind != ")":
+            if attrs or self._attributes.begins():
+                self._attributes.read(attrs)
+            else:
+                if tokens.kind == "local" and tokens.text in params:
+                    raise tokens.error(f"the function has two parameters %{tokens.text}")
+                var = self._variable("for a parameter")
+                self._declare(var, hidden)
+                params[var.name_hint] = var
+            if not tokens.accept(","):
+                break
+        tokens.expect(")", "after the parameters")
+        ret_type = self.types.read() if tokens.accept("->") else None
+        body = yield self._braced("before the body of the function")
+        self._forget(hidden)
+        self.types.type_vars = outer
+        return Function(params.values(), body, ret_type, type_params, attrs, tokens.span(at))
+
+    def _if(self, at: int) -> Rule:
+        tokens = self.tokens
+        tokens.expect("(", "before the condition")
+        cond = yield self.block("")
+        tokens.expect(")", "after the condition")
+        then = yield self._braced("before the first branch")
+        if not tokens.accept_word("else"):
+            raise tokens.error(f"expected else after the first branch, found {tokens.shown()}")
+        other = yield self._braced("before the second branch")
+        return If(cond, then, other, tokens.span(at))
+
+    def _match(self, at: int) -> Rule:
+        tokens = self.tokens
+        complete = not tokens.accept("?")
+        data = yield self._operand()
+        tokens.expect("{", "before the arms of the match")
+        clauses: list[Clause] = []
+        while tokens.kind != "}":
+            hidden: _Hidden = []
+            pattern = self._pattern(hidden)
+            tokens.expect("=>", "after the pattern")
+            clauses.append(Clause(pattern, (yield self.block(""))))
+            self._forget(hidden)
+            if not tokens.accept(","):
+                break
+        tokens.expect("}", "after the arms of the match")
+        return Match(data, clauses, complete, tokens.span(at))
+
+    def _pattern(self, hidden: _Hidden) -> Pattern:
+        tokens = self.tokens
+        if tokens.accept_word("_"):
+            return PatternWildcard()
+        if tokens.kind == "local":
+            var = self._variable("of a pattern")
+            self._declare(var, hidden)
+            return PatternVar(var)
+        if tokens.accept("("):
+            return PatternTuple(self._patterns(hidden))
+        constructor = self._constructor("expected a pattern")
+        return PatternConstructor(constructor, self._patterns(hidden) if tokens.accept("(") else ())
+
+    def _patterns(self, hidden: _Hidden) -> list[Pattern]:
+        found: list[Pattern] = []
+        while self.tokens.kind != ")":
+            found.append(self._pattern(hidden))
+            if not self.tokens.accept(","):
+                break
+        self.tokens.expect(")", "after the patterns")
+        return found
+
+    def _constructor(self, expectation: str) -> Constructor:
+        tokens = self.tokens
+        if tokens.kind not in ("name", "string"):
+            raise tokens.error(f"{expectation}, found {tokens.shown()}")
+        found = self.constructors.get(tokens.text)
+        if found is None:
+            raise tokens.error(f"there is no constructor {tokens.shown()}")
+        tokens.at += 1
+        return found
+
+    def _bare_constructor(self, at: int) -> Rule:
+        self.tokens.expect("(", "after constructor")
+        found = self._constructor("expected a constructor")
+        self.tokens.expect(")", "after the name of the constructor")
+        yield from ()
+        return found
+
+    def _ref(self, at: int) -> Rule:
+        value = (yield from self._operands(1))[0]
+        return RefCreate(value, self.tokens.span(at))
+
+    def _ref_read(self, at: int) -> Rule:
+        ref = (yield from self._operands(1))[0]
+        return RefRead(ref, self.tokens.span(at))
+
+    def _ref_write(self, at: int) -> Rule:
+        ref, value = yield from self._operands(2)
+        return RefWrite(ref, value, self.tokens.span(at))
+
+    def _operands(self, count: int) -> Generator[Rule, Expr, list[Expr]]:
+        tokens = self.tokens
+        name = tokens.texts[tokens.at - 1]
+        tokens.expect("(", f"after {name}")
+        found: list[Expr] = []
+        for i in range(count):
+            if i:
+                tokens.expect(",", f"between the operands of {name}")
+            found.append((yield self.block("")))
+        tokens.expect(")", f"after the operands of {name}")
+        return found
+
+
+_COMPOUND: Final[dict[str, Callable[[ExprReader, int], Rule]]] = {
+    "fn": ExprReader.function,
+    "if": ExprReader._if,
+    "match": ExprReader._match,
+    "ref": ExprReader._ref,
+    "ref_read": ExprReader._ref_read,
+    "ref_write": ExprReader._ref_write,
+    "constructor": ExprReader._bare_constructor,
+}
+
+
+def run(rule: Rule) -> Expr:
+    """Drives a rule, and those that it needs, on a stack of its own."""
+    stack = [rule]
+    value: Expr | None = None
+    while True:
+        try:
+            needed = stack[-1].send(value)  # type: ignore[arg-type]  # a rule is started with None
+        except StopIteration as done:
+            stack.pop()
+            value = done.value
+            if not stack:
+                assert value is not None
+                return value
+        else:
+            stack.append(needed)
+            value = None

@@ -1,0 +1,133 @@
+"""The metadata section: constants that are not written where they stand, as JSON behind `#[metadata]`.
+
+The section is an object whose key `relay.Constant` lists the constants that `meta[relay.Constant][i]` refers to. Each has `dtype`, `shape`
+and one of: `data`, its elements in row-major order, little-endian, one byte for types narrower than that, in base64; `splat`, the one
+element that all are, in base64; `strings`, the list of the elements of a tensor of strings, or the one string that all are (bytes that are
+no text as `{"base64": ...}`).
+Things that have no form here are listed under their class by what Python shows of them: they can be looked at, not read back.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.dtypes import to_numpy
+from passat.ir.tensor import Array, Tensor
+from passat.ir.text.lexer import Tokens
+
+CONSTANT: Final = "relay.Constant"
+
+
+class Metadata:
+    """What a printed text refers to: each object once, by its class and number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, str] = {}
+        self._tables: dict[str, list[object]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    def refer(self, value: object) -> str:
+        """The reference `meta[class][number]` of a value."""
+        found = self._numbers.get(id(value))
+        if found is None:
+            kind = CONSTANT if isinstance(value, Tensor) else type(value).__name__
+            table = self._tables.setdefault(kind, [])
+            found = self._numbers[id(value)] = f"meta[{kind}][{len(table)}]"
+            table.append(value)
+        return found
+
+    def astext(self) -> str:
+        """The section. Constants that were not read yet are read now."""
+        tables = []
+        for kind, values in self._tables.items():
+            lines = [json.dumps(encode(value) if isinstance(value, Tensor) else {"repr": repr(value)}) for value in values]
+            tables.append(f"  {json.dumps(kind)}: [\n    " + ",\n    ".join(lines) + "\n  ]")
+        return "#[metadata]\n{\n" + ",\n".join(tables) + "\n}\n"
+
+
+def encode(tensor: Tensor) -> dict[str, AnyValue]:
+    """A constant as JSON. A tensor whose elements are all one value is written as that value."""
+    form: dict[str, AnyValue] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    one = tensor.uniform() if tensor.size > 1 else None
+    if tensor.dtype == "string":
+        form["strings"] = [_string(element) for element in tensor.numpy().reshape(-1)] if one is None else _string(one)
+    elif one is not None:
+        form["splat"] = _base64(np.asarray(one, to_numpy(tensor.dtype)))
+    else:
+        form["data"] = _base64(tensor.numpy())
+    return form
+
+
+def decode(form: Mapping[str, AnyValue]) -> Tensor:
+    """The constant that `encode` wrote. Raises ValueError where the form is not one of its."""
+    try:
+        dtype, shape = form["dtype"], tuple(map(int, form["shape"]))
+        if dtype == "string":
+            return _strings(form["strings"], shape)
+        data = np.frombuffer(base64.b64decode(form["splat" if "splat" in form else "data"], validate=True), to_numpy(dtype))
+        return Tensor.splat(data.reshape(()), shape, dtype) if "splat" in form else Tensor.dense(data.reshape(shape))
+    except (KeyError, TypeError, binascii.Error, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+class MetadataReader:
+    """The metadata section behind a text, as it is read. Raises ParseError where it is not JSON of that form."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._tables: dict[str, AnyValue] = {}
+        self._known: dict[str, Tensor] = {}
+        if tokens.kinds[-1] == "metadata":
+            try:
+                self._tables = json.loads(tokens.rest)
+            except json.JSONDecodeError as error:
+                reason = f"the metadata section is no JSON: {error.msg} in its line {error.lineno}"
+                raise tokens.error_at(tokens.starts[-1], reason) from None
+
+    def constant(self, reference: str) -> Tensor:
+        """The constant that a reference stands for. Raises ParseError at the next token where it is none."""
+        found = self._known.get(reference)
+        if found is not None:
+            return found
+        tokens = self._tokens
+        if not self._tables:
+            raise tokens.error(f"{reference} refers to the metadata section, and the text has none")
+        kind, _, number = reference.removeprefix("meta[").removesuffix("]").partition("][")
+        if kind != CONSTANT:
+            raise tokens.error(f"{reference} is no constant; other things cannot be read back")
+        try:
+            form = self._tables[kind][int(number)]
+        except (LookupError, TypeError):
+            raise tokens.error(f"{reference} is not in the metadata section") from None
+        try:
+            found = self._known[reference] = decode(form)
+        except ValueError as error:
+            raise tokens.error(f"{reference} cannot be read: {error}") from None
+        return found
+
+
+def _base64(array: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _strings(form: AnyValue, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(form, list):
+        return Tensor.splat(_element(form), shape, "string")
+    elements = np.empty(len(form), np.object_)
+    elements[:] = [_element(text) for text in form]
+    return Tensor.dense(elements.reshape(shape))
+
+
+def _element(form: AnyValue) -> str | bytes:
+    return form if isinstance(form, str) else base64.b64decode(form["base64"], validate=True)
+
+
+def _string(element: AnyValue) -> AnyValue:
+    return {"base64": base64.b64encode(element).decode()} if isinstance(element, bytes) else str(element)

@@ -1,0 +1,117 @@
+"""Parsing of texts in Relay's format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
+
+from passat.ir.expr import Constructor, Expr, Function
+from passat.ir.infer import infer_module
+from passat.ir.module import IRModule, TypeData
+from passat.ir.text.expressions import ExprReader, run
+from passat.ir.text.lexer import ParseError, Tokens
+from passat.ir.text.printer import VERSION
+from passat.ir.types import GlobalTypeVar, Type, TypeCall
+
+_TOO_DEEP = "types, patterns or lists nest too deep here"
+
+
+def parse(text: str, source_name: str = "from_string") -> IRModule:
+    """The module that a text defines, with types inferred.
+
+    Raises ParseError for what is not in the format, with line and column, and `passat.ir.infer.InferError` for programs without types.
+
+    >>> parse("def @main(%x: Tensor[(2, n), float32]) { %x }")["main"].checked_type
+    fn (Tensor[(2, n), float32]) -> Tensor[(2, n), float32]
+    """
+    reader = _reader(text, source_name, IRModule())
+    try:
+        module = _module(reader)
+    except RecursionError:
+        raise reader.tokens.error(_TOO_DEEP) from None
+    return infer_module(module)
+
+
+def parse_expr(text: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
+    """The expression that a text stands for, without types. Global functions and constructors are those of `module`, where it is given.
+
+    Raises ParseError for what is not in the format, with line and column.
+
+    >>> parse_expr("free_var %x: int8; (%x, 1u8)")
+    free_var %x: int8;
+    (%x, 1u8 /* ty=uint8 */)
+    """
+    reader = _reader(text, source_name, module or IRModule())
+    try:
+        found = run(reader.block(""))
+    except RecursionError:
+        raise reader.tokens.error(_TOO_DEEP) from None
+    if not _at_end(reader.tokens):
+        raise reader.tokens.error(f"expected the end of the text, found {reader.tokens.shown()}")
+    return found
+
+
+fromtext = parse
+"""Relay's other name of `parse`."""
+
+
+def _reader(text: str, source_name: str, module: IRModule) -> ExprReader:
+    tokens = Tokens(text, source_name)
+    if tokens.kind == "version":
+        if tokens.text != VERSION:
+            raise tokens.error(f"the text is of version {tokens.text}; version {VERSION} is read")
+        tokens.at += 1
+    return ExprReader(tokens, module)
+
+
+def _at_end(tokens: Tokens) -> bool:
+    return tokens.kind in ("end", "metadata")
+
+
+def _module(reader: ExprReader) -> IRModule:
+    tokens, module = reader.tokens, reader.module
+    while not _at_end(tokens):
+        if tokens.accept_word("def"):
+            _definition(reader)
+            continue
+        external = tokens.accept_word("extern")
+        if not tokens.accept_word("type"):
+            raise tokens.error(f"expected def, type or extern type, found {tokens.shown()}")
+        _type_definition(reader, external)
+    for name, var in reader.globals.items():
+        if var not in module.functions:
+            raise tokens.error_at(reader.first_uses[name], f"the function @{name} is used, but not defined")
+    return module
+
+
+def _definition(reader: ExprReader) -> None:
+    tokens = reader.tokens
+    at = tokens.at
+    name = tokens.expect("global", "after def")
+    var = reader.global_var(name, at)
+    if var in reader.module.functions:
+        raise tokens.error_at(tokens.starts[at], f"the function @{name} is defined twice")
+    reader.numbered.clear()
+    function = run(reader.function(at))
+    assert isinstance(function, Function)
+    reader.module.functions[var] = function
+
+
+def _type_definition(reader: ExprReader, external: bool) -> None:
+    tokens, types = reader.tokens, reader.types
+    header = GlobalTypeVar(tokens.expect_name("of the type"))
+    outer = dict(types.type_vars)
+    params = types.read_params()
+    made = TypeCall(header, params) if params else header
+    constructors: list[Constructor] = []
+    if not external and tokens.accept("{"):
+        while tokens.kind != "}":
+            name = tokens.expect_name("of a constructor")
+            fields: list[Type] = []
+            if tokens.accept("("):
+                fields = types.read_list(")", "after the fields of the constructor")[0]
+            constructors.append(Constructor(name, fields, made, len(constructors)))
+            reader.constructors[name] = constructors[-1]
+            if not tokens.accept(","):
+                break
+        tokens.expect("}", "after the constructors")
+    types.type_vars = outer
+    reader.module.type_definitions[header] = TypeData(header, tuple(params), tuple(constructors))
+
+
+__all__ = ["ParseError", "fromtext", "parse", "parse_expr"]

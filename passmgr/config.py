@@ -1,0 +1,82 @@
+"""Config options: what `PassContext(config=...)` may hold. Each is registered once, with type, default and documentation."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import Literal
+
+from passat.passmgr.options import convert, show_annotation
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption:
+    """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict."""
+
+    key: str
+    type: object
+    default: AnyValue
+    doc: str
+
+
+_OPTIONS: dict[str, ConfigOption] = {}
+
+
+def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "") -> ConfigOption:
+    """Registers an option. Raises ValueError where the key is taken, TypeError where the default does not fit the type (None fits all)."""
+    if key in _OPTIONS:
+        raise ValueError(f"the config option {key!r} is registered already")
+    option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc)
+    _OPTIONS[key] = option
+    return option
+
+
+def get_option(key: str) -> ConfigOption:
+    """The registered option. Raises AttributeError that lists all keys, and the nearest one where there is one.
+
+    >>> get_option("passmgr.resolve").default
+    'graph'
+    """
+    option = _OPTIONS.get(key)
+    if option is None:
+        near = difflib.get_close_matches(key, _OPTIONS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}{hint}")
+    return option
+
+
+def list_configs() -> dict[str, dict[str, AnyValue]]:
+    """Every option by key: `{"type": ..., "default": ..., "doc": ...}`, sorted."""
+    return {
+        key: {"type": show_annotation(option.type), "default": option.default, "doc": option.doc}
+        for key, option in sorted(_OPTIONS.items())
+    }
+
+
+def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
+    """The config with every value as its option holds it. Raises AttributeError for an unknown key, None, or a value of another type."""
+    checked: dict[str, AnyValue] = {}
+    for key, value in config.items():
+        option = get_option(key)
+        if value is None:
+            raise AttributeError(f"{key} is None")
+        try:
+            checked[key] = convert(value, option.type)
+        except TypeError:
+            given = repr(value) if isinstance(value, str) else type(value).__name__
+            raise AttributeError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
+    return checked
+
+
+register_option(
+    "passmgr.resolve",
+    Literal["graph", "relay"],
+    "graph",
+    "How the passes that a pass requires run: graph = transitively, once until invalidated; relay = as in TVM, one level, every time.",
+)
+register_option(
+    "passmgr.failed_enter",
+    Literal["v0.18", "v0.8"],
+    "v0.18",
+    "An instrument fails on entering a context: those entered before exit in reverse order (as in TVM 0.18), or in order (as in TVM 0.8).",
+)

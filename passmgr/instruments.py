@@ -1,0 +1,116 @@
+"""Instruments: objects that a context calls around the passes that run in it."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, overload
+from typing import Any as AnyValue
+
+from passat.passmgr.pass_info import PassInfo
+
+if TYPE_CHECKING:
+    from passat.ir.module import IRModule
+
+_T = TypeVar("_T", bound=type)
+
+
+class PassInstrument:
+    """The base of instruments. Override what is needed; methods that are not overridden cost nothing.
+
+    * `enter_pass_ctx` and `exit_pass_ctx` run when the context is entered and left; `PassContext.current()` is the outer one both times.
+    * `should_run` may veto a pass: every instrument is asked, and the pass runs if all agree. Of passes that the context's
+      `required_pass` names none is asked.
+    * `run_before_pass` and `run_after_pass` run around a pass that runs; the second does not where the pass raised.
+    * `pass_failed` (not in TVM) runs instead of `run_after_pass` where something raised since `run_before_pass`. What it raises
+      itself becomes a note of that exception.
+
+    Exceptions in the others propagate.
+    """
+
+    @cached_property  # so that derived classes may set their own
+    def name(self) -> str:
+        """The name of the instrument: that of its class."""
+        return type(self).__name__
+
+    def enter_pass_ctx(self) -> None:
+        """Runs when a context with the instrument is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """Runs when a context with the instrument is left."""
+
+    def should_run(self, mod: "IRModule", info: PassInfo) -> bool:
+        """Whether the pass is to run on the module."""
+        return True
+
+    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Runs before a pass, with the module that the pass gets."""
+
+    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Runs after a pass, with the module that the pass returned."""
+
+    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
+        """Runs where a pass, or an instrument around it, raised; with the module that the pass got."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@overload
+def pass_instrument(pi_cls: _T) -> _T: ...
+@overload
+def pass_instrument(pi_cls: None = None) -> Callable[[_T], _T]: ...
+def pass_instrument(pi_cls: AnyValue = None) -> AnyValue:
+    """Class decorator, bare or with `()`: makes an instrument of a class that has some of the methods of `PassInstrument`.
+
+    The result derives from the class and from PassInstrument, so methods are inherited and `super()` works; a class that
+    derives from PassInstrument already is returned as it is. Raises TypeError for what is no class.
+    """
+
+    def decorate(cls: type) -> type:
+        if not isinstance(cls, type):
+            raise TypeError("pi_cls must be a class")
+        if issubclass(cls, PassInstrument):
+            return cls
+        return type(
+            cls.__name__, (cls, PassInstrument), {"__module__": cls.__module__, "__doc__": cls.__doc__, "__qualname__": cls.__qualname__}
+        )
+
+    return decorate if pi_cls is None else decorate(pi_cls)
+
+
+Hook = Callable[["IRModule", PassInfo], AnyValue]
+
+
+class Hooks:
+    """The methods that some instruments define, ready to be called in order."""
+
+    __slots__ = ("after", "after_at", "before", "before_at", "failed", "should")
+
+    def __init__(self, instruments: tuple[PassInstrument, ...]) -> None:
+        self.should = tuple(instrument.should_run for instrument in instruments if defines(instrument, "should_run"))
+        before = [(at, instrument.run_before_pass) for at, instrument in enumerate(instruments) if defines(instrument, "run_before_pass")]
+        after = [(at, instrument.run_after_pass) for at, instrument in enumerate(instruments) if defines(instrument, "run_after_pass")]
+        self.before: tuple[Hook, ...] = tuple(hook for _, hook in before)
+        self.after: tuple[Hook, ...] = tuple(hook for _, hook in after)
+        # Where in the list of instruments each hook belongs: this tells which instruments have seen a pass begin but not end.
+        self.before_at = tuple(at for at, _ in before)
+        self.after_at = tuple(at for at, _ in after)
+        self.failed = tuple((at, instrument.pass_failed) for at, instrument in enumerate(instruments) if defines(instrument, "pass_failed"))
+
+    def fail(self, mod: "IRModule", info: PassInfo, error: BaseException, begun: int, ended: int) -> None:
+        """Calls `pass_failed` of the instruments that saw the pass begin and not end.
+
+        `begun` hooks before the pass have returned; of those after it the one at `ended` was called last (-1: none).
+        """
+        first_not_begun = self.before_at[begun] if begun < len(self.before) else None
+        last_ended = self.after_at[ended] if ended >= 0 else -1
+        for at, hook in self.failed:
+            if (first_not_begun is None or at < first_not_begun) and at > last_ended:
+                try:
+                    hook(mod, info, error)
+                except Exception as second:
+                    error.add_note(f"and an instrument's pass_failed raised {type(second).__name__}: {second}")
+
+
+def defines(instrument: PassInstrument, method: str) -> bool:
+    """Whether an instrument has a method of its own rather than the base's empty one."""
+    return method in getattr(instrument, "__dict__", ()) or getattr(type(instrument), method) is not getattr(PassInstrument, method)

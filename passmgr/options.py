@@ -1,0 +1,162 @@
+"""Values of options, as configs and passes have them: whether a value fits the annotation of its option, and how it is written in text."""
+
+import dataclasses
+import inspect
+import json
+import re
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any as AnyValue
+from typing import Literal, Union, get_args, get_origin
+
+_NUMBERS = (bool, int, float)
+
+
+def convert(value: object, annotation: object) -> AnyValue:
+    """The value as an option of that annotation holds it. Raises TypeError that says what the annotation wants.
+
+    Understood are bool (also 0 and 1), int, float (also integers), other classes, dataclasses (also a mapping of their fields), Literal,
+    unions, and tuples, lists and sets of these. Anything else is let through.
+
+    >>> convert([1, 2], tuple[float, ...])
+    (1.0, 2.0)
+    >>> convert("eight", int)
+    Traceback (most recent call last):
+    TypeError: int is wanted, 'eight' is given
+    """
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        return _convert_to_one_of(value, annotation)
+    if origin is Literal:
+        if any(value == choice and type(value) is type(choice) for choice in get_args(annotation)):
+            return value
+        raise _misfit(value, annotation)
+    if annotation is None or annotation is type(None):
+        if value is None:
+            return None
+        raise _misfit(value, annotation)
+    kind = origin or annotation
+    if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty):
+        return value
+    if kind in _NUMBERS:
+        return _convert_number(value, kind)
+    if issubclass(kind, (tuple, list, AbstractSet, Sequence, Collection)) and not issubclass(kind, (str, bytes, Mapping)):
+        return _convert_collection(value, kind, annotation)
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        return _build(kind, value)
+    if isinstance(value, kind):
+        return value
+    raise _misfit(value, annotation)
+
+
+def show_annotation(annotation: object) -> str:
+    """An annotation as its author would write it.
+
+    >>> show_annotation(int), show_annotation(int | None), show_annotation(Literal["a", "b"])
+    ('int', 'int | None', "one of 'a', 'b'")
+    """
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(annotation)))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " | ".join(show_annotation(arg) for arg in get_args(annotation))
+    if annotation in (None, type(None)):
+        return "None"
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation.__name__
+    return str(annotation)
+
+
+def show_value(value: object) -> str:
+    """A value as pipeline text: `8`, `0.5`, `True`, `None`, `fast`, `"two words"`, `[1, 2]`. Raises ValueError for any other."""
+    if value is None or isinstance(value, _NUMBERS):
+        return repr(value)
+    if isinstance(value, str):
+        return value if re.fullmatch(r"[A-Za-z_][\w.\-]*", value) and value.lower() not in WORDS else json.dumps(value)
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(show_value, value))}]"
+    raise ValueError(f"a value of type {type(value).__name__} cannot be written in pipeline text: {value!r}")
+
+
+WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
+"""Words of pipeline text, in small letters, that are not strings."""
+
+
+def parameters(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The options that a factory takes: its named parameters, with annotations as objects where they can be resolved."""
+    try:
+        signature = inspect.signature(factory, eval_str=True)
+    except NameError:  # an annotation that only a type checker can see: the option is then not checked
+        signature = inspect.signature(factory)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: parameter for name, parameter in signature.parameters.items() if parameter.kind in kinds}
+
+
+def given_options(value: object) -> dict[str, object]:
+    """The options of an object that differ from their defaults: fields of a dataclass, else what the decorator of its class recorded."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init)
+        return {field.name: found for field, found in fields if not _same(found, _default(field))}
+    return dict(getattr(value, "given_options", {}))
+
+
+def without_defaults(factory: Callable[..., object], given: Mapping[str, object]) -> dict[str, object]:
+    """Of named options those that differ from the defaults of the factory's parameters."""
+    known = parameters(factory)
+    return {name: value for name, value in given.items() if name not in known or not _same(value, known[name].default)}
+
+
+def _default(field: "dataclasses.Field[AnyValue]") -> object:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _same(a: object, b: object) -> bool:
+    return a is b or (type(a) is type(b) and a == b)
+
+
+def _misfit(value: object, annotation: object) -> TypeError:
+    return TypeError(f"{show_annotation(annotation)} is wanted, {value!r} is given")
+
+
+def _convert_to_one_of(value: object, annotation: object) -> AnyValue:
+    choices = get_args(annotation)
+    if type(value) in choices:
+        return value
+    for choice in choices:
+        try:
+            return convert(value, choice)
+        except TypeError:
+            continue
+    raise _misfit(value, annotation)
+
+
+def _convert_number(value: object, kind: type) -> AnyValue:
+    if type(value) is kind:
+        return value
+    if (kind is float and type(value) is int) or (kind is bool and type(value) is int and value in (0, 1)):
+        return kind(value)
+    raise _misfit(value, kind)
+
+
+def _convert_collection(value: object, kind: type, annotation: object) -> AnyValue:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
+        raise _misfit(value, annotation)
+    wanted = get_args(annotation)
+    try:
+        if not wanted:
+            items = list(value)
+        elif issubclass(kind, tuple) and not (len(wanted) == 2 and wanted[1] is Ellipsis):
+            items = [convert(item, want) for item, want in zip(value, wanted, strict=True)]
+        else:
+            items = [convert(item, wanted[0]) for item in value]
+    except (TypeError, ValueError):
+        raise _misfit(value, annotation) from None
+    return list(items) if issubclass(kind, list) else frozenset(items) if issubclass(kind, AbstractSet) else tuple(items)
+
+
+def _build(kind: type, values: Mapping[str, object]) -> AnyValue:
+    known = parameters(kind)
+    for name in values:
+        if name not in known:
+            raise AttributeError(f"{kind.__name__} has no field {name!r}; it has: {', '.join(known) or 'none'}")
+    return kind(**{name: convert(value, known[name].annotation) for name, value in values.items()})

@@ -1,0 +1,67 @@
+"""What the manager knows of a pass without running it: its name, its level, what it needs, what it establishes and what it keeps."""
+
+from collections.abc import Iterable
+from typing import Final
+
+EVERYTHING: Final = "*"
+"""In `preserves`: the pass invalidates nothing."""
+
+
+class PassInfo:
+    """The data of a pass, under TVM's names, and the facts that let the manager run a required pass once instead of every time.
+
+    `required` names the passes that must have run before. `traceable` is accepted and ignored.
+
+    A *fact* is a word for a state of the module that later passes rely on, such as "types" (every expression has its type) or
+    "anf". `provides` lists the facts that hold after the pass; `preserves` the facts that hold after it where they held before,
+    or `"*"` for all of them (then the pass keeps what every other pass did). A pass that declares nothing keeps nothing:
+    what it follows is taken to be undone, and runs again before the next pass that requires it.
+
+    Raises TypeError for a level that is no integer, a name that is no string, and lists that are no lists of strings.
+
+    >>> PassInfo(2, "FoldConstant", ["InferType"]).required
+    ('InferType',)
+    """
+
+    __slots__ = ("name", "opt_level", "preserves", "provides", "required", "traceable")
+
+    def __init__(
+        self,
+        opt_level: int,
+        name: str,
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
+        *,
+        provides: Iterable[str] = (),
+        preserves: Iterable[str] = (),
+    ) -> None:
+        if not isinstance(opt_level, int):
+            raise TypeError(f"the opt_level of a pass is an integer, not {opt_level!r}")
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a pass is a string, not {name!r}")
+        if required is not None and not isinstance(required, (list, tuple)):
+            raise TypeError("Required is expected to be the type of list/tuple.")
+        self.opt_level = opt_level
+        self.name = name
+        self.required = tuple(_words(required or (), "required"))
+        self.traceable = traceable
+        self.provides = frozenset(_words(provides, "provides"))
+        self.preserves: frozenset[str] = frozenset((EVERYTHING,) if preserves == EVERYTHING else _words(preserves, "preserves"))
+
+    def keeps(self, fact: str) -> bool:
+        """Whether a fact that held before the pass holds after it."""
+        return EVERYTHING in self.preserves or fact in self.preserves or fact in self.provides
+
+    def __repr__(self) -> str:
+        required = "[\n" + "".join(f"{name}, " for name in self.required) + "]" if self.required else "[]"
+        return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {required}\n"
+
+
+def _words(words: Iterable[str], what: str) -> Iterable[str]:
+    if isinstance(words, str):
+        raise TypeError(f"{what} is a list of names, not the one string {words!r}")
+    words = list(words)
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"{what} is a list of names; {word!r} is none")
+    return words

@@ -1,0 +1,211 @@
+"""Pipelines as text: `InferType,FoldConstant,Saturate{rounds=8},Sequential{opt_level=2}(A,B)`, parsed and printed.
+
+    pipeline := (item (',' item)*)?
+    item     := NAME options? | 'Sequential' options? '(' pipeline ')'
+    options  := '{' (NAME '=' value (',' NAME '=' value)*)? '}'
+    value    := INTEGER | FLOAT | True | False | None | WORD | STRING | '[' (value (',' value)*)? ']'
+
+Strings are written as in JSON; a word is a string too. Space and line breaks may stand between any two of these.
+"""
+
+import json
+import re
+from typing import Final, NamedTuple, TypeGuard
+
+from passat.passmgr.dependencies import DEPTH_LIMIT
+from passat.passmgr.options import WORDS, convert, show_value
+from passat.passmgr.passes import Pass
+from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry, name_and_options
+from passat.passmgr.sequential import Sequential
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.]))
+    |(?P<word>[A-Za-z_][\w.\-]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}()\[\],=])|(?P<end>$)|(?P<other>.))""",
+    re.VERBOSE | re.DOTALL,
+)
+_GROUP: Final = "Sequential"
+_GROUP_OPTIONS: Final[dict[str, object]] = {"opt_level": int, "name": str, "required": tuple[str, ...]}
+
+
+class PipelineError(ValueError):
+    """Pipeline text that cannot be read. The message shows the line and points at the column; `line` and `column` count from 1."""
+
+    def __init__(self, message: str, text: str, at: int) -> None:
+        self.line = text.count("\n", 0, at) + 1
+        self.column = at - (text.rfind("\n", 0, at) + 1) + 1
+        shown = text.split("\n")[self.line - 1]
+        start = max(0, self.column - 60)
+        shown = ("..." if start else "") + shown[start : start + 120]
+        place = f"line {self.line}, column {self.column}" if "\n" in text else f"column {self.column}"
+        super().__init__(f"{message} ({place})\n  {shown}\n  {' ' * (self.column - 1 - start + (3 if start else 0))}^")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def parse_pipeline(text: str) -> Sequential:
+    """The pipeline that a text describes. Passes are those of the registry; options are checked against their annotations.
+
+    Raises PipelineError that points at the place: syntax, unknown passes (with the nearest names), options that are unknown, missing
+    or do not fit.
+
+    >>> print(pipeline_text(parse_pipeline("InferType, Sequential{opt_level=2}( InferType )")))
+    InferType,Sequential{opt_level=2}(InferType)
+    """
+    return _Parser(text).parse()
+
+
+def pipeline_text(pass_: Pass) -> str:
+    """The text that `parse_pipeline` makes this pass, or pipeline, from. Options at their defaults are left out.
+
+    Raises ValueError where an option has a value without text form.
+    """
+    if _is_group(pass_) and not _group_options(pass_) and not (len(pass_.members) == 1 and _is_group(pass_.members[0])):
+        return ",".join(map(_item_text, pass_.members))
+    return _item_text(pass_)
+
+
+def _item_text(pass_: Pass) -> str:
+    if _is_group(pass_):
+        return f"{_GROUP}{_options_text(_group_options(pass_))}({','.join(map(_item_text, pass_.members))})"
+    name, options = name_and_options(pass_)
+    return name + _options_text(options)
+
+
+def _is_group(pass_: Pass) -> TypeGuard[Sequential]:
+    """Whether a pass is a Sequential that is not known by a name."""
+    return isinstance(pass_, Sequential) and "made_by" not in vars(pass_)
+
+
+def _options_text(options: dict[str, object]) -> str:
+    return f"{{{','.join(f'{name}={show_value(value)}' for name, value in options.items())}}}" if options else ""
+
+
+def _group_options(group: Sequential) -> dict[str, object]:
+    info = group.info
+    options: dict[str, object] = {"opt_level": info.opt_level, "name": info.name, "required": info.required}
+    defaults = {"opt_level": 0, "name": "sequential", "required": ()}
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = [
+            _Token(found.lastgroup or "", found[found.lastgroup or 0], found.start(found.lastgroup or 0)) for found in _TOKEN.finditer(text)
+        ]
+        self.next = 0
+
+    def parse(self) -> Sequential:
+        items = self.items(0)
+        if self.token.kind != "end":
+            raise self.error("a ',' or the end is wanted here")
+        if len(items) == 1 and _is_group(items[0]):
+            return items[0]
+        return self.group(items, {}, 0)
+
+    def items(self, depth: int) -> list[Pass]:
+        if self.token.kind == "end" or self.token.text == ")":
+            return []
+        items = [self.item(depth)]
+        while self.accept(","):
+            items.append(self.item(depth))
+        return items
+
+    def item(self, depth: int) -> Pass:
+        name = self.expect("word", "the name of a pass")
+        options, places = self.options() if self.accept("{") else ({}, {})
+        if name.text == _GROUP:
+            if depth >= DEPTH_LIMIT - 1:
+                raise PipelineError(f"pipelines nest {DEPTH_LIMIT} deep and no deeper", self.text, name.at)
+            self.demand("(")
+            items = self.items(depth + 1)
+            self.demand(")")
+            return self.group(items, self.checked_group_options(options, places), name.at)
+        try:
+            return get_entry(name.text).make(options)
+        except UnknownPassError as error:
+            raise PipelineError(str(error), self.text, name.at) from None
+        except PassOptionError as error:
+            raise PipelineError(str(error), self.text, places.get(error.option or "", name.at)) from None
+
+    def group(self, items: list[Pass], options: dict[str, object], at: int) -> Sequential:
+        try:
+            return Sequential(items, **options)  # type: ignore[arg-type]  # checked against _GROUP_OPTIONS
+        except (UnknownPassError, ValueError) as error:
+            raise PipelineError(str(error), self.text, at) from error
+
+    def checked_group_options(self, options: dict[str, object], places: dict[str, int]) -> dict[str, object]:
+        for name, value in options.items():
+            if name not in _GROUP_OPTIONS:
+                raise PipelineError(f"{_GROUP} has no option {name!r}; it has: {', '.join(_GROUP_OPTIONS)}", self.text, places[name])
+            try:
+                options[name] = convert(value, _GROUP_OPTIONS[name])
+            except TypeError as error:
+                raise PipelineError(f"option {name} of {_GROUP}: {error}", self.text, places[name]) from None
+        return options
+
+    def options(self) -> tuple[dict[str, object], dict[str, int]]:
+        options: dict[str, object] = {}
+        places: dict[str, int] = {}
+        while not self.accept("}"):
+            if options:
+                self.demand(",", "a ',' or a '}'")
+            name = self.expect("word", "the name of an option")
+            if name.text in options:
+                raise PipelineError(f"the option {name.text} is given twice", self.text, name.at)
+            self.demand("=")
+            options[name.text] = self.value(0)
+            places[name.text] = name.at
+        return options, places
+
+    def value(self, depth: int) -> object:
+        token = self.token
+        if self.accept("["):
+            if depth >= DEPTH_LIMIT:
+                raise PipelineError(f"lists nest {DEPTH_LIMIT} deep and no deeper", self.text, token.at)
+            values: list[object] = []
+            while not self.accept("]"):
+                if values:
+                    self.demand(",", "a ',' or a ']'")
+                values.append(self.value(depth + 1))
+            return tuple(values)
+        if token.kind not in ("number", "word", "string"):
+            raise self.error("a value is wanted here")
+        self.next += 1
+        if token.kind == "word":
+            return WORDS.get(token.text.lower(), token.text)
+        if token.kind == "string":
+            try:
+                return json.loads(token.text)
+            except ValueError:
+                raise PipelineError("a string that JSON does not know", self.text, token.at) from None
+        return int(token.text) if re.fullmatch(r"[+-]?\d+", token.text) else float(token.text)
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.next]
+
+    def accept(self, mark: str) -> bool:
+        if self.token.kind == "mark" and self.token.text == mark:
+            self.next += 1
+            return True
+        return False
+
+    def demand(self, mark: str, wanted: str = "") -> None:
+        if not self.accept(mark):
+            raise self.error(f"{wanted or repr(mark)} is wanted here")
+
+    def expect(self, kind: str, wanted: str) -> _Token:
+        token = self.token
+        if token.kind != kind:
+            raise self.error(f"{wanted} is wanted here")
+        self.next += 1
+        return token
+
+    def error(self, message: str) -> PipelineError:
+        found = "but the text ends" if self.token.kind == "end" else f"not {self.token.text!r}"
+        return PipelineError(f"{message}, {found}", self.text, self.token.at)

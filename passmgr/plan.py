@@ -1,0 +1,293 @@
+"""Plans: what a pipeline will run in a context, in which order, and why each pass runs or not. Running a Sequential executes its plan."""
+
+import difflib
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from passat.ir.module import IRModule
+from passat.passmgr.context import PassContext
+from passat.passmgr.dependencies import DEPTH_LIMIT, STEPS_LIMIT, Node, PassDependencyError, Requirements, State
+from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.passes import Pass
+from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
+
+
+class Reason(enum.StrEnum):
+    """Why a pass runs, or does not."""
+
+    LISTED = "listed"
+    """Runs: a member of the pipeline whose level is on."""
+    FORCED = "forced"
+    """Runs: a member whose level is off, but `required_pass` of the context names it."""
+    REQUIRED = "required"
+    """Runs: another pass requires it."""
+    DISABLED = "disabled"
+    """A member that `disabled_pass` of the context names."""
+    LEVEL = "level"
+    """A member whose level is above that of the context."""
+    ESTABLISHED = "established"
+    """Required, but it has run before, and what it established still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass in a plan. `number` is its place among those that run ("2", within a nested pipeline "2.1"), and empty where it does not.
+
+    `why` says the reason in words; `required_by` names the pass that requires it, `established_by` is the number of the step in which
+    what it establishes came to hold. `steps` are those of a nested pipeline.
+    """
+
+    pass_: Pass
+    number: str
+    reason: Reason
+    why: str
+    required_by: str | None = None
+    established_by: str | None = None
+    steps: "tuple[Step, ...]" = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.pass_.info.name
+
+    @property
+    def runs(self) -> bool:
+        """Whether the pass runs (unless an instrument vetoes it then)."""
+        return bool(self.number)
+
+
+class Plan:
+    """What a pipeline does in a context of some settings: its steps in order, those that do not run at the place where they would have.
+
+    `notes` are doubts about the settings, such as a disabled pass that does not exist.
+    """
+
+    __slots__ = ("_bodies", "name", "notes", "opt_level", "resolve", "steps")
+
+    def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.opt_level = opt_level
+        self.resolve = resolve
+        self.steps = steps
+        self.notes = notes
+        self._bodies = tuple((step.pass_.info, self._body(step)) for step in steps if step.runs)
+
+    @property
+    def order(self) -> list[str]:
+        """The names of the passes that run, in order; of nested pipelines the passes in them."""
+        return [step.name for step in self.walk() if step.runs and step.pass_.members is None]
+
+    def walk(self) -> Iterator[Step]:
+        """All steps, each before those nested in it."""
+        stack = list(reversed(self.steps))
+        while stack:
+            step = stack.pop()
+            yield step
+            stack.extend(reversed(step.steps))
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
+        done = 0
+        try:
+            for info, body in self._bodies:
+                mod = body(mod, ctx) if ctx.hooks is None else ctx.run_pass(info, body, mod)
+                done += 1
+        except Exception as error:
+            before = ", ".join(info.name for info, _ in self._bodies[:done])
+            failed = self._bodies[done][0].name
+            error.add_note(f"in {failed}, step {done + 1} of {len(self._bodies)} of {self.name}; before it ran: {before or 'nothing'}")
+            raise
+        return mod
+
+    def to_text(self) -> str:
+        """The plan as lines of text, one per pass."""
+        from passat.passmgr.render import to_text
+
+        return to_text(self)
+
+    def to_dot(self) -> str:
+        """The plan as a Graphviz digraph."""
+        from passat.passmgr.render import to_dot
+
+        return to_dot(self)
+
+    def to_mermaid(self) -> str:
+        """The plan as a Mermaid flowchart."""
+        from passat.passmgr.render import to_mermaid
+
+        return to_mermaid(self)
+
+    def to_json(self) -> str:
+        """The plan as JSON."""
+        from passat.passmgr.render import to_json
+
+        return to_json(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _body(self, step: Step) -> Callable[[IRModule, PassContext], IRModule]:
+        return step.pass_.run if step.pass_.members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
+
+
+def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | None, ctx: PassContext) -> Plan:
+    """The plan of a pipeline in a context. Without `requirements` they are resolved as TVM does it (`passmgr.resolve` = "relay").
+
+    Raises PassDependencyError where two requirements of a pass undo each other, UnknownPassError in TVM's way for a name that is unknown.
+    """
+    steps = (_RelayPlanner(ctx) if requirements is None else _Planner(ctx, requirements)).plan(members, State(), "")
+    plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", tuple(steps))
+    plan.notes = tuple(_doubts(ctx, {step.name for step in plan.walk()}))
+    return plan
+
+
+class _RelayPlanner:
+    """TVM's way: before each member what it requires itself, whether or not it has run before."""
+
+    def __init__(self, ctx: PassContext) -> None:
+        self.ctx = ctx
+
+    def plan(self, members: Sequence[Pass], state: State, prefix: str, as_requirement: bool = False) -> list[Step]:
+        """The steps of a pipeline, from a state that is brought up to date."""
+        if prefix.count(".") > DEPTH_LIMIT:  # what is resolved as in TVM has not been searched for cycles
+            raise PassDependencyError("a pipeline contains itself through what its members require")
+        steps: list[Step] = []
+        count = 0
+        for pass_ in members:
+            reason, why = self._gate(pass_.info)
+            if reason in (Reason.DISABLED, Reason.LEVEL):
+                steps.append(Step(pass_, "", reason, why))
+                continue
+            for required in self.required(pass_, state, prefix, count):
+                steps.append(required)
+                count += required.runs
+            count += 1
+            steps.append(self.step(pass_, f"{prefix}{count}", state, reason, why, as_requirement=as_requirement))
+        return steps
+
+    def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
+        """The steps for what a pass requires."""
+        for name in pass_.info.required:
+            count += 1
+            yield self.required_step(get_pass(name), f"{prefix}{count}", state, pass_.info.name)
+
+    def required_step(self, pass_: Pass, number: str, state: State, by: str) -> Step:
+        """The step of a pass that runs because another requires it; neither its level nor `disabled_pass` counts, but they are told."""
+        reason, why = self._gate(pass_.info)
+        though = f", though {why}" if reason in (Reason.DISABLED, Reason.LEVEL) else ""
+        return self.step(pass_, number, state, Reason.REQUIRED, f"required by {by}{though}", as_requirement=True, required_by=by)
+
+    def step(
+        self, pass_: Pass, number: str, state: State, reason: Reason, why: str, *, as_requirement: bool, required_by: str | None = None
+    ) -> Step:
+        """The step of a pass that runs, with what it does to the state."""
+        steps: list[Step] = []
+        if pass_.members is None:
+            state.ran(pass_.info, number, as_requirement=as_requirement)
+        else:
+            steps = self.plan(pass_.members, state, f"{number}.", as_requirement)
+            state.finished(pass_.info, number)
+        return Step(pass_, number, reason, why, required_by, steps=tuple(steps))
+
+    def _gate(self, info: PassInfo) -> tuple[Reason, str]:
+        if info.name in self.ctx.disabled_pass:
+            return Reason.DISABLED, "disabled_pass names it"
+        if info.opt_level <= self.ctx.opt_level:
+            return Reason.LISTED, f"listed, level {info.opt_level}"
+        if info.name in self.ctx.required_pass:
+            return Reason.FORCED, f"listed, and required_pass names it (its level {info.opt_level} > {self.ctx.opt_level})"
+        return Reason.LEVEL, f"its level {info.opt_level} > {self.ctx.opt_level}"
+
+
+class _Planner(_RelayPlanner):
+    """Our way: what a pass requires, transitively, where it is not established."""
+
+    def __init__(self, ctx: PassContext, requirements: Requirements) -> None:
+        super().__init__(ctx)
+        self._requirements = requirements
+
+    def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
+        """The steps for what a pass requires; those that are established are told, and do not run."""
+        node = id(pass_)
+        if not self._requirements.requires(node):
+            return
+        chosen = self._choose(node, pass_.info.name, state)
+        consumers: list[tuple[Node, str]] = [*((name, name) for name in chosen), (node, pass_.info.name)]
+        told = set(chosen)
+        for at, (consumer, label) in enumerate(consumers):
+            for name in self._requirements.requires(consumer):
+                if name not in told:
+                    told.add(name)
+                    number = state.steps[name]
+                    why = f"required by {label}, established by step {number}"
+                    yield Step(self._requirements.pass_of(name), "", Reason.ESTABLISHED, why, label, number)
+            if at < len(chosen):
+                by = next(later for other, later in consumers[at + 1 :] if consumer in self._requirements.requires(other))
+                count += 1
+                yield self.required_step(self._requirements.pass_of(chosen[at]), f"{prefix}{count}", state, by)
+
+    def _choose(self, node: Node, label: str, state: State) -> list[str]:
+        """Which required passes run before a pass, in order: as few as may be, so that all it requires holds when it runs."""
+        now = state.copy()
+        chosen: list[str] = []
+        seen: set[frozenset[str]] = set()
+        disturbed = False
+        while order := self._requirements.order(node, now):
+            if now.names in seen or len(chosen) > STEPS_LIMIT:
+                raise self._requirements.undo_each_other(label, chosen)
+            seen.add(now.names)
+            for name in order:
+                if not all(required in now for required in self._requirements.requires(name)):
+                    break  # a pass just chosen undid it: look again
+                disturbed |= self._simulate(name, now, "")
+                chosen.append(name)
+        return self._prune(node, chosen, state) if disturbed else chosen
+
+    def _simulate(self, name: str, state: State, step: str) -> bool:
+        pass_ = self._requirements.pass_of(name)
+        if pass_.members is None:
+            return state.ran(pass_.info, step, as_requirement=True)
+        self.plan(pass_.members, state, "", as_requirement=True)
+        state.finished(pass_.info, step)
+        return True
+
+    def _prune(self, node: Node, chosen: list[str], state: State) -> list[str]:
+        """Takes out runs whose work still held, then runs whose work was undone before anyone relied on it."""
+        while True:
+            now = state.copy()
+            redundant: set[int] = set()
+            used: set[str] = set()
+            for at, name in enumerate(chosen):
+                if name in now:
+                    redundant.add(at)
+                used.update(now.steps[required] for required in self._requirements.requires(name))
+                self._simulate(name, now, f"#{at}")
+            used.update(now.steps[required] for required in self._requirements.requires(node))
+            drop = redundant or {at for at in range(len(chosen)) if f"#{at}" not in used}
+            if not drop:
+                return chosen
+            chosen = [name for at, name in enumerate(chosen) if at not in drop]
+
+
+def _doubts(ctx: PassContext, planned: set[str]) -> Iterator[str]:
+    for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
+        for name in names:
+            if name in planned:
+                continue
+            if _is_registered(name):
+                if what == "required_pass":
+                    yield f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none"
+                continue
+            known = sorted(planned | {entry.name for entry in list_passes()})
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}"
+
+
+def _is_registered(name: str) -> bool:
+    try:
+        get_entry(name)
+    except UnknownPassError:
+        return False
+    return True

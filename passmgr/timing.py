@@ -1,0 +1,139 @@
+"""`PassTimingInstrument`: how long each pass took, and the passes inside it."""
+
+import threading
+import warnings
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.pass_info import PassInfo
+
+if TYPE_CHECKING:
+    from passat.ir.module import IRModule
+
+
+class PassTime(NamedTuple):
+    """A run of a pass: its name, the seconds it took with all inside it, how deep it is nested, and whether it raised."""
+
+    name: str
+    seconds: float
+    depth: int
+    failed: bool = False
+
+
+class _Run:
+    __slots__ = ("children", "end", "failed", "name", "start")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.children: list[_Run] = []
+        self.failed = False
+        self.end = 0.0
+        self.start = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+class _Profile(threading.local):
+    """What one thread has measured: the runs of this context, those that are going on, and the runs of the context left last."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+        self.open: list[_Run] = []
+        self.finished: list[_Run] = []
+
+
+class PassTimingInstrument(PassInstrument):
+    """Measures every pass. `render()` gives TVM's text and, as there, is for before the context is left; `timings` may be read later.
+
+    A pass that raised is measured up to there. Threads are measured apart.
+
+    >>> from passat.ir.module import IRModule
+    >>> from passat.passmgr.context import PassContext
+    >>> from passat.passmgr.infer_type import InferType
+    >>> with PassContext(instruments=[timing := PassTimingInstrument()]):
+    ...     mod = InferType()(IRModule())
+    >>> [run.name for run in timing.timings]
+    ['InferType']
+    """
+
+    def __init__(self) -> None:
+        self._profile = _Profile()
+        _LATEST.instrument = self
+
+    @property
+    def timings(self) -> list[PassTime]:
+        """This thread's finished runs in the order in which they began: of the context entered now, or else of the last one."""
+        stack = [(run, 0) for run in reversed(self._profile.runs or self._profile.finished)]
+        times: list[PassTime] = []
+        while stack:
+            run, depth = stack.pop()
+            if run.end:
+                times.append(PassTime(run.name, run.seconds, depth, run.failed))
+            stack.extend((child, depth + 1) for child in reversed(run.children))
+        return times
+
+    def render(self: "PassTimingInstrument | None" = None) -> str:
+        """One line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the run around it)`.
+
+        May be called on the class: then it renders the instrument that was made or entered last in this thread. Warns, and returns
+        "", where nothing was measured; raises RuntimeError inside a pass.
+        """
+        instrument = self or _LATEST.instrument
+        runs = instrument._profile.runs if instrument is not None else []
+        if not runs:
+            warnings.warn("no passes have been profiled, did you enable pass profiling?", stacklevel=2)
+            return ""
+        if instrument is not None and instrument._profile.open:
+            raise RuntimeError("cannot print pass profile while still in a pass!")
+        total = sum(run.seconds for run in runs)
+        lines = []
+        stack = [(run, 0, total) for run in reversed(runs)]
+        while stack:
+            run, depth, parent = stack.pop()
+            own = run.seconds - sum(child.seconds for child in run.children)
+            of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
+            indent = "\t" * depth
+            lines.append(f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{own * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n")
+            stack.extend((child, depth + 1, run.seconds) for child in reversed(run.children))
+        return "".join(lines)
+
+    def enter_pass_ctx(self) -> None:
+        """Becomes the instrument that `PassTimingInstrument.render()` means."""
+        _LATEST.instrument = self
+
+    def exit_pass_ctx(self) -> None:
+        """Ends the measurement; `timings` keeps it until the next."""
+        profile = self._profile
+        profile.finished, profile.runs, profile.open = profile.runs, [], []
+
+    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Starts the clock of a run."""
+        profile = self._profile
+        run = _Run(info.name)
+        (profile.open[-1].children if profile.open else profile.runs).append(run)
+        profile.open.append(run)
+
+    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Stops it."""
+        now = perf_counter()
+        opened = self._profile.open
+        if opened:  # empty where the instrument was put in while the pass was running
+            opened.pop().end = now
+
+    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
+        """Stops it for a run that raised."""
+        opened = self._profile.open
+        if opened:
+            opened[-1].failed = True
+            opened.pop().end = perf_counter()
+
+
+class _Latest(threading.local):
+    def __init__(self) -> None:
+        self.instrument: PassTimingInstrument | None = None
+
+
+_LATEST: Final = _Latest()

@@ -1,0 +1,186 @@
+"""Conditions and computed attributes: named Python functions over types, constants and attributes of a match.
+
+A condition answers True, or the reason why it refuses. A computed attribute returns its value or raises `Refuse(reason)`.
+Where a rule names a term, the function gets a `Term`: its type, its constant where it is one, and what is known of its elements.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.dtypes import FLOATS
+from passat.ir.op import KnownValue
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, Type, tensor_type
+from passat.rules.pattern import Computed
+
+
+class Refuse(Exception):
+    """Raised by a computed attribute that has no value for a match; its text is the reason."""
+
+
+class Term:
+    """What a condition sees of an expression: its type, its constant value, what is known of its elements before a run."""
+
+    __slots__ = ("_known", "constant", "type_")
+
+    def __init__(self, type_: Type, constant: Tensor | None = None, known: KnownValue | None = None) -> None:
+        self.type_ = type_
+        self.constant = constant
+        self._known = known
+
+    @property
+    def type(self) -> TensorType:
+        """The type of a tensor. Refuses for anything else."""
+        if not isinstance(self.type_, TensorType):
+            raise Refuse(f"{self.type_!r} is not the type of a tensor")
+        return self.type_
+
+    @property
+    def known(self) -> list[AnyValue] | None:
+        """The elements of a small integer tensor as dimensions, in row order, as far as they are known."""
+        if isinstance(self._known, np.ndarray):
+            return list(self._known.reshape(-1))
+        return None
+
+    def value(self) -> Tensor:
+        """The constant. Refuses where the term is none."""
+        if self.constant is None:
+            raise Refuse("is not a constant")
+        return self.constant
+
+
+class Condition:
+    """A condition of a rule: a named function applied to holes, terms and plain values."""
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue]) -> None:
+        self.function = function
+        self.args = tuple(args)
+
+    def __repr__(self) -> str:
+        return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+
+
+def condition(function: Callable[..., bool | str]) -> Callable[..., Condition]:
+    """Makes a condition of a function that returns True or the reason of its refusal (False gives its name as the reason)."""
+
+    @functools.wraps(function)
+    def make(*args: AnyValue) -> Condition:
+        return Condition(function, args)
+
+    return make
+
+
+def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
+    """Makes a computed attribute of a function that returns the attribute's value or raises Refuse."""
+
+    @functools.wraps(function)
+    def make(*args: AnyValue) -> Computed:
+        return Computed(function, args)
+
+    return make
+
+
+@condition
+def is_all(c: Term, value: float) -> bool | str:
+    """Every element of the constant is `value`."""
+    element = c.value().uniform()
+    if element is None:
+        return "the elements of the constant differ"
+    return bool(element == value) or f"the elements of the constant are {element}, not {value}"
+
+
+@condition
+def is_uniform(c: Term) -> bool | str:
+    """All elements of the constant are one value."""
+    return c.value().uniform() is not None or "the elements of the constant differ"
+
+
+@condition
+def is_constant(x: Term) -> bool | str:
+    """The term is a constant."""
+    return x.constant is not None or "is not a constant"
+
+
+@condition
+def same_type(x: Term, y: Term) -> bool | str:
+    """Both terms certainly have one shape and element type."""
+    if x.type_ != y.type_:
+        return f"the types differ: {x.type_!r} and {y.type_!r}"
+    return "?" not in repr(x.type_) or f"the type {x.type_!r} has an unknown dimension"
+
+
+@condition
+def same_dtype(x: Term, y: Term) -> bool | str:
+    """Both tensors have one element type."""
+    return x.type.dtype == y.type.dtype or f"the element types differ: {x.type.dtype} and {y.type.dtype}"
+
+
+@condition
+def is_float(x: Term) -> bool | str:
+    """The elements are floating-point numbers."""
+    return x.type.dtype in FLOATS or f"the elements are {x.type.dtype}, not floating-point numbers"
+
+
+@condition
+def has_dtype(x: Term, dtype: str) -> bool | str:
+    """The tensor has that element type."""
+    return x.type.dtype == dtype or f"the elements are {x.type.dtype}, not {dtype}"
+
+
+@condition
+def has_rank(x: Term, rank: int) -> bool | str:
+    """The tensor has that many dimensions."""
+    return x.type.ndim == rank or f"the tensor has {x.type.ndim} dimensions, not {rank}"
+
+
+@condition
+def equals(a: AnyValue, b: AnyValue) -> bool | str:
+    """Two attributes are equal."""
+    return bool(a == b) or f"{a!r} is not {b!r}"
+
+
+@condition
+def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str:
+    """The permutation leaves every axis in its place. A permutation of None reverses the axes of `x`."""
+    if axes is None:
+        axes = tuple(reversed(range(x.type.ndim))) if x is not None else (1, 0)
+    rank = len(axes)
+    return all(a % rank == i for i, a in enumerate(axes)) or f"axes={tuple(axes)} moves an axis"
+
+
+@computed
+def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term) -> tuple[int, ...]:
+    """The permutation that does `first`, then `then`; None stands for reversing the axes."""
+    rank = x.type.ndim
+    a = tuple(reversed(range(rank))) if first is None else tuple(axis % rank for axis in first)
+    b = tuple(reversed(range(rank))) if then is None else tuple(axis % rank for axis in then)
+    return tuple(a[axis] for axis in b)
+
+
+@computed
+def shape_of(x: Term) -> tuple[int, ...]:
+    """The shape of a tensor, which must be static."""
+    type_ = tensor_type(x.type_)
+    if not type_.is_static:
+        raise Refuse(f"{type_!r} is not static")
+    return tuple(int(dim) for dim in type_.shape)  # type: ignore[arg-type]  # static: all are integers
+
+
+@computed
+def dtype_of(x: Term) -> str:
+    """The element type of a tensor."""
+    return x.type.dtype
+
+
+@computed
+def scalar_of(c: Term) -> float:
+    """The one value of a uniform constant."""
+    element = c.value().uniform()
+    if element is None:
+        raise Refuse("the elements of the constant differ")
+    return float(element)

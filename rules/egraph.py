@@ -1,0 +1,198 @@
+"""The bridge to egglog, and the one file that imports it: constructors by TSV load, queries that only record, `freeze` to read.
+
+Everything that goes in or out is an integer. A node has an id; the class of a node is known by the smallest id in it (`key`).
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import egglog.bindings as eb
+
+_SPAN = eb.RustSpan("passat", 0, 0)
+_PRELUDE = (
+    "(sort E)",
+    "(constructor Ref (i64) E :unextractable)",
+    "(function key (E) i64 :merge (min old new))",
+    "(ruleset load)",
+    "(ruleset moved)",
+    "(ruleset match)",
+    "(ruleset retire)",
+    "(ruleset clear)",
+    "(relation in_bare (i64))",
+    "(rule ((in_bare i)) ((set (key (Ref i)) i) (delete (in_bare i))) :ruleset load)",
+    "(relation in_union (i64 i64))",
+    "(rule ((in_union a b)) ((union (Ref a) (Ref b)) (delete (in_union a b))) :ruleset load)",
+    "(relation was_moved (i64 i64))",
+    "(rule ((= e (Ref i)) (= k (key e)) (< k i)) ((was_moved i k)) :ruleset moved)",
+    "(rule ((was_moved i k)) ((delete (was_moved i k))) :ruleset clear)",
+)
+
+
+class EngineError(RuntimeError):
+    """The engine failed. The e-graph is not to be used any more; the caller returns what it was given."""
+
+
+class Query(NamedTuple):
+    """A pattern to look for. `atoms` are egglog facts over the variables; a match is the values of `columns`, all integers."""
+
+    name: str
+    atoms: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+class EGraph:
+    """An e-graph over nodes of declared symbols. Use it in the thread that made it. After an EngineError it is dead."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, list[AnyValue]] = {}
+        self._pending: list[AnyValue] = []
+        self._declared: set[str] = set()
+        self._widths: list[int] = []
+        self._queries = 0
+        try:
+            self._egraph = eb.EGraph()
+            self._define(*_PRELUDE)
+        except BaseException as error:
+            raise _engine_error(error) from error
+
+    def declare(self, symbol: str, arity: int, payload: bool) -> None:
+        """Declares a symbol of `arity` operands, with an integer payload or without; declaring again does nothing."""
+        if symbol in self._declared:
+            return
+        self._declared.add(symbol)
+        operands = " ".join(f"a{i}" for i in range(arity))
+        refs = " ".join(f"(Ref a{i})" for i in range(arity))
+        p = " p" if payload else ""
+        row = f"in_{symbol} i {operands}{p}"
+        self._define(
+            f"(constructor {symbol} ({'E ' * arity}{'i64' if payload else ''}) E)",
+            f"(relation in_{symbol} (i64 {'i64 ' * (payload + arity)}))",
+            f"(rule (({row})) ((union (Ref i) ({symbol} {refs}{p})) (set (key (Ref i)) i) (delete ({row}))) :ruleset load)",
+        )
+
+    def declare_retiring(self, symbol: str, arity: int, payload: bool) -> None:
+        """Lets nodes of a declared symbol be retired: loaded under `retire_<symbol>` as `operands [payload]`, they match no more."""
+        if f"retire_{symbol}" in self._declared:
+            return
+        self._declared.add(f"retire_{symbol}")
+        operands = " ".join(f"a{i}" for i in range(arity))
+        refs = " ".join(f"(Ref a{i})" for i in range(arity))
+        p = " p" if payload else ""
+        row = f"in_retire_{symbol} {operands}{p}"
+        self._define(
+            f"(relation in_retire_{symbol} ({'i64 ' * (payload + arity)}))",
+            f"(rule (({row}) (= e ({symbol} {' '.join(f'e{i}' for i in range(arity))}{p}))"
+            f" {' '.join(f'(= e{i} (Ref a{i}))' for i in range(arity))}) ((subsume ({symbol} {refs}{p}))) :ruleset retire)",
+            f"(rule (({row})) ((delete ({row}))) :ruleset clear)",
+        )
+
+    def add_query(self, query: Query) -> int:
+        """Adds a query, to be matched against all that is there and all that comes; returns its number."""
+        number, width = self._queries, len(query.columns)
+        self._queries += 1
+        if width not in self._widths:
+            self._widths.append(width)
+            columns = " ".join(f"c{i}" for i in range(width))
+            self._define(
+                f"(relation match_{width} (i64 {'i64 ' * width}))",
+                f"(rule ((match_{width} n {columns})) ((delete (match_{width} n {columns}))) :ruleset clear)",
+            )
+        head = f"(match_{width} {number} {' '.join(query.columns)})"
+        self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match :name "{number} {query.name}")')
+        return number
+
+    def load(self, rows: Mapping[str, Sequence[str]], unions: Iterable[tuple[int, int]] = ()) -> None:
+        """Adds nodes and unites classes, then restores congruence. `rows` holds per symbol lines `id operands [payload]`, tab separated;
+        under `bare`, ids of nodes that queries see only as operands; under `retire_<symbol>`, nodes to retire."""
+        tables = {f"in_{symbol}": lines for symbol, lines in rows.items() if lines}
+        pairs = [f"{a}\t{b}" for a, b in unions]
+        if pairs:
+            tables["in_union"] = pairs
+        if not tables:
+            return
+        files = [_TableFile(name, lines) for name, lines in tables.items()]
+        try:
+            self._flush()
+            self._egraph.run_program(*(eb.Input(_SPAN, file.name, file.path) for file in files))
+            retiring = any(name.startswith("in_retire_") for name in tables)
+            self._run("(run retire 1)", "(run load 1)") if retiring else self._run("(run load 1)")
+        except BaseException as error:
+            raise _engine_error(error) from error
+        finally:
+            for file in files:
+                file.close()
+
+    def step(self) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+        """Runs every query once on what is new. Returns the nodes whose class has got a smaller key, as (id, key), and the new
+        matches of each query. Rows come sorted, so that equal e-graphs give equal answers."""
+        try:
+            self._flush()
+            self._run("(run moved 1)", "(run match 1)")
+            functions = self._egraph.freeze().functions
+            value = self._egraph.value_to_i64
+            moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
+            matches: list[list[tuple[int, ...]]] = [[] for _ in range(self._queries)]
+            for width in self._widths:
+                for row in functions[f"match_{width}"].rows:
+                    number, *columns = map(value, row.inputs)
+                    matches[number].append(tuple(columns))
+            self._run("(run clear 1)")
+        except BaseException as error:
+            raise _engine_error(error) from error
+        for table in matches:
+            table.sort()
+        return moved, matches
+
+    def _define(self, *texts: str) -> None:
+        """Parses definitions one by one (parsing them as one text is many times slower); they run together before the next use."""
+        try:
+            for text in texts:
+                self._pending += self._egraph.parse_program(text)
+        except BaseException as error:
+            raise _engine_error(error) from error
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._egraph.run_program(*self._pending)
+            self._pending = []
+
+    def _run(self, *texts: str) -> None:
+        commands: list[AnyValue] = []
+        for text in texts:
+            if text not in self._parsed:
+                self._parsed[text] = self._egraph.parse_program(text)
+            commands += self._parsed[text]
+        self._egraph.run_program(*commands)
+
+
+class _TableFile:
+    """A file that egglog reads a table from: in memory on Linux, a temporary file elsewhere."""
+
+    def __init__(self, name: str, lines: Sequence[str]) -> None:
+        self.name = name
+        data = ("\n".join(lines) + "\n").encode()
+        self._temporary: str | None = None
+        if hasattr(os, "memfd_create"):
+            self._descriptor = os.memfd_create(name)
+            self.path = f"/proc/self/fd/{self._descriptor}"
+        else:
+            self._descriptor, self.path = tempfile.mkstemp(prefix="passat-", suffix=".tsv")
+            self._temporary = self.path
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+        if self._temporary is not None:
+            os.unlink(self._temporary)
+
+
+def _engine_error(error: BaseException) -> BaseException:
+    """egglog's panics derive from BaseException and are failures like its ordinary errors; interrupts and the like pass through."""
+    if isinstance(error, eb.EggSmolError) or type(error).__name__ == "PanicException":
+        return EngineError(f"egglog failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    return error

@@ -1,0 +1,141 @@
+"""One run of a set of rules over one function: load, saturate, extract, rebuild. On any failure the function comes back as it was."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from passat.ir.analysis import is_effectful
+from passat.ir.anf import to_anf, to_graph
+from passat.ir.expr import Expr, Function, If, Let, Match, RefCreate, RefRead, RefWrite
+from passat.ir.infer import infer_type
+from passat.ir.traverse import children, post_order, with_children
+from passat.rules.cost import CostModel, Roofline
+from passat.rules.egraph import EngineError
+from passat.rules.extract import extract
+from passat.rules.fold import Folder
+from passat.rules.graph import Graph
+from passat.rules.limits import Limits
+from passat.rules.matching import Matcher
+from passat.rules.rebuild import rebuild
+from passat.rules.saturate import RuleStatistics, Saturator
+
+
+@dataclass
+class EngineReport:
+    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule, constants folded,
+    equal expressions merged, costs as the model sees them, and why nothing was done where that has a reason of its own."""
+
+    rounds: int = 0
+    nodes: int = 0
+    stopped: list[str] = field(default_factory=list)
+    rules: dict[str, RuleStatistics] = field(default_factory=dict)
+    folded: int = 0
+    merged: int = 0
+    too_large: int = 0
+    cost_before: float = 0.0
+    cost_after: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
+        """Adds the statistics of one saturation."""
+        for name, new in rules.items():
+            old = self.rules.setdefault(name, RuleStatistics())
+            old.matches += new.matches
+            old.refused += new.refused
+            old.unions += new.unions
+            old.seconds += new.seconds
+            for reason, count in new.reasons.items():
+                old.reasons[reason] = old.reasons.get(reason, 0) + count
+
+
+class Engine:
+    """Rules, whether to fold constants, limits and a cost model: everything that a run needs but the program.
+
+    `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else.
+    """
+
+    def __init__(
+        self,
+        matchers: Sequence[Matcher],
+        *,
+        limits: Limits | None = None,
+        model: CostModel | None = None,
+        fold: bool = False,
+        max_growth: int = 1 << 16,
+        merge: bool = False,
+    ) -> None:
+        self.matchers = matchers
+        self.limits = limits or Limits()
+        self.model = model or Roofline()
+        self.fold = fold
+        self.max_growth = max_growth
+        self.merge = merge
+
+    def run(self, function: Function, report: EngineReport) -> Function:
+        """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
+        optimised in turn. A function that uses references is left alone, and the report says so."""
+        infer_type(function)
+        replaced: dict[int, Expr] = {}
+        for region in _regions(function):
+            replaced[id(region)] = self._region(region, replaced, report)
+        result = replaced[id(function)]
+        assert isinstance(result, Function)
+        return result
+
+    def _region(self, region: Expr, replaced: dict[int, Expr], report: EngineReport) -> Expr:
+        if isinstance(region, Function):
+            return region.with_body(self._body(region.body, replaced, report))
+        parts = [self._body(part, replaced, report) for part in children(region)]
+        made = with_children(region, parts)
+        made._checked_type = region._checked_type
+        return made
+
+    def _body(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+        if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in post_order(body, into=_is_dataflow)):
+            report.failures.append("left alone: it creates, reads or writes references")
+            return body
+        has_lets = any(isinstance(node, Let) for node in post_order(body, into=_is_dataflow))
+        if has_lets:
+            if is_effectful(body):
+                report.failures.append("left alone: its lets order calls that are stateful")
+                return body
+            flat = infer_type(to_graph(body))
+            made = self._dataflow(flat, leaves, report)
+            return body if made is flat else infer_type(to_anf(made))
+        return self._dataflow(body, leaves, report)
+
+    def _dataflow(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+        folder = Folder(self.max_growth) if self.fold else None
+        graph = Graph(folder)
+        root = graph.load(body)
+        saturator = Saturator(graph, self.matchers, self.limits)
+        changed_leaf = any(leaves.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
+        try:
+            result = saturator.run()
+        except EngineError as error:
+            report.failures.append(str(error))
+            return body
+        report.rounds = max(report.rounds, result.rounds)
+        report.nodes += result.nodes
+        report.add_rules(result.rules)
+        report.folded += graph.folded
+        report.merged += graph.merged
+        if folder is not None:
+            report.too_large += folder.refused
+        if result.stopped != "saturated":
+            report.stopped.append(result.stopped)
+        if not (result.unions or graph.folded or changed_leaf or (self.merge and graph.merged)):
+            return body
+        extraction = extract(graph, [root], saturator.members, self.model)
+        report.cost_before += extraction.input_cost
+        report.cost_after += extraction.cost
+        return rebuild(graph, extraction.choice, root, leaves)
+
+
+def _is_dataflow(expr: Expr) -> bool:
+    return not isinstance(expr, (Function, If, Match))
+
+
+def _regions(function: Function) -> list[Expr]:
+    """Nested functions, branches and the function itself, inner ones first."""
+    return [node for node in post_order(function) if isinstance(node, (Function, If, Match))]
+

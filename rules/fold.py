@@ -1,0 +1,70 @@
+"""Constant folding as a decision: what may be folded, what it costs in bytes, and the folding itself by the operators' kernels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.op import KnownValue, Op
+from passat.ir.shape import is_static
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+
+
+class Folder:
+    """Decides and folds. A result may be `max_growth` bytes larger than the constants it is made of, since these may go;
+    what is refused for its size is counted in `refused`. Splats weigh nothing. A kernel that fails leaves the call as it is.
+    """
+
+    def __init__(self, max_growth: int = 1 << 16, max_bytes: int = 1 << 30) -> None:
+        self.max_growth = max_growth
+        self.max_bytes = max_bytes
+        self.refused = 0
+        self.failed: dict[str, int] = {}
+
+    def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value | None:
+        """The value of a call on constants, or None: stateful, without operands or kernel, of unknown size, or too large."""
+        if op.stateful or op.kernel is None or not values:
+            return None
+        size = _bytes(type_)
+        if size is None:
+            return None
+        if not self._splat(op, values) and (size > _value_bytes(values) + self.max_growth or size > self.max_bytes):
+            self.refused += 1
+            return None
+        try:
+            return evaluate_call(op, values, attrs, type_)
+        except EvaluateError:
+            self.failed[op.name] = self.failed.get(op.name, 0) + 1
+            return None
+
+    def from_known(self, known: KnownValue | None, type_: TensorType) -> Tensor | None:
+        """The constant that shape arithmetic knows in full (all elements integers)."""
+        if known is None or isinstance(known, tuple) or not type_.is_static:
+            return None
+        elements = known.reshape(-1).tolist()
+        if any(type(element) is not int for element in elements):
+            return None
+        return Tensor.dense(np.asarray(elements, np.int64).reshape(known.shape), type_.dtype)
+
+    @staticmethod
+    def _splat(op: Op, values: Sequence[Value]) -> bool:
+        return (op.elementwise or op.movement) and all(isinstance(value, Tensor) and value.is_splat for value in values)
+
+
+def _bytes(type_: Type) -> float | None:
+    if isinstance(type_, TensorType):
+        return type_.nbytes if is_static(type_.shape) else None
+    if isinstance(type_, TupleType):
+        sizes = [_bytes(field) for field in type_.fields]
+        return None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
+    return None
+
+
+def _value_bytes(values: Sequence[Value]) -> int:
+    """Bytes that the operands take in a file: nothing for a splat."""
+    total = 0
+    for value in values:
+        total += _value_bytes(value) if isinstance(value, tuple) else 0 if value.is_splat else value.nbytes
+    return total

@@ -1,0 +1,311 @@
+"""Programs as arrays: the nodes that an e-graph holds, seen from Python, with the facts that decisions are made on.
+
+A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are only ever added;
+classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.evaluate import Value
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.infer import known_value
+from passat.ir.op import KnownValue, Op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.fold import Folder
+
+CALL: Final = "call"
+CONST: Final = "const"
+LEAF: Final = "leaf"
+TUPLE: Final = "tuple"
+GET: Final = "get"
+_SMALL: Final = 4096
+"""Constants up to this many bytes are one node where their contents are equal; larger ones where they are one object."""
+
+
+class Symbol:
+    """What a node applies: an operator at an arity, a tuple of so many fields, a projection, a constant, or a leaf. One object each,
+    made by `symbol`; `name` is one that egglog takes."""
+
+    __slots__ = ("arity", "has_payload", "kind", "name", "op")
+
+    def __init__(self, kind: str, op: Op | None, arity: int) -> None:
+        self.kind = kind
+        self.op = op
+        self.arity = arity
+        text = op.name if op is not None else kind
+        self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}"
+        # Calls carry an integer where the operator has attributes, or where each call is its own.
+        self.has_payload = kind in (CONST, LEAF, GET) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
+
+
+def symbol(kind: str, op: Op | None, arity: int) -> Symbol:
+    """The symbol of a kind, operator and arity."""
+    found = _SYMBOLS.get((kind, op, arity))
+    if found is None:
+        found = _SYMBOLS[kind, op, arity] = Symbol(kind, op, arity)
+    return found
+
+
+CONST_SYMBOL: Final = symbol(CONST, None, 0)
+LEAF_SYMBOL: Final = symbol(LEAF, None, 0)
+GET_SYMBOL: Final = symbol(GET, None, 1)
+
+
+class Graph:
+    """A program loaded from an expression. `ids` maps every loaded expression (by identity) to its node."""
+
+    def __init__(self, folder: Folder | None = None) -> None:
+        self.symbols: list[Symbol] = []
+        self.payloads: list[int] = []
+        self.operands: list[tuple[int, ...]] = []
+        self.types: list[Type] = []
+        self.origins: list[Expr | None] = []
+        self.classes: list[int] = []
+        self.constants: dict[int, Value] = {}
+        self.known: dict[int, KnownValue | None] = {}
+        self.ids: dict[int, int] = {}
+        self.attrs: list[Attrs] = [EMPTY_ATTRS]
+        self.tensors: list[Tensor] = []
+        self.leaves: list[Expr] = []
+        self.folder = folder
+        self.folded = 0
+        self.merged = 0
+        self.edges: set[tuple[Symbol, int, Symbol]] = set()
+        self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
+        self._tensor_ids: dict[object, int] = {}
+        self._nodes: dict[tuple[Symbol, int, tuple[int, ...]], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    # ---- loading
+
+    def load(self, root: Expr) -> int:
+        """Adds an expression whose types have been inferred and returns the node of the whole.
+
+        Equal parts become one node. Where there is a folder, what it folds becomes a constant at once. Everything that is not
+        dataflow (variables, functions, regions) is a leaf.
+        """
+        ids = self.ids
+        stack: list[Expr] = [root]
+        push = stack.append
+        while stack:
+            expr = stack[-1]
+            key = id(expr)
+            if key in ids:
+                stack.pop()
+                continue
+            kind = type(expr)
+            parts: Sequence[Expr]
+            if kind is Call and type(expr.op) is Op:  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
+                parts = expr.args  # type: ignore[attr-defined]
+            elif kind is TupleGetItem:
+                parts = (expr.tuple_value,)  # type: ignore[attr-defined]
+            elif kind is Tuple:
+                parts = expr.fields  # type: ignore[attr-defined]
+            else:
+                ids[key] = self._load_leaf(expr)
+                stack.pop()
+                continue
+            ready = True
+            for part in reversed(parts):
+                if id(part) not in ids:
+                    push(part)
+                    ready = False
+            if ready:
+                stack.pop()
+                ids[key] = self._load_node(expr, tuple([ids[id(part)] for part in parts]))
+        return ids[id(root)]
+
+    def _load_leaf(self, expr: Expr) -> int:
+        if type(expr) is Constant:
+            return self.add_constant(expr.data, expr)
+        self.leaves.append(expr)
+        return self._new(LEAF_SYMBOL, len(self.leaves) - 1, (), expr._checked_type or expr.checked_type, expr)
+
+    def _load_node(self, expr: Expr, operands: tuple[int, ...]) -> int:
+        head, payload = self._shape_of(expr, len(operands))
+        node = self._nodes.get((head, payload, operands))
+        if node is not None:
+            self.merged += 1
+            return node
+        type_ = expr._checked_type or expr.checked_type
+        folder = self.folder
+        known: KnownValue | None = None
+        if folder is not None:
+            value = self._fold(head, payload, operands, type_)
+            if value is None and type(type_) is TensorType and type_.dtype in ("int64", "int32"):
+                known = known_value(expr)
+                value = folder.from_known(known, type_)
+            if isinstance(value, Tensor):
+                self.folded += 1
+                return self.add_constant(value, Constant(value, expr.span))
+        node = self._new(head, payload, operands, type_, expr)
+        if folder is not None and value is not None:
+            self.constants[node] = value
+        return node
+
+    def _shape_of(self, expr: Expr, arity: int) -> tuple[Symbol, int]:
+        if type(expr) is Call:
+            op = expr.op
+            assert isinstance(op, Op)
+            call = symbol(CALL, op, arity)
+            attrs = expr.attrs
+            if op.stateful:
+                # Each stateful call is itself: a payload of its own keeps congruence from merging it with an equal one.
+                self.attrs.append(attrs)
+                return call, len(self.attrs) - 1
+            return call, 0 if attrs is EMPTY_ATTRS else self.attr_id(attrs)
+        if type(expr) is TupleGetItem:
+            return GET_SYMBOL, expr.index
+        return symbol(TUPLE, None, arity), 0
+
+    # ---- nodes
+
+    def attr_id(self, attrs: Attrs) -> int:
+        """The payload that stands for attributes; equal attributes have one."""
+        found = self._attr_ids.get(attrs)
+        if found is None:
+            found = self._attr_ids[attrs] = len(self.attrs)
+            self.attrs.append(attrs)
+        return found
+
+    def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
+        """The node of a constant."""
+        key: object = tensor.key() if tensor.is_splat or tensor.nbytes <= _SMALL else id(tensor)
+        handle = self._tensor_ids.get(key)
+        if handle is None:
+            handle = self._tensor_ids[key] = len(self.tensors)
+            self.tensors.append(tensor)
+        node = self._nodes.get((CONST_SYMBOL, handle, ()))
+        if node is None:
+            node = self._new(CONST_SYMBOL, handle, (), TensorType(tensor.shape, tensor.dtype), origin or Constant(tensor))
+            self.constants[node] = tensor
+        return node
+
+    def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
+        """The node of a symbol on operand classes, typed, and folded where there is a folder. Raises OpTypeError where it has no type."""
+        node = self._nodes.get((head, payload, operands))
+        if node is not None:
+            return node
+        type_ = self.infer(head, payload, operands)
+        value = self._fold(head, payload, operands, type_)
+        if isinstance(value, Tensor):
+            return self.add_constant(value)
+        node = self._new(head, payload, operands, type_, None)
+        if value is not None:
+            self.constants[node] = value
+        return node
+
+    def _new(self, head: Symbol, payload: int, operands: tuple[int, ...], type_: Type, origin: Expr | None) -> int:
+        node = len(self.symbols)
+        symbols = self.symbols
+        symbols.append(head)
+        self.payloads.append(payload)
+        self.operands.append(operands)
+        self.types.append(type_)
+        self.origins.append(origin)
+        self.classes.append(node)
+        self._nodes[head, payload, operands] = node
+        edges = self.edges
+        for i, operand in enumerate(operands):
+            edges.add((head, i, symbols[operand]))
+        return node
+
+    # ---- classes and facts
+
+    def find(self, node: int) -> int:
+        """The class of a node: the smallest node in it."""
+        classes = self.classes
+        while classes[node] != node:
+            classes[node] = classes[classes[node]]
+            node = classes[node]
+        return node
+
+    def unite(self, a: int, b: int) -> tuple[int, int] | None:
+        """Makes two classes one, as egglog has; facts stay with the smaller. Returns (kept, gone), or None where they are one already."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return None
+        kept, gone = (a, b) if a < b else (b, a)
+        self.classes[gone] = kept
+        if gone in self.constants and kept not in self.constants:
+            self.constants[kept] = self.constants[gone]
+        if self.known.get(gone) is not None and self.known.get(kept) is None:
+            self.known[kept] = self.known[gone]
+        return kept, gone
+
+    def constant_of(self, node: int) -> Value | None:
+        """The constant value of a node's class, where it has one."""
+        return self.constants.get(self.find(node))
+
+    def known_of(self, node: int) -> KnownValue | None:
+        """What is known of the elements of a node's class (see `passat.ir.infer.known_value`)."""
+        cls = self.find(node)
+        if cls in self.known:
+            return self.known[cls]
+        found: KnownValue | None = None
+        origin = self.origins[cls]
+        if origin is not None:
+            found = known_value(origin)
+        else:
+            constant = self.constants.get(cls)
+            head = self.symbols[cls]
+            if isinstance(constant, Tensor):
+                found = known_value(Constant(constant))
+            elif head.kind == CALL and head.op is not None and (head.op.known or head.op.shape_arith):
+                types = [self.types[self.find(operand)] for operand in self.operands[cls]]
+                values = [self.known_of(operand) for operand in self.operands[cls]]
+                found = head.op.known_value(types, values, self.attrs[self.payloads[cls]], self.types[cls])
+            elif head.kind == TUPLE:
+                fields = [self.known_of(operand) for operand in self.operands[cls]]
+                if all(field is not None and not isinstance(field, tuple) for field in fields):
+                    found = tuple(fields)  # type: ignore[arg-type]  # checked: arrays
+        self.known[cls] = found
+        return found
+
+    def infer(self, head: Symbol, payload: int, operands: Sequence[int]) -> Type:
+        """The type of a symbol on operand classes. Raises OpTypeError, or IndexError for a field that is not there."""
+        types = [self.types[self.find(operand)] for operand in operands]
+        if head.kind == TUPLE:
+            return TupleType(types)
+        if head.kind == GET:
+            whole = types[0]
+            if not isinstance(whole, TupleType):
+                raise TypeError(f"a field is taken of {whole!r}, which is no tuple")
+            return whole.fields[payload]
+        assert head.op is not None
+        values = None
+        if head.op.known_operands:
+            values = [self.known_of(operand) if i in head.op.known_operands else None for i, operand in enumerate(operands)]
+        return head.op.infer(types, self.attrs[payload], values)
+
+    def fold(self, node: int) -> Value | None:
+        """The value of a node whose operands are constants now, where there is a folder and it agrees."""
+        return self._fold(self.symbols[node], self.payloads[node], self.operands[node], self.types[node])
+
+    def _fold(self, head: Symbol, payload: int, operands: Sequence[int], type_: Type) -> Value | None:
+        if self.folder is None or head.kind not in (CALL, TUPLE, GET):
+            return None
+        values: list[Value] = []
+        constants = self.constants
+        for operand in operands:
+            value = constants.get(self.find(operand))
+            if value is None:
+                return None
+            values.append(value)
+        if head.kind == TUPLE:
+            return tuple(values)
+        if head.kind == GET:
+            return values[0][payload] if isinstance(values[0], tuple) else None
+        assert head.op is not None
+        return self.folder.fold(head.op, values, self.attrs[payload], type_)

@@ -1,0 +1,309 @@
+"""Patterns: the terms that rules are written in. Data only; nothing here matches or rewrites.
+
+`tensors("x y")`, `constant("c")` and `attributes("p q")` make holes; arithmetic and `op.<operator>(...)` make terms over them;
+`left >> right` makes a rule.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+from typing import Any as AnyValue
+
+from passat.ir.op import Op, get_op
+
+if TYPE_CHECKING:
+    from passat.rules.rule import Rule
+
+
+class RuleError(ValueError):
+    """A rule that cannot be: an unbound hole, an unknown operator or attribute, sides of different types. Raised when it is made."""
+
+
+class AttrHole:
+    """A hole for the value of an attribute, or (as `attrs=a`) for all attributes of a call."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Computed:
+    """An attribute computed from what a match binds, by a named function (`passat.rules.conditions.computed`)."""
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: "AnyValue", args: Sequence[AnyValue]) -> None:
+        self.function = function
+        self.args = tuple(args)
+
+    def __repr__(self) -> str:
+        return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+
+
+class Pattern:
+    """The base of terms. Two terms with the same `key` are the same term."""
+
+    __slots__ = ("key",)
+    key: tuple[AnyValue, ...]
+
+    def __add__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("add"), (self, other))
+
+    def __radd__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("add"), (other, self))
+
+    def __sub__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("subtract"), (self, other))
+
+    def __rsub__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("subtract"), (other, self))
+
+    def __mul__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("multiply"), (self, other))
+
+    def __rmul__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("multiply"), (other, self))
+
+    def __truediv__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("divide"), (self, other))
+
+    def __rtruediv__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("divide"), (other, self))
+
+    def __matmul__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("nn.matmul"), (self, other))
+
+    def __neg__(self) -> "PCall":
+        return PCall(get_op("negative"), (self,))
+
+    def __getitem__(self, index: int) -> "PGet":
+        return PGet(self, index)
+
+    def __iter__(self) -> Iterator["Pattern"]:
+        raise TypeError("a pattern has no known length; take its parts with pattern[i]")
+
+    def __rshift__(self, right: "TermLike") -> "Rule":
+        from passat.rules.rule import Rule
+
+        return Rule(self, term(right))
+
+
+class PVar(Pattern):
+    """A hole for any expression."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.key = ("var", name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class PConst(Pattern):
+    """A hole for a constant."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.key = ("const", name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class PLiteral(Pattern):
+    """A number. On the left side it matches a constant whose every element is that number; on the right it is a scalar constant
+    of the element type that the left side has."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.key = ("literal", type(value).__name__, value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class PCall(Pattern):
+    """An operator applied to terms. Attributes that a left side does not mention may be anything; those of a right side take
+    the operator's defaults. `attrs=a` stands for all of them."""
+
+    __slots__ = ("args", "attrs", "op")
+
+    def __init__(self, op: Op, args: Sequence["TermLike"], attrs: Mapping[str, AnyValue] | None = None) -> None:
+        self.op = op
+        self.args = tuple(term(arg) for arg in args)
+        self.attrs = dict(attrs or {})
+        if not op.variadic and len(self.args) != op.arity:
+            raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
+        for name, value in self.attrs.items():
+            if name == "attrs":
+                if not isinstance(value, AttrHole):
+                    raise RuleError(f"{op.name}(attrs=...) takes an attribute hole that stands for all attributes, not {value!r}")
+            elif name not in op.attr_params:
+                raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
+        self.key = ("call", op.name, tuple(arg.key for arg in self.args), tuple(sorted((k, repr(v)) for k, v in self.attrs.items())))
+
+    def __repr__(self) -> str:
+        symbol = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "nn.matmul": "@"}.get(self.op.name)
+        if symbol and not self.attrs and len(self.args) == 2:
+            return f"({self.args[0]!r} {symbol} {self.args[1]!r})"
+        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.attrs.items())]
+        return f"{self.op.name}({', '.join(parts)})"
+
+
+class PTuple(Pattern):
+    """A tuple of terms; a Python tuple or list in a pattern means the same."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: Sequence["TermLike"]) -> None:
+        self.fields = tuple(term(field) for field in fields)
+        self.key = ("tuple", *(field.key for field in self.fields))
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
+
+
+class PGet(Pattern):
+    """A field of a tuple-valued term."""
+
+    __slots__ = ("index", "of")
+
+    def __init__(self, of: Pattern, index: int) -> None:
+        self.of = of
+        self.index = index
+        self.key = ("get", of.key, index)
+
+    def __repr__(self) -> str:
+        return f"{self.of!r}[{self.index}]"
+
+
+TermLike: TypeAlias = Pattern | int | float | tuple["TermLike", ...] | list["TermLike"]
+
+
+def term(value: TermLike) -> Pattern:
+    """A pattern from what may stand for one: a number is a literal, a tuple or list of terms a tuple."""
+    if isinstance(value, Pattern):
+        return value
+    if isinstance(value, (tuple, list)):
+        return PTuple(value)
+    if isinstance(value, (bool, int, float)):
+        return PLiteral(value)
+    raise RuleError(f"{value!r} cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
+
+
+def tensors(names: str) -> tuple[PVar, ...]:
+    """Holes for any expressions: `x, y = tensors("x y")`."""
+    return tuple(PVar(name) for name in names.split())
+
+
+def tensor(name: str) -> PVar:
+    """One hole for any expression."""
+    return PVar(name)
+
+
+def constant(name: str) -> PConst:
+    """A hole for a constant."""
+    return PConst(name)
+
+
+def constants(names: str) -> tuple[PConst, ...]:
+    """Holes for constants."""
+    return tuple(PConst(name) for name in names.split())
+
+
+def attributes(names: str) -> tuple[AttrHole, ...]:
+    """Holes for attributes: `p, q = attributes("p q")`."""
+    return tuple(AttrHole(name) for name in names.split())
+
+
+def attribute(name: str) -> AttrHole:
+    """One hole for an attribute."""
+    return AttrHole(name)
+
+
+class OpNames:
+    """The namespace `op`: `op.transpose(x, axes=p)`, `op.nn.conv2d(x, w, attrs=a)`. Unknown operators are refused at once."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> "OpNames":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return OpNames(f"{self._prefix}.{name}" if self._prefix else name)
+
+    def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
+        try:
+            found = get_op(self._prefix)
+        except KeyError as error:
+            raise RuleError(str(error.args[0])) from None
+        return PCall(found, args, attrs)
+
+
+op = OpNames()
+
+
+def subterms(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all its parts, wholes before parts."""
+    stack = [pattern]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, PCall):
+            stack.extend(reversed(node.args))
+        elif isinstance(node, PTuple):
+            stack.extend(reversed(node.fields))
+        elif isinstance(node, PGet):
+            stack.append(node.of)
+
+
+def attr_holes(pattern: Pattern) -> set[str]:
+    """Names of the attribute holes in a pattern, those inside computed attributes included."""
+    found: set[str] = set()
+    for node in subterms(pattern):
+        if isinstance(node, PCall):
+            for value in node.attrs.values():
+                found |= holes_of(value)
+    return found
+
+
+def holes_of(value: AnyValue) -> set[str]:
+    """Names of the attribute holes in an attribute's value or an argument of a condition."""
+    if isinstance(value, AttrHole):
+        return {value.name}
+    if isinstance(value, Computed):
+        return set().union(*(holes_of(arg) for arg in value.args))
+    if isinstance(value, (tuple, list)):
+        return set().union(*(holes_of(part) for part in value))
+    if isinstance(value, Pattern):
+        return attr_holes(value)
+    return set()
+
+
+def tensor_holes(value: AnyValue) -> set[str]:
+    """Names of the holes for expressions and constants in a pattern, a computed attribute or an argument."""
+    if isinstance(value, Computed):
+        return set().union(*(tensor_holes(arg) for arg in value.args))
+    if isinstance(value, (tuple, list)):
+        return set().union(*(tensor_holes(part) for part in value))
+    if not isinstance(value, Pattern):
+        return set()
+    found: set[str] = set()
+    for node in subterms(value):
+        if isinstance(node, (PVar, PConst)):
+            found.add(node.name)
+        elif isinstance(node, PCall):
+            for attr in node.attrs.values():
+                found |= tensor_holes(attr)
+    return found

@@ -1,0 +1,81 @@
+"""From a choice of nodes back to expressions. Parts that did not change come back as the same objects."""
+
+from collections.abc import Mapping
+
+from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
+from passat.rules.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, Symbol
+
+
+def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
+    """The expression of a node under a choice of one node per class. `leaves` replaces leaf expressions, by their identity.
+
+    A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
+    """
+    made: dict[int, Expr] = {}
+    equal: dict[tuple[Symbol, int, tuple[int, ...]], Expr] = {}
+    target = graph.find(root)
+    stack = [target]
+    while stack:
+        cls = stack[-1]
+        if cls in made:
+            stack.pop()
+            continue
+        node = choice.get(cls, cls)
+        parts = [graph.find(operand) for operand in graph.operands[node]]
+        missing = [part for part in parts if part not in made]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        stack.pop()
+        symbol, payload = graph.symbols[node], graph.payloads[node]
+        operands = [made[part] for part in parts]
+        key = (symbol, payload, tuple(map(id, operands)))
+        expr = equal.get(key)
+        if expr is None:
+            expr = equal[key] = _make(graph, cls, node, operands, leaves or {})
+        made[cls] = expr
+    return made[target]
+
+
+def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mapping[int, Expr]) -> Expr:
+    symbol, payload = graph.symbols[node], graph.payloads[node]
+    origin = graph.origins[node]
+    if origin is not None and _parts_are(origin, operands):
+        return leaves.get(id(origin), origin)
+    span = _span(graph, cls, node)
+    made: Expr
+    if symbol.kind == CALL:
+        assert symbol.op is not None
+        made = Call(symbol.op, operands, graph.attrs[payload], span=span)
+    elif symbol.kind == TUPLE:
+        made = Tuple(operands, span)
+    elif symbol.kind == GET:
+        made = TupleGetItem(operands[0], payload, span)
+    elif symbol.kind == CONST:
+        return Constant(graph.tensors[payload], span)
+    else:
+        assert symbol.kind == LEAF
+        raise AssertionError("a leaf without an expression")
+    made._checked_type = graph.types[cls]
+    return made
+
+
+def _parts_are(origin: Expr, operands: list[Expr]) -> bool:
+    parts: tuple[Expr, ...]
+    if type(origin) is Call:
+        parts = origin.args
+    elif type(origin) is TupleGetItem:
+        parts = (origin.tuple_value,)
+    elif type(origin) is Tuple:
+        parts = origin.fields
+    else:
+        return True
+    return all(a is b for a, b in zip(parts, operands, strict=True))
+
+
+def _span(graph: Graph, cls: int, node: int) -> Span | None:
+    for candidate in (node, cls):
+        origin = graph.origins[candidate]
+        if origin is not None and origin.span is not None:
+            return origin.span
+    return None

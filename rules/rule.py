@@ -1,0 +1,177 @@
+"""Rules and rule sets, and what is refused when they are made."""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any as AnyValue
+from typing import ClassVar
+
+from passat.rules.conditions import Condition
+from passat.rules.pattern import (
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PLiteral,
+    PVar,
+    RuleError,
+    attr_holes,
+    holes_of,
+    subterms,
+    tensor_holes,
+)
+
+EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
+MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
+
+
+class Rule:
+    """`left >> right`: wherever `left` stands, `right` may stand instead, where the conditions hold.
+
+    Made by `>>` and narrowed by `when`, `inexact`, `finite` and `and_back`, each of which returns a new rule. The name comes from the
+    rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
+    """
+
+    __slots__ = ("back", "conditions", "lhs", "math", "name", "note", "reducing", "rhs", "source")
+
+    def __init__(
+        self,
+        lhs: Pattern,
+        rhs: Pattern,
+        conditions: tuple[Condition, ...] = (),
+        *,
+        math: str = EXACT,
+        note: str = "",
+        back: bool = False,
+        reducing: bool = True,
+        name: str = "",
+        source: str = "",
+    ) -> None:
+        self.lhs = lhs
+        self.rhs = rhs
+        self.conditions = conditions
+        self.math = math
+        self.note = note
+        self.back = back
+        self.reducing = reducing and not back
+        self.name = name
+        self.source = source or _caller()
+        self._check()
+
+    def _check(self) -> None:
+        where = f"rule {self.name or '(unnamed)'} [{self!r}]"
+        if isinstance(self.lhs, (PVar, PConst, PLiteral)):
+            raise RuleError(f"{where}: the left side must apply an operator; a bare hole would match everything")
+        bound = tensor_holes(self.lhs)
+        bound_attrs = attr_holes(self.lhs)
+        for node in subterms(self.lhs):
+            if isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values()):
+                raise RuleError(f"{where}: an attribute is computed on the left side; bind it to a hole and state a condition")
+        for what, value in [("the right side", self.rhs), *((f"the condition {c!r}", c.args) for c in self.conditions)]:
+            for name in sorted(tensor_holes(value) - bound):
+                raise RuleError(f"{where}: {what} uses {name!r}, which the left side does not bind")
+            for name in sorted(holes_of(value) - bound_attrs):
+                raise RuleError(f"{where}: {what} uses the attribute {name!r}, which the left side does not bind")
+        kinds = {(node.name, type(node)) for side in (self.lhs, self.rhs) for node in subterms(side) if isinstance(node, (PVar, PConst))}
+        for name in bound:
+            if {(name, PVar), (name, PConst)} <= kinds:
+                raise RuleError(f"{where}: {name!r} is both a tensor and a constant")
+
+    def _but(self, **changes: AnyValue) -> "Rule":
+        kept = {"conditions": self.conditions, "math": self.math, "note": self.note, "back": self.back, "reducing": self.reducing, "name": self.name, "source": self.source}
+        return Rule(self.lhs, self.rhs, **{**kept, **changes})
+
+    def when(self, *conditions: Condition) -> "Rule":
+        """The rule under further conditions, tried in order. Raises RuleError for what is no condition."""
+        for value in conditions:
+            if not isinstance(value, Condition):
+                raise RuleError(f"rule [{self!r}]: {value!r} is no condition; write one with @condition or take one from passat.rules.conditions")
+        return self._but(conditions=self.conditions + conditions)
+
+    def inexact(self, note: str) -> "Rule":
+        """The rule changes floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`."""
+        return self._but(math=FINITE if self.math == FINITE else REASSOCIATE, note=note)
+
+    def finite(self, note: str) -> "Rule":
+        """The rule assumes that no value is NaN or infinite; it runs only where `rules.math` is `finite`."""
+        return self._but(math=FINITE, note=note)
+
+    def and_back(self) -> "Rule":
+        """The rule in both directions; for the e-graph only, since the way back makes programs no better by itself."""
+        if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
+            raise RuleError(f"rule [{self!r}]: the way back would not bind every hole")
+        return self._but(back=True)
+
+    def exploring(self) -> "Rule":
+        """The rule offers an alternative that need not be better: what it matched stays in sight of all rules.
+
+        Without this a rule is *reducing*: the node that it matched is not matched again, which keeps saturation small.
+        """
+        return self._but(reducing=False)
+
+    def named(self, name: str) -> "Rule":
+        """The rule under a name."""
+        return self._but(name=name)
+
+    def directions(self) -> "list[Rule]":
+        """The rule, and where it goes both ways its reverse, each one-way."""
+        if not self.back:
+            return [self]
+        there = self._but(back=False, reducing=False)
+        back = Rule(self.rhs, self.lhs, self.conditions, math=self.math, note=self.note, reducing=False, name=f"{self.name}.back", source=self.source)
+        return [there, back]
+
+    def __repr__(self) -> str:
+        return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
+
+
+def _caller() -> str:
+    """File and line outside this package's rule language where a rule is being written."""
+    frame = inspect.currentframe()
+    while frame is not None and Path(frame.f_code.co_filename).name in ("rule.py", "pattern.py"):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
+
+
+class RuleSetMeta(type):
+    """Collects the rules of a class body, names them after the class and the attribute, and checks them."""
+
+    rules: tuple[Rule, ...]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
+        cls = super().__new__(mcs, name, bases, namespace)
+        inherited = [rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules]
+        own = []
+        for attribute, value in namespace.items():
+            if isinstance(value, Rule):
+                rule = value.named(f"{name}.{attribute}")
+                setattr(cls, attribute, rule)
+                own.append(rule)
+            elif isinstance(value, PCall):
+                raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
+        cls.rules = (*inherited, *own)
+        from passat.rules.typecheck import check_types
+
+        for rule in own:
+            check_types(rule)
+        return cls
+
+    def __iter__(cls) -> Iterator[Rule]:
+        return iter(cls.rules)
+
+    def __len__(cls) -> int:
+        return len(cls.rules)
+
+
+class RuleSet(metaclass=RuleSetMeta):
+    """A named group of rules: each class attribute that is a rule. The docstring says what the rules are about.
+
+    >>> from passat.rules.pattern import tensors, op
+    >>> x, = tensors("x")
+    >>> class Negations(RuleSet):
+    ...     twice = op.negative(op.negative(x)) >> x
+    >>> [rule.name for rule in Negations]
+    ['Negations.twice']
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()

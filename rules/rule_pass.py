@@ -1,0 +1,136 @@
+"""Rule sets as passes: `rule_pass(Arithmetic, Transposes, name="Simplify")` is a function pass that saturates with these rules."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal, cast
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option
+from passat.rules.cost import CostModel, NodeCount, Roofline
+from passat.rules.engine import Engine, EngineReport
+from passat.rules.limits import Limits
+from passat.rules.matching import Matcher
+from passat.rules.pattern import RuleError
+from passat.rules.rule import MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+
+_DEFAULTS = Limits()
+
+register_option(
+    "rules.math",
+    Literal["exact", "reassociate", "finite"],
+    REASSOCIATE,
+    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = also assume no NaN and no infinity.",
+)
+register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes in the e-graph of one function.")
+register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.")
+register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.")
+register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.")
+register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.")
+register_option("rules.max_growth", int, 1 << 16, "Most bytes that one folded constant may add to the file.")
+register_option("rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls.")
+register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
+
+
+class RulePass(FunctionPass):
+    """A function pass that saturates each function with rule sets and takes out the cheapest program.
+
+    What it did goes to the context's statistics: `fired:<rule>`, `matched:<rule>`, `refused:<rule>`, `folded`, `merged`, `rounds`,
+    `nodes`, `seconds`; limits that were reached, failures and the commonest reasons of refusals are remarks.
+    """
+
+    def __init__(
+        self,
+        sets: Sequence[RuleSetMeta],
+        *,
+        name: str,
+        opt_level: int = 2,
+        required: Sequence[str] = (),
+        fold: bool = False,
+        merge: bool = False,
+        rounds: int | None = None,
+        doc: str = "",
+    ) -> None:
+        self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",))
+        self.sets = tuple(sets)
+        self.fold = fold
+        self.merge = merge
+        self.rounds = rounds
+        self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in sets)
+        self._engines: dict[tuple[object, ...], Engine] = {}
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules of the pass, each direction of a two-way rule by itself."""
+        return [direction for rules in self.sets for rule in rules for direction in rule.directions()]
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
+        name, report = self.info.name, EngineReport()
+        start = time.perf_counter()
+        result = self._engine(ctx).run(func, report)
+        ctx.record(name, "seconds", time.perf_counter() - start)
+        for key in ("rounds", "nodes", "folded", "merged", "too_large"):
+            if amount := getattr(report, key):
+                ctx.record(name, key, amount)
+        for rule, statistics in report.rules.items():
+            ctx.record(name, f"matched:{rule}", statistics.matches)
+            ctx.record(name, f"fired:{rule}", statistics.unions)
+            ctx.record(name, f"refused:{rule}", statistics.refused)
+            for reason, count in statistics.reasons.items():
+                ctx.remark(name, f"{rule} refused {count} times: {reason}")
+        for stopped in report.stopped:
+            ctx.remark(name, f"stopped at the limit of {stopped}; the best so far was taken")
+        for failure in report.failures:
+            ctx.remark(name, failure)
+        return result
+
+    def _engine(self, ctx: PassContext) -> Engine:
+        math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
+        limits = Limits(*(ctx.get_config(f"rules.{field}") for field in Limits._fields))
+        if self.rounds is not None:
+            limits = limits._replace(rounds=min(self.rounds, limits.rounds))
+        total = ctx.get_config("rules.time_limit")
+        if total is not None:
+            spent = sum(counters.get("seconds", 0.0) for counters in ctx.statistics.counters.values())
+            limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
+        cost, growth = ctx.get_config("rules.cost"), ctx.get_config("rules.max_growth")
+        key = (math, disabled, cost, growth)
+        engine = self._engines.get(key)
+        if engine is None:
+            model: CostModel = NodeCount() if cost == "nodes" else Roofline()
+            chosen = [Matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
+            engine = self._engines[key] = Engine(chosen, model=model, fold=self.fold, max_growth=growth, merge=self.merge)
+        engine.limits = limits
+        return engine
+
+
+def rule_pass(
+    *sets: type[RuleSet],
+    name: str | None = None,
+    opt_level: int = 2,
+    required: Iterable[str] = (),
+    fold: bool = False,
+    merge: bool = False,
+    rounds: int | None = None,
+) -> RulePass:
+    """A function pass of rule sets. Its name is that of the first set where none is given.
+
+    With `fold` constants are folded while the rules run; with `merge` equal expressions become one even where no rule fires;
+    `rounds` bounds the saturation below the context's limit. Raises RuleError where a set is none, or has no rules.
+    """
+    for rules in sets:
+        if not isinstance(rules, RuleSetMeta):
+            raise RuleError(f"rule_pass takes classes derived from RuleSet, not {rules!r}")
+    if not sets and name is None:
+        raise RuleError("rule_pass needs at least one rule set, or a name")
+    title = name or sets[0].__name__
+    return RulePass(
+        cast(Sequence[RuleSetMeta], sets), name=title, opt_level=opt_level, required=tuple(required), fold=fold, merge=merge, rounds=rounds
+    )
+
+
+def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:
+    if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
+        return False
+    return rule.name not in disabled and rule.name.partition(".")[0] not in disabled and rule.name.removesuffix(".back") not in disabled

@@ -1,0 +1,256 @@
+"""Two-phase saturation: egglog matches, Python decides, TSV rows apply (design 4.2)."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from passat.ir.tensor import Tensor
+from passat.rules.egraph import EGraph
+from passat.rules.graph import Graph, Symbol
+from passat.rules.limits import Budget, LimitReached, Limits
+from passat.rules.matching import Matcher, Refusal
+
+_REASONS = 5
+"""At most this many different reasons of refusal are kept per rule."""
+
+
+@dataclass
+class RuleStatistics:
+    """What one rule did: matches decided, those refused with the reasons (the first few, counted), unions made."""
+
+    matches: int = 0
+    refused: int = 0
+    unions: int = 0
+    seconds: float = 0.0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def refuse(self, reason: str) -> None:
+        """Counts a refusal."""
+        self.refused += 1
+        if reason in self.reasons or len(self.reasons) < _REASONS:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+
+@dataclass
+class Saturation:
+    """What a saturation did: rounds run, why it stopped (`saturated`, or a limit), and statistics per rule."""
+
+    rounds: int = 0
+    stopped: str = "saturated"
+    nodes: int = 0
+    rules: dict[str, RuleStatistics] = field(default_factory=dict)
+
+    def of(self, rule: str) -> RuleStatistics:
+        """The statistics of a rule."""
+        return self.rules.setdefault(rule, RuleStatistics())
+
+    @property
+    def unions(self) -> int:
+        """Unions made by all rules."""
+        return sum(statistics.unions for statistics in self.rules.values())
+
+
+class Saturator:
+    """Saturates a graph with matchers, under limits. `members` then tells the nodes of each class that has more than one, and
+    `provenance` the rule and the root class that each new node comes from."""
+
+    def __init__(self, graph: Graph, matchers: Sequence[Matcher], limits: Limits) -> None:
+        self.graph = graph
+        self.matchers = matchers
+        self.result = Saturation()
+        self.members: dict[int, list[int]] = {}
+        self.provenance: dict[int, tuple[str, int]] = {}
+        self._budget = Budget(limits)
+        self._limits = limits
+        self._loaded = 0
+        self._queries: list[Matcher] = []
+        self._waiting = list(matchers)
+        self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
+        self._seen: set[tuple[int, tuple[int, ...]]] = set()
+        self._retired: dict[str, list[str]] = {}
+        self._pending: Sequence[tuple[int, int]] = ()
+
+    def run(self) -> Saturation:
+        """Runs rounds until nothing new is found or a limit is reached. Raises EngineError where egglog fails."""
+        graph = self.graph
+        if any(edges <= graph.edges and self._occurs(matcher) for matcher in self._waiting for _, edges in matcher.queries):
+            self._egraph = EGraph()
+            try:
+                self._rounds()
+            except LimitReached as limit:
+                self.result.stopped = str(limit)
+        self.result.nodes = len(graph)
+        return self.result
+
+    def _occurs(self, matcher: Matcher) -> bool:
+        # An operator of no operands in an edge (a lone call over holes) has no edge to show for it.
+        return matcher.symbols <= self._present()
+
+    def _present(self) -> set[Symbol]:
+        return set(self.graph.symbols)
+
+    def _rounds(self) -> None:
+        self._choose_symbols()
+        for round_ in range(self._limits.rounds):
+            self._load_new(())
+            self._add_queries(first=round_ == 0)
+            moved, tables = self._egraph.step()
+            self.result.rounds += 1
+            changed = self._follow(moved)
+            unions = self._decide(tables, changed)
+            if not unions:
+                return
+            self._load_new(unions)
+        self.result.stopped = f"rounds: more than {self._limits.rounds}"
+
+    # ---- egglog's side
+
+    def _choose_symbols(self) -> None:
+        """Only symbols that some rule can see need constructors: those of rules whose operators occur, or can come to be."""
+        present = self._present()
+        while True:
+            possible = [matcher for matcher in self.matchers if matcher.symbols <= present]
+            wider = present.union(*(matcher.makes for matcher in possible))
+            if wider == present:
+                break
+            present = wider
+        self._waiting = possible
+        self._visible = set().union(*(matcher.symbols for matcher in possible))
+        for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
+            self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
+        for matcher in possible:
+            if matcher.rule.reducing:
+                self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
+
+    def _add_queries(self, *, first: bool) -> None:
+        """Adds the queries that can match by now: in the first round those whose every edge occurs, later those whose symbols do."""
+        present = self._present()
+        waiting = []
+        for matcher in self._waiting:
+            possible = matcher.symbols <= present
+            if possible and first:
+                possible = any(edges <= self.graph.edges for _, edges in matcher.queries)
+            if not possible:
+                waiting.append(matcher)
+                continue
+            for query, _ in matcher.queries:
+                self._egraph.add_query(query)
+                self._queries.append(matcher)
+        self._waiting = waiting
+
+    def _load_new(self, unions: Iterable[tuple[int, int]]) -> None:
+        graph, visible = self.graph, self._visible
+        rows: dict[str, list[str]] = {symbol.name: [] for symbol in visible}
+        table = {symbol: (rows[symbol.name], symbol.has_payload) for symbol in visible}
+        bare: list[str] = []
+        symbols, payloads, operands = graph.symbols, graph.payloads, graph.operands
+        for node in range(self._loaded, len(graph)):
+            found = table.get(symbols[node])
+            if found is None:
+                bare.append(str(node))
+            elif found[1]:
+                found[0].append("\t".join(map(str, (node, *operands[node], payloads[node]))))
+            else:
+                found[0].append("\t".join(map(str, (node, *operands[node]))))
+        self._loaded = len(graph)
+        retired, self._retired = self._retired, {}
+        self._egraph.load({"bare": bare, **rows, **retired}, unions)
+
+    # ---- Python's side
+
+    def _follow(self, moved: Iterable[tuple[int, ...]]) -> set[int]:
+        """Merges classes as egglog has, and folds what has become constant by it. Returns classes that have learnt something."""
+        graph, learnt = self.graph, set()
+        for node, key in moved:
+            before = (graph.find(node), graph.find(key))
+            knew = [cls in graph.constants for cls in before]
+            united = graph.unite(node, key)
+            if united is not None:
+                kept, gone = united
+                self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
+                if any(knew) and not all(knew):
+                    learnt.add(kept)
+        if learnt and graph.folder is not None:
+            learnt |= self._fold_users(learnt)
+        return learnt
+
+    def _fold_users(self, learnt: set[int]) -> set[int]:
+        """Folds the calls that use classes which have become constant, and in turn their users."""
+        graph = self.graph
+        users: dict[int, list[int]] = {}
+        for node, operands in enumerate(graph.operands):
+            for operand in operands:
+                users.setdefault(graph.find(operand), []).append(node)
+        folded: set[int] = set()
+        pending: list[tuple[int, int]] = []
+        work = list(learnt)
+        while work:
+            for user in users.get(work.pop(), ()):
+                cls = graph.find(user)
+                if cls in graph.constants:
+                    continue
+                value = graph.fold(user)
+                if value is None:
+                    continue
+                graph.constants[cls] = value
+                folded.add(cls)
+                work.append(cls)
+                if isinstance(value, Tensor):
+                    pending.append((cls, graph.add_constant(value)))
+        self._pending = pending
+        return folded
+
+    def _decide(self, tables: Sequence[Sequence[tuple[int, ...]]], learnt: set[int]) -> list[tuple[int, int]]:
+        graph, budget, seen = self.graph, self._budget, self._seen
+        unions = list(self._pending)
+        self._pending = ()
+        again: dict[int, list[tuple[int, ...]]] = {}
+        if learnt:
+            for number, row in list(self._refused):
+                if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number].class_keys)]):
+                    del self._refused[number, row]
+                    again.setdefault(number, []).append(row)
+        for number, (matcher, rows) in enumerate(zip(self._queries, tables, strict=True)):
+            statistics = self.result.of(matcher.name)
+            start = time.perf_counter()
+            for row in (*again.get(number, ()), *rows):
+                if (number, row) in seen and row not in again.get(number, ()):
+                    continue
+                seen.add((number, row))
+                budget.matches += 1
+                statistics.matches += 1
+                if not budget.matches & 255:
+                    try:
+                        budget.check(len(graph))
+                    except LimitReached as limit:
+                        self._stop(unions, limit)
+                size = len(graph)
+                try:
+                    root, built = matcher.decide(graph, row)
+                except Refusal as refusal:
+                    statistics.refuse(str(refusal))
+                    self._refused[number, row] = None
+                    continue
+                for node in range(size, len(graph)):
+                    self.provenance[node] = (matcher.name, root)
+                if graph.find(built) != root:
+                    statistics.unions += 1
+                    unions.append((root, built))
+                retired = matcher.retired(row)
+                if retired is not None:
+                    head, columns = retired
+                    self._retired.setdefault(f"retire_{head.name}", []).append("\t".join(map(str, columns)))
+            statistics.seconds += time.perf_counter() - start
+        try:
+            budget.check(len(graph))
+        except LimitReached as limit:
+            self._stop(unions, limit)
+        return unions
+
+    def _stop(self, unions: Sequence[tuple[int, int]], limit: LimitReached) -> None:
+        """Applies what has been decided so far, so that the best so far can be taken out, and passes the limit on."""
+        self._load_new(unions)
+        moved, _ = self._egraph.step()
+        self._follow(moved)
+        raise limit
+

@@ -1,0 +1,115 @@
+"""A first check of a rule when it is made: on sample types, do both sides have one type? (`check` does it thoroughly.)"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.op import OpTypeError
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.conditions import Refuse, Term
+from passat.rules.matching import same_type
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
+from passat.rules.rule import Rule
+
+_SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
+_TRIES = 60
+
+
+def check_types(rule: Rule) -> None:
+    """Raises RuleError where the sides have different types on every sample that the left side and the conditions accept.
+
+    Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
+    """
+    mismatch = ""
+    for sample in itertools.islice(_samples(rule), _TRIES):
+        try:
+            left = sample.type_of(rule.lhs)
+            if any(condition.function(*map(sample.value, condition.args)) is not True for condition in rule.conditions):
+                continue
+            right = sample.type_of(rule.rhs, left)
+        except (OpTypeError, Refuse, LookupError, TypeError, ValueError):
+            continue
+        if same_type(left, right):
+            return
+        holes = ", ".join(f"{name}: {type_!r}" for name, type_ in sample.types.items())
+        mismatch = mismatch or f"on {holes} the left side has type {left!r}, the right side {right!r}"
+    if mismatch:
+        raise RuleError(f"rule {rule.name} [{rule!r}]: the sides have different types: {mismatch}")
+
+
+def _samples(rule: Rule) -> Iterator["_Sample"]:
+    holes = {node.name: node for node in subterms(rule.lhs) if isinstance(node, (PVar, PConst))}
+    for dtype in ("float32", "int64", "bool"):
+        for shape in _SHAPES:
+            yield _Sample({name: TensorType(shape, dtype) for name in holes}, {name for name, node in holes.items() if isinstance(node, PConst)})
+        for shape in _SHAPES:
+            yield _Sample(
+                {name: TensorType(() if isinstance(node, PConst) else shape, dtype) for name, node in holes.items()},
+                {name for name, node in holes.items() if isinstance(node, PConst)},
+            )
+
+
+class _Sample:
+    """One assignment of types to holes; constants are all ones, attributes have their defaults."""
+
+    def __init__(self, types: Mapping[str, Type], constants: set[str]) -> None:
+        self.types = types
+        self.constants = constants
+        self.attrs: dict[str, AnyValue] = {}
+
+    def type_of(self, pattern: Pattern, root: Type | None = None) -> Type:
+        if isinstance(pattern, (PVar, PConst)):
+            return self.types[pattern.name]
+        if isinstance(pattern, PLiteral):
+            return root if isinstance(root, TensorType) and not root.shape else TensorType((), self._dtype(root))
+        if isinstance(pattern, PTuple):
+            return TupleType(self.type_of(field, root) for field in pattern.fields)
+        if isinstance(pattern, PGet):
+            whole = self.type_of(pattern.of, root)
+            if not isinstance(whole, TupleType):
+                raise TypeError("no tuple")
+            return whole.fields[pattern.index]
+        assert isinstance(pattern, PCall)
+        types = [self.type_of(arg, root) for arg in pattern.args]
+        return pattern.op.infer(types, self._attrs(pattern, bind=root is None))
+
+    def _dtype(self, root: Type | None) -> str:
+        types = [root, *self.types.values()]
+        return next(type_.dtype for type_ in types if isinstance(type_, TensorType))
+
+    def _attrs(self, call: PCall, *, bind: bool) -> Attrs:
+        if not call.op.attr_params:
+            return EMPTY_ATTRS
+        given = {name: value for name, value in call.attrs.items() if name != "attrs"}
+        whole = call.attrs.get("attrs")
+        if bind:
+            fixed = {name: value for name, value in given.items() if not isinstance(value, AttrHole)}
+            attrs = call.op.bind_attrs(fixed)
+            for name, value in given.items():
+                if isinstance(value, AttrHole):
+                    self.attrs.setdefault(value.name, attrs[name])
+            if isinstance(whole, AttrHole):
+                self.attrs.setdefault(whole.name, attrs)
+            return attrs
+        kept = self.attrs[whole.name] if isinstance(whole, AttrHole) else {}
+        values = {name: value for name, value in kept.items() if name in call.op.attr_params}
+        return call.op.bind_attrs({**values, **{name: self.value(value) for name, value in given.items()}})
+
+    def value(self, argument: AnyValue) -> AnyValue:
+        if isinstance(argument, AttrHole):
+            return self.attrs[argument.name]
+        if isinstance(argument, Computed):
+            return argument.function(*map(self.value, argument.args))
+        if isinstance(argument, Pattern):
+            type_ = self.type_of(argument, TensorType(()))
+            constant = None
+            if isinstance(argument, PConst) and isinstance(type_, TensorType):
+                constant = Tensor.splat(np.ones(()), tuple(int(dim) for dim in type_.shape), type_.dtype)  # type: ignore[arg-type]  # samples are static
+            return Term(type_, constant)
+        if isinstance(argument, (tuple, list)):
+            return tuple(map(self.value, argument))
+        return argument

@@ -1,0 +1,171 @@
+"""Random inputs for a model: by element type and shape, with sizes for symbolic dimensions and ranges for integers.
+
+Everything here is a function of its arguments: the same seed makes the same inputs.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any as AnyValue
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.shape import SymDim, evaluate_dim, parse_dim
+from passat.ir.tensor import Array
+
+ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
+    "float": np.dtype(np.float32),
+    "double": np.dtype(np.float64),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "bool": np.dtype(np.bool_),
+    "string": np.dtype(np.object_),
+    **{name: np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+}
+"""NumPy's dtypes by the names that ONNX Runtime gives to element types."""
+
+SAFE_RANGE: Final = 2
+"""Integers below this are valid indices, masks and token types in nearly every model."""
+WIDE_RANGE: Final = 50
+"""Integers below this tell the rows of an embedding apart; four sizes made of them are still a small tensor."""
+LARGEST_INPUT: Final = 1 << 24
+"""Elements of one input beyond which sizes are not tried."""
+_WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
+
+
+class FeedError(ValueError):
+    """Inputs of a kind that cannot be made at random. The message names the input and its type."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of a model as ONNX Runtime declares it: `tensor(float)` with dimensions that are integers, names or unknown."""
+
+    name: str
+    type: str
+    shape: tuple[int | str | None, ...] = ()
+
+    @property
+    def element_type(self) -> str:
+        """The element type inside all wrappers: `float` of `optional(seq(tensor(float)))`."""
+        found = re.search(r"tensor\((\w+)\)", self.type)
+        if found is None or found[1] not in ELEMENT_TYPES:
+            raise FeedError(f"the input {self.name!r} has type {self.type}, for which there are no random values")
+        return found[1]
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the input is a sequence of tensors."""
+        return "seq(" in self.type
+
+    @property
+    def is_index(self) -> bool:
+        """Whether the elements are wide integers, which may be used as indices, masks or sizes."""
+        return self.element_type in ("int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+    def symbols(self) -> dict[str, None]:
+        """The names that the dimensions depend on, in order. An unknown dimension is named by its axis and shared by all inputs."""
+        found: dict[str, None] = {}
+        for axis, dim in enumerate(self.shape):
+            value = _dim(dim, axis)
+            if isinstance(value, SymDim):
+                found.update((name, None) for monomial, _ in value.terms for name in monomial)
+        return found
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run of a model is fed with: sizes by the names of dimensions, the seed, exclusive bounds of integer inputs."""
+
+    seed: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    ranges: Mapping[str, int] = field(default_factory=dict)
+    rank: int = 0
+    """The rank given to inputs whose rank is not known."""
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"seed {self.seed}{', ' + sizes if sizes else ''}"
+
+
+def symbols(specs: Sequence[InputSpec]) -> list[str]:
+    """The names of all symbolic dimensions of the inputs, in order of appearance."""
+    found: dict[str, None] = {}
+    for spec in specs:
+        found.update(spec.symbols())
+    return list(found)
+
+
+def size_assignments(names: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Sizes to try for symbolic dimensions: sizes that all differ, other such sizes, all 1; then equal sizes of growing numbers.
+
+    >>> list(size_assignments(["batch", "seq"]))[:3]
+    [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
+    """
+    if not names:
+        while True:
+            yield {}
+    yield {name: 2 + i for i, name in enumerate(names)}
+    yield {name: max(5 - i, 2) if i < 3 else 3 + i for i, name in enumerate(names)}
+    for size in (1, 4, 8, 16, 32, 64, 2, 3, 128, 224):
+        yield dict.fromkeys(names, size)
+
+
+def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:
+    """An array, or a list of arrays for a sequence, for every input. Raises FeedError where there is none of that type or size."""
+    random = np.random.default_rng(trial.seed)
+    return {spec.name: _value(spec, trial, random) for spec in specs}
+
+
+def _value(spec: InputSpec, trial: Trial, random: np.random.Generator) -> AnyValue:
+    dims = [_dim(dim, axis) for axis, dim in enumerate(spec.shape)]
+    shape = tuple(evaluate_dim(dim, trial.sizes) for dim in dims) if dims else (3,) * trial.rank
+    too_large = math.prod(shape) > LARGEST_INPUT and any(isinstance(dim, SymDim) for dim in dims)
+    if too_large or any(size < 0 for size in shape):
+        raise FeedError(f"the input {spec.name!r} would have the shape {list(shape)} for {trial}")
+    if spec.is_sequence:
+        return [_array(spec, shape, trial, random) for _ in range(3)]
+    return _array(spec, shape, trial, random)
+
+
+def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.random.Generator) -> Array:
+    dtype = ELEMENT_TYPES[spec.element_type]
+    if spec.element_type == "string":
+        return _WORDS[random.integers(0, len(_WORDS), shape)]
+    if dtype.kind == "b":
+        return np.asarray(random.integers(0, 2, shape), dtype)
+    if dtype.kind in "iu":
+        if spec.is_index:
+            return np.asarray(random.integers(0, trial.ranges.get(spec.name, SAFE_RANGE), shape), dtype)
+        low, high = (-128, 127) if spec.element_type == "int8" else (0, 255)
+        return np.asarray(random.integers(low, high, shape, endpoint=True), dtype)
+    # Every second trial is positive, for models that take logarithms or roots; whole numbers here and there meet ties and bounds.
+    values = random.normal(size=shape) if trial.seed % 2 == 0 else random.uniform(size=shape)
+    whole = random.integers(0, 8, shape) == 0
+    return np.asarray(np.where(whole, np.round(values), values)).astype(dtype)
+
+
+def perturbed(feed: Mapping[str, AnyValue], epsilon: float, seed: int) -> dict[str, AnyValue]:
+    """The same inputs with every floating-point element moved by up to `epsilon` of itself."""
+    random = np.random.default_rng(seed)
+    return {
+        name: [_moved(a, epsilon, random) for a in v] if isinstance(v, list) else _moved(v, epsilon, random) for name, v in feed.items()
+    }
+
+
+def _moved(array: Array, epsilon: float, random: np.random.Generator) -> Array:
+    if array.dtype.kind not in "fV":  # ml_dtypes are of kind V
+        return array
+    wide = array.astype(np.float64)
+    return np.asarray(wide * (1 + random.uniform(-epsilon, epsilon, array.shape))).astype(array.dtype)
+
+
+def _dim(dim: int | str | None, axis: int) -> int | SymDim:
+    if isinstance(dim, int):
+        return dim
+    value = parse_dim(dim) if dim else SymDim.named(f"?{axis}")
+    assert isinstance(value, (int, SymDim))
+    return value

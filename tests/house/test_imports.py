@@ -1,0 +1,169 @@
+"""Imports go one way, and heavy packages are imported by the one module that needs them, when it needs them."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+ROOMS = ("ir", "passmgr", "rules", "runtime", "front door")
+FOLDERS = {"ir": "ir", "passmgr": "passmgr", "rules": "rules", "runtime": "runtime", "src/passat": "front door"}
+LAZY = ("onnx", "onnxruntime", "egglog", "ortools", "typer", "rich", "networkx")
+
+
+class Import(NamedTuple):
+    """An imported module, where it is imported, whether at module level (and not only for type checkers)."""
+
+    path: str
+    line: int
+    module: str
+    eager: bool
+    typing: bool
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} imports {self.module}"
+
+
+def sources() -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((HOME / folder).rglob("*.py")):
+            # The links in src/passat lead to the rooms, which are walked by themselves.
+            if folder != "src/passat" or path.parent == HOME / folder:
+                yield path
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    name = path.relative_to(HOME).as_posix()
+    stack: list[tuple[ast.AST, bool, bool]] = [(ast.parse(path.read_text(), name), True, False)]
+    while stack:
+        node, eager, typing = stack.pop()
+        if isinstance(node, ast.Import):
+            yield from (Import(name, node.lineno, alias.name, eager, typing) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno} imports relatively"
+            assert node.module is not None
+            if node.module == "passat":
+                yield from (Import(name, node.lineno, f"passat.{alias.name}", eager, typing) for alias in node.names)
+            else:
+                yield Import(name, node.lineno, node.module, eager, typing)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module", "__import__"):
+            if node.args and isinstance(node.args[0], ast.Constant):
+                yield Import(name, node.lineno, str(node.args[0].value), eager, typing)
+        inner = eager and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for_types = typing or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        stack.extend((child, inner, for_types) for child in ast.iter_child_nodes(node))
+
+
+def all_imports() -> list[Import]:
+    return [found for path in sources() for found in imports_of(path)]
+
+
+def room_of_path(path: str) -> str:
+    return next(room for folder, room in FOLDERS.items() if path.startswith(folder + "/"))
+
+
+def room_of_module(module: str) -> str:
+    second = module.split(".")[1] if "." in module else ""
+    return second if second in ROOMS else "front door"
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        str(found)
+        for found in all_imports()
+        if found.top == "passat" and ROOMS.index(room_of_module(found.module)) > ROOMS.index(room_of_path(found.path))
+    ]
+    assert not wrong
+
+
+def test_a_room_is_imported_under_its_own_name() -> None:
+    assert not [str(found) for found in all_imports() if found.top in ("ir", "passmgr", "rules", "runtime", "src")]
+
+
+def test_no_cycle_of_eager_imports() -> None:
+    modules = {module_name(path): path for path in sources()}
+    edges: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        for found in imports_of(path):
+            if found.eager and not found.typing and found.top == "passat":
+                target = found.module if found.module in modules else found.module.rpartition(".")[0]
+                if target in modules and target != name:
+                    edges[name].add(target)
+    done: set[str] = set()
+    while True:
+        ready = {name for name in edges if name not in done and edges[name] <= done}
+        if not ready:
+            break
+        done |= ready
+    # A package that imports its own modules is no cycle unless they import names from it; Python itself would say.
+    cyclic = {name for name in edges if name not in done}
+    assert not {name for name in cyclic if edges[name] & cyclic and reaches(name, name, edges)}
+
+
+def reaches(start: str, goal: str, edges: dict[str, set[str]]) -> bool:
+    seen: set[str] = set()
+    stack = list(edges[start])
+    while stack:
+        name = stack.pop()
+        if name == goal:
+            return True
+        if name not in seen:
+            seen.add(name)
+            stack.extend(edges[name])
+    return False
+
+
+def module_name(path: Path) -> str:
+    relative = path.relative_to(HOME / "src" if (HOME / "src") in path.parents else HOME).with_suffix("").as_posix()
+    name = relative.removesuffix("/__init__").replace("/", ".")
+    return name if name.split(".")[0] == "passat" else f"passat.{name}"
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"),
+    [
+        ("egglog", ("rules/egraph.py",)),
+        ("onnx", ("ir/onnx/",)),
+        ("onnxruntime", ("src/passat/verify.py",)),
+        ("typer", ("src/passat/",)),
+        ("rich", ("src/passat/",)),
+        ("torch", ()),
+    ],
+)
+def test_a_package_is_imported_where_it_belongs(package: str, allowed: tuple[str, ...]) -> None:
+    found = [each for each in all_imports() if each.top == package and not each.typing]
+    assert not [str(each) for each in found if not each.path.startswith(allowed or "nowhere")]
+
+
+def run_python(code: str, *, cwd: Path | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_passat_imports_nothing_heavy() -> None:
+    loaded = json.loads(run_python("import json, sys, passat; print(json.dumps(sorted(sys.modules)))"))
+    assert not [name for name in loaded if name.partition(".")[0] in (*LAZY, "numpy", "ml_dtypes")]
+
+
+def test_reading_onnx_does_not_import_the_runtime_or_the_engine() -> None:
+    loaded = json.loads(run_python("import json, sys, passat.ir.onnx; print(json.dumps(sorted(sys.modules)))"))
+    assert not [name for name in loaded if name.partition(".")[0] in LAZY]
+
+
+def test_a_users_own_modules_do_not_take_the_place_of_ours(tmp_path: Path) -> None:
+    for name in ("rules", "ir", "passmgr", "runtime"):
+        (tmp_path / f"{name}.py").write_text("mine = True\n")
+    code = "import rules, ir, passat.rules, passat.ir; assert rules.mine and ir.mine; print(passat.rules.__name__, passat.ir.__name__)"
+    assert run_python(code, cwd=tmp_path).split() == ["passat.rules", "passat.ir"]

@@ -1,0 +1,43 @@
+"""What the tests of the manager share: registries that forget, and tiny programs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from passat.ir.expr import Function, var
+from passat.ir.module import IRModule
+from passat.passmgr import config, registry
+
+
+@contextmanager
+def _sandbox() -> Iterator[None]:
+    entries, options, sources = dict(registry._ENTRIES), dict(config._OPTIONS), list(registry._SOURCES)
+    try:
+        yield
+    finally:
+        for kept, saved in ((registry._ENTRIES, entries), (config._OPTIONS, options)):
+            kept.clear()  # type: ignore[attr-defined]  # both are dicts
+            kept.update(saved)  # type: ignore[attr-defined]  # both are dicts
+        registry._SOURCES[:] = sources
+        registry._VERSION[0] += 1
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Callable[[], AbstractContextManager[None]]:
+    """A context manager after which passes and options that were registered inside are forgotten."""
+    return _sandbox
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Forgets what the test registers."""
+    with _sandbox():
+        yield
+
+
+@pytest.fixture
+def mod() -> IRModule:
+    """A module whose main adds its parameter to itself."""
+    x = var("x", shape=(2,))
+    return IRModule.from_expr(Function([x], x + x))

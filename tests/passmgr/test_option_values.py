@@ -1,0 +1,114 @@
+"""Values of options: conversion to an annotation, and their text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from passat.passmgr.options import convert, given_options, parameters, show_annotation, show_value
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "result"),
+    [
+        (3, int, 3),
+        (3, float, 3.0),
+        (0, bool, False),
+        ("a", str, "a"),
+        (None, int | None, None),
+        (3, int | None, 3),
+        (3, float | int, 3),
+        ("a", Literal["a", "b"], "a"),
+        ([1, 2], tuple[int, ...], (1, 2)),
+        ((1, "a"), tuple[int, str], (1, "a")),
+        ((1, 2), list[int], [1, 2]),
+        ([1, 1], frozenset[int], frozenset({1})),
+        ((1, 2), Sequence[int], (1, 2)),
+        ([1], tuple, (1,)),
+        (None, None, None),
+        ([1], Any, [1]),
+        ("x", "a string annotation", "x"),
+        ({"a": 1}, dict, {"a": 1}),
+    ],
+)
+def test_what_fits(value: object, annotation: object, result: object) -> None:
+    converted = convert(value, annotation)
+    assert converted == result
+    assert type(converted) is type(result)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "text"),
+    [
+        (1.0, int, "int is wanted, 1.0 is given"),
+        (True, int, "int is wanted, True is given"),
+        (True, float, "float is wanted, True is given"),
+        ("1", int | None, "int | None is wanted, '1' is given"),
+        ("c", Literal["a", "b"], "one of 'a', 'b' is wanted, 'c' is given"),
+        (True, Literal[1], "one of 1 is wanted, True is given"),
+        ("ab", tuple[str, ...], "tuple[str, ...] is wanted, 'ab' is given"),
+        ((1, 2, 3), tuple[int, int], "tuple[int, int] is wanted, (1, 2, 3) is given"),
+        (("a",), tuple[int, ...], "tuple[int, ...] is wanted, ('a',) is given"),
+        (3, None, "None is wanted, 3 is given"),
+        (3, str, "str is wanted, 3 is given"),
+    ],
+)
+def test_what_does_not_fit(value: object, annotation: object, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        convert(value, annotation)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (8, "8"),
+        (0.5, "0.5"),
+        (True, "True"),
+        (None, "None"),
+        ("fast", "fast"),
+        ("relay.x-1", "relay.x-1"),
+        ("two words", '"two words"'),
+        ("", '""'),
+        ("true", '"true"'),
+        ("Inf", '"Inf"'),
+        ('"', r'"\""'),
+        ((1, ("a", 2.5)), "[1, [a, 2.5]]"),
+        ([], "[]"),
+    ],
+)
+def test_text(value: object, text: str) -> None:
+    assert show_value(value) == text
+
+
+def test_what_has_no_text() -> None:
+    with pytest.raises(ValueError, match="a value of type dict cannot be written in pipeline text: {}"):
+        show_value({})
+
+
+def test_show_annotation() -> None:
+    assert show_annotation(None) == "None"
+    assert show_annotation(tuple[int, ...]) == "tuple[int, ...]"
+
+
+def test_parameters_with_annotations_that_are_text() -> None:
+    def known(a: "int", *, b: "str | None" = None, **rest: object) -> None:
+        pass
+
+    def unknown(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821  # what a name for type checkers alone is at run time
+        pass
+
+    assert {name: parameter.annotation for name, parameter in parameters(known).items()} == {"a": int, "b": str | None}
+    assert parameters(unknown)["a"].annotation == "Nowhere"
+
+
+def test_given_options_of_a_dataclass_are_those_that_are_no_defaults() -> None:
+    @dataclass
+    class Options:
+        rounds: int = 8
+        rate: float = 1.0
+        flag: bool = True
+
+    assert given_options(Options(8, 1, False)) == {"rate": 1, "flag": False}
+    assert given_options(Options()) == {}
