@@ -30,7 +30,7 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> 
     shape = _static_shape(result)
     if shape is not None and isinstance(result, TensorType):
         tensors = _flatten(args)
-        if tensors and all(tensor.is_splat for tensor in tensors):
+        if tensors and all(tensor.is_splat and tensor.size for tensor in tensors):
             if op.elementwise:
                 one = [_single(arg) for arg in args]
                 return Tensor.splat(_checked(op, _run(op, one, attrs), result.with_shape((1,) * 0), shaped=False), shape, result.dtype)
@@ -58,7 +58,10 @@ def _wrap(op: Op, value: AnyValue, type_: Type) -> Value:
         if len(value) != len(type_.fields):
             raise EvaluateError(f"the kernel of {op.name} gave {len(value)} results, {len(type_.fields)} are declared")
         return tuple(_wrap(op, part, field) for part, field in zip(value, type_.fields, strict=True))
-    return Tensor.dense(_checked(op, value, type_))
+    array = _checked(op, value, type_)
+    if array.size > 1 and not any(stride for stride, dim in zip(array.strides, array.shape, strict=True) if dim > 1):
+        return Tensor.splat(array[(0,) * array.ndim], array.shape, from_numpy(array.dtype))  # a view of one element
+    return Tensor.dense(array)
 
 
 def _checked(op: Op, value: AnyValue, type_: Type, *, shaped: bool = True) -> AnyValue:

@@ -1,6 +1,5 @@
 """Type inference, and with it what is known of integer tensors before a run (shape arithmetic). Iterative; each node once."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -28,7 +27,8 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.module import IRModule
-from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError
+from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, ShapeValue, is_followed
+from passat.ir.shape import ANY, same_dim
 from passat.ir.traverse import children, post_order
 from passat.ir.types import (
     FuncType,
@@ -41,6 +41,7 @@ from passat.ir.types import (
     TypeVar,
     compatible,
     refine,
+    substitute,
 )
 
 UNKNOWN: Final = IncompleteType()
@@ -176,7 +177,7 @@ def type_of_call(call: Call) -> Type:
             raise InferError(f"{_where(call)}argument {i + 1} has type {given!r}, the function takes {wanted!r}")
     for param in type_.type_params:
         solution.setdefault(param, UNKNOWN)  # an empty list may be one of anything
-    return _substitute(type_.ret_type, solution)
+    return substitute(type_.ret_type, solution)
 
 
 def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[TypeVar, Type]) -> bool:
@@ -197,20 +198,6 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
         elif not compatible(a, b):
             return False
     return True
-
-
-def _substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
-    if not solution:
-        return type_
-    if isinstance(type_, TypeVar):
-        return solution.get(type_, type_)
-    if isinstance(type_, TupleType):
-        return TupleType(_substitute(field, solution) for field in type_.fields)
-    if isinstance(type_, TypeCall):
-        return TypeCall(type_.func, [_substitute(arg, solution) for arg in type_.args])
-    if isinstance(type_, FuncType):
-        return FuncType([_substitute(arg, solution) for arg in type_.arg_types], _substitute(type_.ret_type, solution), type_.type_params)
-    return type_
 
 
 def _field_type(node: TupleGetItem) -> Type:
@@ -238,8 +225,6 @@ def _type_of_if(node: If) -> Type:
 
 def join(a: Type, b: Type) -> Type | None:
     """The type of a value that has one of two types: dimensions that differ become `Any`. None where element types or ranks differ."""
-    from passat.ir.shape import ANY, same_dim
-
     if a == b:
         return a
     if isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
@@ -278,7 +263,7 @@ def _bind_pattern(pattern: Pattern, type_: Type) -> None:
             made = node.constructor.belong_to
             if isinstance(made, TypeCall):
                 _unify(made, of, {arg for arg in made.args if isinstance(arg, TypeVar)}, solution)
-            stack.extend((part, _substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
+            stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
 
 
 def _where(node: Expr) -> str:
@@ -286,6 +271,15 @@ def _where(node: Expr) -> str:
         return ""
     place = f":{node.span.line}:{node.span.column}" if node.span.line else ""
     return f"{node.span.source_name}{place}: " if node.span.source_name else ""
+
+
+def _all_unknown(expr: Expr) -> ShapeValue | None:
+    """A value of which nothing is known but its shape, to stand beside values of which more is known; None where it is not followed."""
+    type_ = expr.checked_type
+    if not is_followed(type_):
+        return None
+    assert isinstance(type_, TensorType)
+    return np.full([dim for dim in type_.shape if isinstance(dim, int)], ANY, np.object_)
 
 
 def known_value(expr: Expr) -> KnownValue | None:
@@ -314,8 +308,12 @@ def known_value(expr: Expr) -> KnownValue | None:
                 stack.append((node, True))
                 stack.extend((field, False) for field in node.fields)
             else:
-                fields = tuple(field._known_value for field in node.fields)
-                node._known_value = None if any(field is None for field in fields) else fields
+                fields = [field._known_value for field in node.fields]
+                if all(field is None for field in fields):
+                    node._known_value = None
+                else:
+                    found = [_all_unknown(part) if value is None else value for part, value in zip(node.fields, fields, strict=True)]
+                    node._known_value = None if any(value is None for value in found) else tuple(found)
         elif isinstance(node, TupleGetItem):
             if not ready:
                 stack += [(node, True), (node.tuple_value, False)]

@@ -10,11 +10,11 @@ from typing import Any as AnyValue
 import numpy as np
 import numpy.typing as npt
 
-from passat.ir.attrs import Attrs
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import Cost, memory_bound
 from passat.ir.expr import Call, Expr, Span
 from passat.ir.shape import ANY, Dim, static_size
-from passat.ir.types import IncompleteType, TensorType, Type
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from passat.ir.onnx_mapping import ToOnnx
@@ -140,7 +140,7 @@ class Op(Expr):
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
         """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""
         if not self.attr_params and not given:
-            return Attrs()
+            return EMPTY_ATTRS
         values: dict[str, AnyValue] = {}
         for name, parameter in self.attr_params.items():
             value = given.get(name, parameter.default)
@@ -175,11 +175,14 @@ class Op(Expr):
 
     def known_value(self, types: Sequence[Type], values: Sequence[KnownValue | None], attrs: Attrs, result: Type) -> KnownValue | None:
         """What is known of the elements of a call's result, from what is known of its operands; None where that is nothing."""
-        if self.known is not None:
-            return self.known(types, values, attrs)
-        if not self.shape_arith or self.kernel is None or not _followed(result) or any(value is None for value in values):
-            return None
-        found = self.kernel(*values, **attrs)
+        try:
+            if self.known is not None:
+                return self.known(types, values, attrs)
+            if not self.shape_arith or self.kernel is None or not is_followed(result) or any(value is None for value in values):
+                return None
+            found = self.kernel(*values, **attrs)
+        except (ValueError, TypeError, IndexError, ArithmeticError):
+            return None  # an index that is out of range, or a dimension where the kernel needs a number
         return found if isinstance(found, tuple) else _in_range(np.asarray(found, np.object_), result)
 
     def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
@@ -188,7 +191,7 @@ class Op(Expr):
                 raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
             return self.relation(*operands, **attrs)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
-            if any(isinstance(type_, IncompleteType) for type_ in types):
+            if any(map(_is_incomplete, types)):
                 return IncompleteType()  # what comes of an operand that nobody knows
             reason = str(error).removeprefix(f"{self.name}: ")
             shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
@@ -201,7 +204,12 @@ class Op(Expr):
         return self.name
 
 
-def _followed(type_: Type) -> bool:
+def _is_incomplete(type_: Type) -> bool:
+    return isinstance(type_, IncompleteType) or (isinstance(type_, TupleType) and any(map(_is_incomplete, type_.fields)))
+
+
+def is_followed(type_: Type) -> bool:
+    """Whether shape arithmetic follows values of a type: small tensors of integers or bool."""
     return isinstance(type_, TensorType) and type_.dtype in FOLLOWED and type_.is_static and static_size(type_.shape) <= KNOWN_LIMIT
 
 

@@ -4,9 +4,10 @@ A symbolic dimension is a polynomial with integer coefficients over *atoms*: nam
 evenly, which stand for themselves (`(seq + 1)//2`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
 """
 
+import functools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 Monomial: TypeAlias = tuple[str, ...]
@@ -83,6 +84,8 @@ class SymDim:
         for monomial, coefficient in sorted(self.terms, key=lambda term: (-len(term[0]), term[0])):
             factors = list(monomial) if abs(coefficient) == 1 and monomial else [str(abs(coefficient)), *monomial]
             sign = ("-" if coefficient < 0 else "") if not parts else (" - " if coefficient < 0 else " + ")
+            if len(factors) > 1 or sign == "-":  # 2*(n//3) is not (2*n)//3, and -(n//3) is not (-n)//3
+                factors = [f"({name})" if "//" in name and not name.startswith(("min(", "max(")) else name for name in factors]
             parts.append(sign + "*".join(factors))
         return "".join(parts)
 
@@ -179,62 +182,92 @@ def _bracketed(dim: int | SymDim) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
-_EXPRESSION = re.compile(r"\s*(\d+|[A-Za-z_][\w.]*|[-+*()])")
+_EXPRESSION = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
+_Leaf: TypeAlias = Callable[[str], Dim]
 
 
 def parse_dim(text: str) -> Dim:
-    """A dimension from its text: a polynomial over names, as printed; whatever is not one becomes a name as it stands.
+    """A dimension from its text: an expression over names, as printed; whatever is not one becomes a name as it stands.
 
-    >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("floor(x)")
-    (2*batch + 1, 7, floor(x))
+    >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("4*((n + 1)//2)"), parse_dim("floor(x)")
+    (2*batch + 1, 7, 4*((n + 1)//2), floor(x))
     """
+    found = _parsed(text, SymDim.named)
+    return SymDim.named(text) if found is None or isinstance(found, Any) else found
+
+
+def _parsed(text: str, leaf: _Leaf) -> Dim | None:
+    """The value of an expression whose names stand for what `leaf` says; None where the text is no expression."""
+    tokens = _tokens(text)
+    if tokens is None:
+        return None
+    try:
+        value, rest = _sum(tokens, leaf)
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return None if rest else value
+
+
+@functools.lru_cache(10_000)
+def _tokens(text: str) -> tuple[str, ...] | None:
     tokens: list[str] = []
     position = 0
     while position < len(text):
         found = _EXPRESSION.match(text, position)
         if found is None:
-            return SymDim.named(text)
+            return None
         tokens.append(found[1])
         position = found.end()
-    try:
-        value, rest = _sum(tokens)
-    except (IndexError, ValueError):
-        return SymDim.named(text)
-    return SymDim.named(text) if rest else value
+    return tuple(tokens)
 
 
-def _sum(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
-    total, rest = _product(tokens)
-    while rest and rest[0] in "+-":
-        term, following = _product(rest[1:])
+def _sum(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
+    total, rest = _product(tokens, leaf)
+    while rest and rest[0] in ("+", "-"):
+        term, following = _product(rest[1:], leaf)
         total = total + term if rest[0] == "+" else total - term
         rest = following
     return total, rest
 
 
-def _product(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
-    total, rest = _factor(tokens)
-    while rest and rest[0] == "*":
-        factor, rest = _factor(rest[1:])
-        total = total * factor
+def _product(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
+    total, rest = _factor(tokens, leaf)
+    while rest and rest[0] in ("*", "//"):
+        factor, following = _factor(rest[1:], leaf)
+        total = total * factor if rest[0] == "*" else divide(total, factor)
+        rest = following
     return total, rest
 
 
-def _factor(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
+def _factor(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
     head, rest = tokens[0], tokens[1:]
     if head.isdigit():
         return int(head), rest
     if head == "-":
-        value, rest = _factor(rest)
+        value, rest = _factor(rest, leaf)
         return -value, rest
     if head == "(":
-        value, rest = _sum(rest)
-        if not rest or rest[0] != ")":
+        value, rest = _sum(rest, leaf)
+        if rest[0] != ")":
             raise ValueError("unbalanced brackets")
         return value, rest[1:]
-    if head in "+*)":
+    if head in ("min", "max") and rest and rest[0] == "(":
+        first, rest = _sum(rest[1:], leaf)
+        if rest[0] != ",":
+            raise ValueError("min and max are of two sizes")
+        second, rest = _sum(rest[1:], leaf)
+        if rest[0] != ")":
+            raise ValueError("unbalanced brackets")
+        return _extreme(head, first, second), rest[1:]
+    if not (head[0].isalpha() or head[0] == "_"):
         raise ValueError(head)
-    return SymDim.named(head), rest
+    return leaf(head), rest
+
+
+def _extreme(which: str, a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b) if which == "min" else max(a, b)
+    return SymDim.named(f"{which}({a!r}, {b!r})")
 
 
 def is_static(shape: Shape) -> bool:
@@ -260,12 +293,27 @@ def static_size(shape: Shape, assumed: int = 64) -> int:
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int], assumed: int = 64) -> int:
-    """The integer value of a dimension when its names have the given sizes; names without one, and `Any`, count as `assumed`."""
+    """The integer value of a dimension when its names have the given sizes; names without one, and `Any`, count as `assumed`.
+
+    >>> n = SymDim.named("n")
+    >>> evaluate_dim(2 * n + (n + 1) // 2, {"n": 6})
+    15
+    """
     if isinstance(dim, Any):
         return assumed
     if not isinstance(dim, SymDim):
         return dim
-    return sum(c * math.prod(sizes.get(name, assumed) for name in monomial) for monomial, c in dim.terms)
+    return sum(c * math.prod(_size(name, sizes, assumed) for name in monomial) for monomial, c in dim.terms)
+
+
+def _size(name: str, sizes: Mapping[str, int], assumed: int) -> int:
+    known = sizes.get(name)
+    if known is not None:
+        return known
+    if "//" not in name and not name.startswith(("min(", "max(")):
+        return assumed
+    value = _parsed(name, lambda part: sizes.get(part, assumed))
+    return value if isinstance(value, int) else assumed
 
 
 def same_dim(a: Dim, b: Dim) -> bool:

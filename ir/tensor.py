@@ -24,7 +24,7 @@ class Tensor:
     np.int8(1)
     """
 
-    __slots__ = ("_array", "_key", "_load", "_scalar", "_uniform", "dtype", "shape", "source")
+    __slots__ = ("_array", "_content_key", "_key", "_load", "_scalar", "_uniform", "dtype", "shape", "source")
 
     def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
         self.dtype = dtype
@@ -34,6 +34,7 @@ class Tensor:
         self._scalar: Array | None = None
         self._load: Callable[[], Array] | None = None
         self._key: tuple[object, ...] | None = None
+        self._content_key: tuple[object, ...] | None = None
         self._uniform: bool | None = None
 
     @classmethod
@@ -100,7 +101,7 @@ class Tensor:
     def uniform(self) -> AnyValue:
         """The value that all elements have, or None where they differ or there are none. Compares bits, so nan counts as itself."""
         if self._scalar is not None:
-            return self._scalar[()]
+            return self._scalar[()] if self.size else None
         if self._uniform is None:
             self._uniform = self._all_equal()
         return self.numpy().reshape(-1)[0] if self._uniform else None
@@ -118,28 +119,42 @@ class Tensor:
         return bool(np.all(_bits(flat) == _bits(flat[:1])))
 
     def key(self) -> tuple[object, ...]:
-        """A hashable value that is equal for equal contents: element type, shape, and the one element or a digest of them all."""
+        """A hashable value that stands for the content: where keys are equal, contents are.
+
+        The converse holds too, except for lazy tensors that were given a key so that they need not be read.
+        """
         if self._key is None:
-            if self._scalar is not None:
-                content: object = str(self._scalar[()]) if self.dtype == "string" else self._scalar.tobytes()
-                self._key = ("splat", self.dtype, self.shape, content)
-            else:
-                array = self.numpy()
-                if self.dtype == "string":
-                    data = repr(array.tolist()).encode()
-                else:
-                    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""  # type: ignore[assignment]  # both are buffers
-                self._key = (
-                    self.dtype,
-                    self.shape,
-                    data if len(data) <= 16 and isinstance(data, bytes) else hashlib.blake2b(data, digest_size=16).digest(),
-                )
+            self._key = self.content_key()
         return self._key
 
+    def content_key(self) -> tuple[object, ...]:
+        """A hashable value that is equal exactly for equal contents: element type, shape, and the one element or a digest of them all.
+
+        However a tensor is stored, one of a single repeated value has the key of the splat. A lazy tensor is read.
+        """
+        if self._content_key is None:
+            value = self.uniform()
+            kind = "elements" if value is None else "splat"
+            self._content_key = (kind, self.dtype, self.shape, self._digest() if value is None else _element_bytes(value))
+        return self._content_key
+
+    def _digest(self) -> bytes:
+        if not self.size:
+            return b""
+        array = self.numpy()
+        if self.dtype == "string":
+            data: bytes | memoryview = repr(array.tolist()).encode("utf-8", "surrogatepass")
+        else:
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        return bytes(data) if len(data) <= 16 else hashlib.blake2b(data, digest_size=16).digest()
+
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Tensor) and self.shape == other.shape and self.dtype == other.dtype and self.key() == other.key()
-        )
+        if self is other:
+            return True
+        if not isinstance(other, Tensor) or self.shape != other.shape or self.dtype != other.dtype:
+            return False
+        # Keys that were given to lazy tensors say that contents are equal, but not that they differ.
+        return self.key() == other.key() or self.content_key() == other.content_key()
 
     def __hash__(self) -> int:
         return hash((self.dtype, self.shape))
@@ -152,6 +167,10 @@ class Tensor:
     def __repr__(self) -> str:
         content = f"splat {self._scalar[()]}" if self._scalar is not None else "dense"
         return f"Tensor({self.dtype}{list(self.shape)}, {content})"
+
+
+def _element_bytes(value: AnyValue) -> bytes:
+    return repr(value).encode("utf-8", "surrogatepass") if isinstance(value, (str, bytes)) else np.asarray(value).tobytes()
 
 
 def _bits(array: Array) -> Array:

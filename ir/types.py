@@ -1,6 +1,6 @@
 """Types of the language, under Relay's names. Types are values: immutable, hashable, compared by content."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from passat.ir.dtypes import itemsize
@@ -245,3 +245,21 @@ def _refine_dim(a: Dim, b: Dim) -> Dim:
 
 def _knowledge(dim: Dim) -> int:
     return 2 if type(dim) is int else 0 if isinstance(dim, Any) else 1
+
+
+def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
+    """The type with types put in for type parameters."""
+    if not solution:
+        return type_
+    if isinstance(type_, TypeVar):
+        return solution.get(type_, type_)
+    if isinstance(type_, TupleType):
+        return TupleType(substitute(field, solution) for field in type_.fields)
+    if isinstance(type_, TypeCall):
+        return TypeCall(type_.func, [substitute(arg, solution) for arg in type_.args])
+    if isinstance(type_, RefType):
+        return RefType(substitute(type_.value, solution))
+    if isinstance(type_, FuncType):
+        inner = {param: given for param, given in solution.items() if param not in type_.type_params}
+        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), type_.type_params)
+    return type_

@@ -11,7 +11,7 @@ from passat.passmgr.registry import register_pass
 
 
 @register_pass("relay._transform.InferType")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InferType(ModulePass):
     """Infers the type of every expression that has none yet. Types are kept on the nodes, so the module comes back itself.
 

@@ -37,7 +37,7 @@ def convert(value: object, annotation: object) -> AnyValue:
             return None
         raise _misfit(value, annotation)
     kind = origin or annotation
-    if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty):
+    if not isinstance(kind, type) or kind in (object, AnyValue, inspect.Parameter.empty):
         return value
     if kind in _NUMBERS:
         return _convert_number(value, kind)

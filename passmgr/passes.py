@@ -38,6 +38,12 @@ class Pass:
         ctx = PassContext.current()
         return self.run(mod, ctx) if ctx.hooks is None else ctx.run_pass(self.info, self.run, mod)
 
+    def __repr__(self) -> str:  # a dataclass replaces it, unless repr=False, but not __str__
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"Run pass: {self.info.name} at the optimization level {self.info.opt_level}"
+
 
 class ModulePass(Pass):
     """A pass that sees the whole module and returns one, the same or another. It must not change the module that it gets.
@@ -63,7 +69,7 @@ class ModulePass(Pass):
             )
         return result
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"Run Module pass: {self.info.name} at the optimization level {self.info.opt_level}"
 
 
@@ -110,7 +116,7 @@ class FunctionPass(Pass):
         updated.functions.update(changed)
         return updated
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"Run Function pass: {self.info.name} at the optimization level {self.info.opt_level}"
 
 

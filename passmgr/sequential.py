@@ -86,7 +86,7 @@ class Sequential(Pass):
             self._requirements = (registry_version(), requirements)  # looking names up may have registered passes
         return self._requirements[1]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         names = "".join(f"{pass_.info.name} " for pass_ in self.members)
         head = f"Run Sequential pass: {self.info.name} at the optimization level {self.info.opt_level}"
         return f"{head}. The passes will be executed are: [{names}]"

@@ -39,11 +39,15 @@ class Term:
         return self.type_
 
     @property
+    def known_value(self) -> KnownValue | None:
+        """What is known of the elements before a run (`passat.ir.infer.known_value`)."""
+        return self._known
+
+    @property
     def known(self) -> list[AnyValue] | None:
         """The elements of a small integer tensor as dimensions, in row order, as far as they are known."""
-        if isinstance(self._known, np.ndarray):
-            return list(self._known.reshape(-1))
-        return None
+        value = self.known_value
+        return list(value.reshape(-1)) if isinstance(value, np.ndarray) else None
 
     def value(self) -> Tensor:
         """The constant. Refuses where the term is none."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from passat.ir.analysis import is_effectful
-from passat.ir.anf import to_anf, to_graph
 from passat.ir.expr import Expr, Function, If, Let, Match, RefCreate, RefRead, RefWrite
 from passat.ir.infer import infer_type
 from passat.ir.traverse import children, post_order, with_children
@@ -22,7 +21,7 @@ from passat.rules.saturate import RuleStatistics, Saturator
 @dataclass
 class EngineReport:
     """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule, constants folded,
-    equal expressions merged, costs as the model sees them, and why nothing was done where that has a reason of its own."""
+    equal expressions merged, fields of tuples taken, costs as the model sees them, and why nothing was done where that has a reason of its own."""
 
     rounds: int = 0
     nodes: int = 0
@@ -30,6 +29,8 @@ class EngineReport:
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
     folded: int = 0
     merged: int = 0
+    projected: int = 0
+    made_static: int = 0
     too_large: int = 0
     cost_before: float = 0.0
     cost_after: float = 0.0
@@ -60,6 +61,7 @@ class Engine:
         limits: Limits | None = None,
         model: CostModel | None = None,
         fold: bool = False,
+        static: bool = False,
         max_growth: int = 1 << 16,
         merge: bool = False,
     ) -> None:
@@ -67,6 +69,7 @@ class Engine:
         self.limits = limits or Limits()
         self.model = model or Roofline()
         self.fold = fold
+        self.static = static
         self.max_growth = max_growth
         self.merge = merge
 
@@ -98,13 +101,15 @@ class Engine:
             if is_effectful(body):
                 report.failures.append("left alone: its lets order calls that are stateful")
                 return body
+            from passat.ir.anf import to_anf, to_graph
+
             flat = infer_type(to_graph(body))
             made = self._dataflow(flat, leaves, report)
             return body if made is flat else infer_type(to_anf(made))
         return self._dataflow(body, leaves, report)
 
     def _dataflow(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
-        folder = Folder(self.max_growth) if self.fold else None
+        folder = Folder(self.max_growth, static=self.static) if self.fold else None
         graph = Graph(folder)
         root = graph.load(body)
         saturator = Saturator(graph, self.matchers, self.limits)
@@ -119,11 +124,13 @@ class Engine:
         report.add_rules(result.rules)
         report.folded += graph.folded
         report.merged += graph.merged
+        report.projected += graph.projected
+        report.made_static += graph.made_static
         if folder is not None:
             report.too_large += folder.refused
         if result.stopped != "saturated":
             report.stopped.append(result.stopped)
-        if not (result.unions or graph.folded or changed_leaf or (self.merge and graph.merged)):
+        if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):
             return body
         extraction = extract(graph, [root], saturator.members, self.model)
         report.cost_before += extraction.input_cost

@@ -15,11 +15,13 @@ from passat.ir.types import TensorType, TupleType, Type
 class Folder:
     """Decides and folds. A result may be `max_growth` bytes larger than the constants it is made of, since these may go;
     what is refused for its size is counted in `refused`. Splats weigh nothing. A kernel that fails leaves the call as it is.
+    With `static`, dynamic operators whose shapes are known become static ones on the way, so that the types behind them become better.
     """
 
-    def __init__(self, max_growth: int = 1 << 16, max_bytes: int = 1 << 30) -> None:
+    def __init__(self, max_growth: int = 1 << 16, max_bytes: int = 1 << 30, *, static: bool = False) -> None:
         self.max_growth = max_growth
         self.max_bytes = max_bytes
+        self.static = static
         self.refused = 0
         self.failed: dict[str, int] = {}
 
@@ -40,13 +42,13 @@ class Folder:
             return None
 
     def from_known(self, known: KnownValue | None, type_: TensorType) -> Tensor | None:
-        """The constant that shape arithmetic knows in full (all elements integers)."""
+        """The constant that shape arithmetic knows in full (all elements integers or bools)."""
         if known is None or isinstance(known, tuple) or not type_.is_static:
             return None
         elements = known.reshape(-1).tolist()
-        if any(type(element) is not int for element in elements):
+        if any(type(element) not in (int, bool) for element in elements):
             return None
-        return Tensor.dense(np.asarray(elements, np.int64).reshape(known.shape), type_.dtype)
+        return Tensor.dense(np.asarray(elements, bool if type_.dtype == "bool" else np.int64).reshape(known.shape), type_.dtype)
 
     @staticmethod
     def _splat(op: Op, values: Sequence[Value]) -> bool:

@@ -11,9 +11,10 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import known_value
-from passat.ir.op import KnownValue, Op
+from passat.ir.op import KnownValue, Op, get_op, is_followed
+from passat.ir.ops.static_forms import static_form
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.fold import Folder
 
 CALL: Final = "call"
@@ -79,6 +80,10 @@ class Graph:
         self.folder = folder
         self.folded = 0
         self.merged = 0
+        self.projected = 0
+        self.made_static = 0
+        self.places: dict[int, Expr] = {}
+        self._learnt: set[int] = set()
         self.edges: set[tuple[Symbol, int, Symbol]] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
         self._tensor_ids: dict[object, int] = {}
@@ -92,7 +97,7 @@ class Graph:
     def load(self, root: Expr) -> int:
         """Adds an expression whose types have been inferred and returns the node of the whole.
 
-        Equal parts become one node. Where there is a folder, what it folds becomes a constant at once. Everything that is not
+        Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds becomes a constant at once. Everything that is not
         dataflow (variables, functions, regions) is a leaf.
         """
         ids = self.ids
@@ -134,25 +139,56 @@ class Graph:
 
     def _load_node(self, expr: Expr, operands: tuple[int, ...]) -> int:
         head, payload = self._shape_of(expr, len(operands))
+        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
+            self.projected += 1
+            return self.operands[operands[0]][payload]
         node = self._nodes.get((head, payload, operands))
         if node is not None:
             self.merged += 1
             return node
         type_ = expr._checked_type or expr.checked_type
         folder = self.folder
+        if folder is None:
+            return self._new(head, payload, operands, type_, expr)
+        learnt = not self._learnt.isdisjoint(operands)
+        if learnt:
+            type_ = refine(type_, self.infer(head, payload, operands))
+        value = self._fold(head, payload, operands, type_)
         known: KnownValue | None = None
-        if folder is not None:
-            value = self._fold(head, payload, operands, type_)
-            if value is None and type(type_) is TensorType and type_.dtype in ("int64", "int32"):
-                known = known_value(expr)
-                value = folder.from_known(known, type_)
-            if isinstance(value, Tensor):
-                self.folded += 1
-                return self.add_constant(value, Constant(value, expr.span))
-        node = self._new(head, payload, operands, type_, expr)
-        if folder is not None and value is not None:
-            self.constants[node] = value
-        return node
+        if value is None and is_followed(type_):
+            known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
+            value = folder.from_known(known, type_)
+        if isinstance(value, Tensor):
+            self.folded += 1
+            made = self.add_constant(value, Constant(value, expr.span))
+        else:
+            made = self._static_form(head, payload, operands, expr) if folder.static else -1
+            if made < 0:
+                made = self._new(head, payload, operands, type_, expr)
+                if value is not None:
+                    self.constants[made] = value
+        if known is not None:
+            self.known.setdefault(made, known)
+        if learnt or made in self.constants or self.types[made] != expr._checked_type:
+            # Whoever uses this node may have a better type than inference gave it before.
+            self._learnt.add(made)
+        return made
+
+    def _static_form(self, head: Symbol, payload: int, operands: tuple[int, ...], expr: Expr) -> int:
+        """The node of the operator with attributes that does what a dynamic operator does here; -1 where too little is known."""
+        if head.op is None or not head.op.known_operands:
+            return -1
+        constants = [value if isinstance(value := self.constants.get(operand), Tensor) else None for operand in operands]
+        types = [self.types[operand] for operand in operands]
+        form = static_form(head.op.name, types, [self.known_of(operand) for operand in operands], self.attrs[payload], constants)
+        if form is None:
+            return -1
+        op = get_op(form.op)
+        kept = tuple(operands[i] for i in form.operands)
+        made = self.make(symbol(CALL, op, len(kept)), self.attr_id(op.bind_attrs(form.attrs)), kept)
+        self.made_static += 1
+        self.places.setdefault(made, expr)
+        return made
 
     def _shape_of(self, expr: Expr, arity: int) -> tuple[Symbol, int]:
         if type(expr) is Call:
@@ -194,6 +230,8 @@ class Graph:
 
     def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
         """The node of a symbol on operand classes, typed, and folded where there is a folder. Raises OpTypeError where it has no type."""
+        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
+            return self.find(self.operands[operands[0]][payload])
         node = self._nodes.get((head, payload, operands))
         if node is not None:
             return node
@@ -255,23 +293,27 @@ class Graph:
             return self.known[cls]
         found: KnownValue | None = None
         origin = self.origins[cls]
-        if origin is not None:
+        if origin is not None and cls not in self._learnt:
             found = known_value(origin)
         else:
             constant = self.constants.get(cls)
             head = self.symbols[cls]
             if isinstance(constant, Tensor):
                 found = known_value(Constant(constant))
-            elif head.kind == CALL and head.op is not None and (head.op.known or head.op.shape_arith):
-                types = [self.types[self.find(operand)] for operand in self.operands[cls]]
-                values = [self.known_of(operand) for operand in self.operands[cls]]
-                found = head.op.known_value(types, values, self.attrs[self.payloads[cls]], self.types[cls])
-            elif head.kind == TUPLE:
-                fields = [self.known_of(operand) for operand in self.operands[cls]]
-                if all(field is not None and not isinstance(field, tuple) for field in fields):
-                    found = tuple(fields)  # type: ignore[arg-type]  # checked: arrays
+            else:
+                found = self._known_from(head, self.payloads[cls], self.operands[cls], self.types[cls])
         self.known[cls] = found
         return found
+
+    def _known_from(self, head: Symbol, payload: int, operands: Sequence[int], type_: Type) -> KnownValue | None:
+        if head.kind == CALL and head.op is not None and (head.op.known or head.op.shape_arith):
+            types = [self.types[self.find(operand)] for operand in operands]
+            return head.op.known_value(types, [self.known_of(operand) for operand in operands], self.attrs[payload], type_)
+        if head.kind == TUPLE:
+            fields = [self.known_of(operand) for operand in operands]
+            if all(field is not None and not isinstance(field, tuple) for field in fields):
+                return tuple(fields)  # type: ignore[arg-type]  # checked: arrays
+        return None
 
     def infer(self, head: Symbol, payload: int, operands: Sequence[int]) -> Type:
         """The type of a symbol on operand classes. Raises OpTypeError, or IndexError for a field that is not there."""

@@ -1,22 +1,21 @@
 """From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
-from typing import cast
 
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.infer import InferError
-from passat.ir.op import Op, OpTypeError
+from passat.ir.op import KnownValue, Op, OpTypeError
 from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
 from passat.rules.egraph import Query
 from passat.rules.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, subterms
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, subterms
 from passat.rules.rule import Rule
 
 _VARIANTS = 16
@@ -171,11 +170,12 @@ class Matcher:
         graph, row = match.graph, match.row
         made: list[int] = []
         for node, operands in self._plan:
-            if isinstance(node, PLiteral):
+            if isinstance(node, (PLiteral, PNumber)):
+                value = match.value(node.value)
                 root_type = graph.types[graph.find(row[0])]
                 if not isinstance(root_type, TensorType):
                     raise Refuse("a number on the right side needs a left side that is a tensor")
-                made.append(graph.add_constant(Tensor.dense(np.asarray(node.value, to_numpy(root_type.dtype)))))
+                made.append(graph.add_constant(Tensor.dense(np.asarray(value, to_numpy(root_type.dtype)))))
                 continue
             payload = 0
             if isinstance(node, PCall):
@@ -234,9 +234,9 @@ class _Match:
         if not given:
             return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
         if "attrs" in given:
-            whole = cast(Attrs, self.value(given["attrs"]))
-            if len(given) == 1:
-                return whole if all(name in call.op.attr_params for name in whole) else call.op.bind_attrs(_kept(whole, call.op))
+            whole = self.value(given["attrs"])
+            if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
+                return whole
             return call.op.bind_attrs({**_kept(whole, call.op), **{name: self.value(v) for name, v in given.items() if name != "attrs"}})
         return call.op.bind_attrs({name: self.value(value) for name, value in given.items()})
 
@@ -252,10 +252,9 @@ class LazyTerm(Term):
         self._cls = cls
 
     @property
-    def known(self) -> list[AnyValue] | None:
-        """The elements as dimensions, as far as they are known."""
-        self._known = self._graph.known_of(self._cls)
-        return super().known
+    def known_value(self) -> KnownValue | None:
+        """What is known of the elements."""
+        return self._graph.known_of(self._cls)
 
 
 def same_type(a: Type, b: Type) -> bool:
@@ -273,7 +272,7 @@ def same_type(a: Type, b: Type) -> bool:
     return False
 
 
-def _kept(attrs: Attrs, op: Op) -> dict[str, AnyValue]:
+def _kept(attrs: Mapping[str, AnyValue], op: Op) -> dict[str, AnyValue]:
     return {name: value for name, value in attrs.items() if name in op.attr_params}
 
 
@@ -309,6 +308,8 @@ def _arguments(rule: Rule) -> Iterator[AnyValue]:
     for node in subterms(rule.rhs):
         if isinstance(node, PCall):
             yield from node.attrs.values()
+        elif isinstance(node, PNumber):
+            yield node.value
 
 
 def _patterns(value: AnyValue) -> Iterator[Pattern]:

@@ -19,7 +19,7 @@ class RuleError(ValueError):
 
 
 class AttrHole:
-    """A hole for the value of an attribute, or (as `attrs=a`) for all attributes of a call."""
+    """A hole for the value of an attribute, or (as `attrs=a`) for all attributes of a call (`passat.ir.attrs.Attrs`)."""
 
     __slots__ = ("name",)
 
@@ -131,6 +131,19 @@ class PLiteral(Pattern):
         return repr(self.value)
 
 
+class PNumber(Pattern):
+    """On the right side: a scalar constant of the left side's element type, whose value is computed from what the match binds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Computed) -> None:
+        self.value = value
+        self.key = ("number", repr(value))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
 class PCall(Pattern):
     """An operator applied to terms. Attributes that a left side does not mention may be anything; those of a right side take
     the operator's defaults. `attrs=a` stands for all of them."""
@@ -145,8 +158,8 @@ class PCall(Pattern):
             raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
             if name == "attrs":
-                if not isinstance(value, AttrHole):
-                    raise RuleError(f"{op.name}(attrs=...) takes an attribute hole that stands for all attributes, not {value!r}")
+                if not isinstance(value, (AttrHole, Computed)):
+                    raise RuleError(f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}")
             elif name not in op.attr_params:
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         self.key = ("call", op.name, tuple(arg.key for arg in self.args), tuple(sorted((k, repr(v)) for k, v in self.attrs.items())))
@@ -220,6 +233,11 @@ def constants(names: str) -> tuple[PConst, ...]:
     return tuple(PConst(name) for name in names.split())
 
 
+def number(value: Computed) -> PNumber:
+    """A computed number, for right sides."""
+    return PNumber(value)
+
+
 def attributes(names: str) -> tuple[AttrHole, ...]:
     """Holes for attributes: `p, q = attributes("p q")`."""
     return tuple(AttrHole(name) for name in names.split())
@@ -275,6 +293,8 @@ def attr_holes(pattern: Pattern) -> set[str]:
         if isinstance(node, PCall):
             for value in node.attrs.values():
                 found |= holes_of(value)
+        elif isinstance(node, PNumber):
+            found |= holes_of(node.value)
     return found
 
 
@@ -306,4 +326,6 @@ def tensor_holes(value: AnyValue) -> set[str]:
         elif isinstance(node, PCall):
             for attr in node.attrs.values():
                 found |= tensor_holes(attr)
+        elif isinstance(node, PNumber):
+            found |= tensor_holes(node.value)
     return found

@@ -75,7 +75,7 @@ def _parts_are(origin: Expr, operands: list[Expr]) -> bool:
 
 def _span(graph: Graph, cls: int, node: int) -> Span | None:
     for candidate in (node, cls):
-        origin = graph.origins[candidate]
+        origin = graph.origins[candidate] or graph.places.get(candidate)
         if origin is not None and origin.span is not None:
             return origin.span
     return None

@@ -13,6 +13,7 @@ from passat.rules.pattern import (
     PCall,
     PConst,
     PLiteral,
+    PNumber,
     PVar,
     RuleError,
     attr_holes,
@@ -65,8 +66,8 @@ class Rule:
         bound = tensor_holes(self.lhs)
         bound_attrs = attr_holes(self.lhs)
         for node in subterms(self.lhs):
-            if isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values()):
-                raise RuleError(f"{where}: an attribute is computed on the left side; bind it to a hole and state a condition")
+            if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
+                raise RuleError(f"{where}: a value is computed on the left side; bind it to a hole and state a condition")
         for what, value in [("the right side", self.rhs), *((f"the condition {c!r}", c.args) for c in self.conditions)]:
             for name in sorted(tensor_holes(value) - bound):
                 raise RuleError(f"{where}: {what} uses {name!r}, which the left side does not bind")

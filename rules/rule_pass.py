@@ -35,8 +35,8 @@ register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) 
 class RulePass(FunctionPass):
     """A function pass that saturates each function with rule sets and takes out the cheapest program.
 
-    What it did goes to the context's statistics: `fired:<rule>`, `matched:<rule>`, `refused:<rule>`, `folded`, `merged`, `rounds`,
-    `nodes`, `seconds`; limits that were reached, failures and the commonest reasons of refusals are remarks.
+    What it did goes to the context's statistics: `fired:<rule>`, `matched:<rule>`, `refused:<rule>`, `folded`, `merged`, `projected`,
+    `rounds`, `nodes`, `seconds`; limits that were reached, failures and the commonest reasons of refusals are remarks.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class RulePass(FunctionPass):
         opt_level: int = 2,
         required: Sequence[str] = (),
         fold: bool = False,
+        static: bool = False,
         merge: bool = False,
         rounds: int | None = None,
         doc: str = "",
@@ -54,6 +55,7 @@ class RulePass(FunctionPass):
         self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",))
         self.sets = tuple(sets)
         self.fold = fold
+        self.static = static
         self.merge = merge
         self.rounds = rounds
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in sets)
@@ -70,7 +72,7 @@ class RulePass(FunctionPass):
         start = time.perf_counter()
         result = self._engine(ctx).run(func, report)
         ctx.record(name, "seconds", time.perf_counter() - start)
-        for key in ("rounds", "nodes", "folded", "merged", "too_large"):
+        for key in ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large"):
             if amount := getattr(report, key):
                 ctx.record(name, key, amount)
         for rule, statistics in report.rules.items():
@@ -100,7 +102,7 @@ class RulePass(FunctionPass):
         if engine is None:
             model: CostModel = NodeCount() if cost == "nodes" else Roofline()
             chosen = [Matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
-            engine = self._engines[key] = Engine(chosen, model=model, fold=self.fold, max_growth=growth, merge=self.merge)
+            engine = self._engines[key] = Engine(chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge)
         engine.limits = limits
         return engine
 
@@ -111,12 +113,13 @@ def rule_pass(
     opt_level: int = 2,
     required: Iterable[str] = (),
     fold: bool = False,
+    static: bool = False,
     merge: bool = False,
     rounds: int | None = None,
 ) -> RulePass:
     """A function pass of rule sets. Its name is that of the first set where none is given.
 
-    With `fold` constants are folded while the rules run; with `merge` equal expressions become one even where no rule fires;
+    With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with `merge` equal expressions become one even where no rule fires;
     `rounds` bounds the saturation below the context's limit. Raises RuleError where a set is none, or has no rules.
     """
     for rules in sets:
@@ -126,7 +129,7 @@ def rule_pass(
         raise RuleError("rule_pass needs at least one rule set, or a name")
     title = name or sets[0].__name__
     return RulePass(
-        cast(Sequence[RuleSetMeta], sets), name=title, opt_level=opt_level, required=tuple(required), fold=fold, merge=merge, rounds=rounds
+        cast(Sequence[RuleSetMeta], sets), name=title, opt_level=opt_level, required=tuple(required), fold=fold, static=static, merge=merge, rounds=rounds
     )
 
 

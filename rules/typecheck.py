@@ -12,7 +12,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
 from passat.rules.matching import same_type
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, subterms
 from passat.rules.rule import Rule
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
@@ -64,7 +64,7 @@ class _Sample:
     def type_of(self, pattern: Pattern, root: Type | None = None) -> Type:
         if isinstance(pattern, (PVar, PConst)):
             return self.types[pattern.name]
-        if isinstance(pattern, PLiteral):
+        if isinstance(pattern, (PLiteral, PNumber)):
             return root if isinstance(root, TensorType) and not root.shape else TensorType((), self._dtype(root))
         if isinstance(pattern, PTuple):
             return TupleType(self.type_of(field, root) for field in pattern.fields)
@@ -95,7 +95,7 @@ class _Sample:
             if isinstance(whole, AttrHole):
                 self.attrs.setdefault(whole.name, attrs)
             return attrs
-        kept = self.attrs[whole.name] if isinstance(whole, AttrHole) else {}
+        kept = {} if whole is None else self.value(whole)
         values = {name: value for name, value in kept.items() if name in call.op.attr_params}
         return call.op.bind_attrs({**values, **{name: self.value(value) for name, value in given.items()}})
 

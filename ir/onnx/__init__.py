@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Path = str | os.PathLike[str]
 
-__all__ = ["OnnxError", "from_onnx", "load", "save", "to_onnx"]
+__all__ = ["OnnxError", "check", "from_onnx", "load", "read_model", "save", "to_onnx"]
 
 
 def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None) -> IRModule:
@@ -51,10 +51,27 @@ def load(path: "Path") -> IRModule:
 def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None) -> None:
     """Writes a module, or a model, to a file, checked by `onnx.checker`, through temporary files that are moved into place.
 
-    Where tensors lie in external files, or the model would be larger than protobuf allows (2 GB), all large tensors go to `<name>.data` beside it.
-    `folder` is where the external data of a `ModelProto` lies. Raises OnnxError, and writes nothing then.
+    Where tensors lie in external files, or the model would be larger than protobuf allows (2 GB), all large tensors go to
+    `<name>.data` beside it (or to `<name>.1.data` ..., as a file that is there is never written over). `folder` is where the
+    external data of a `ModelProto` lies. Raises OnnxError, and leaves everything as it was then.
     """
     require_onnx()
     from passat.ir.onnx.files import save_module
 
     save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder))
+
+
+def read_model(path: "Path") -> "ModelProto":
+    """The model in a file as it is, without its external data. Raises OnnxError."""
+    require_onnx()
+    from passat.ir.onnx import files
+
+    return files.read_model(os.fspath(path))
+
+
+def check(model: "ModelProto") -> None:
+    """Runs `onnx.checker` over a model; whether its external data is there is not looked at. Raises OnnxError."""
+    require_onnx()
+    from passat.ir.onnx import files
+
+    files.check_model(model)

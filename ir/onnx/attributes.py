@@ -7,15 +7,16 @@ tensors, empty lists of other things than integers) stays a proto.
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any as AnyValue
+from typing import cast
 
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from passat.ir.onnx.tensors import TensorSource, read_tensor, tensor_proto
+from passat.ir.onnx.tensors import read_tensor, tensor_proto
 from passat.ir.tensor import Tensor
 
 
-def read_attributes(attributes: Iterable[AttributeProto], source: TensorSource) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
+def read_attributes(attributes: Iterable[AttributeProto], folder: str | None) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
     """The values of attributes by name, and the attributes that have no value of ours."""
     values: dict[str, AnyValue] = {}
     rest: list[AttributeProto] = []
@@ -31,13 +32,13 @@ def read_attributes(attributes: Iterable[AttributeProto], source: TensorSource) 
         elif kind == 3:
             value = _text(attribute.s)
         elif kind == 4:
-            value = read_tensor(attribute.t, source)
+            value = read_tensor(attribute.t, folder)
         elif kind == 6:
             value = tuple(attribute.floats)
         elif kind == 8:
             value = tuple(map(_text, attribute.strings))
         elif kind == 9:
-            value = tuple(read_tensor(tensor, source) for tensor in attribute.tensors)
+            value = tuple(read_tensor(tensor, folder) for tensor in attribute.tensors)
         if value is None or (value == () and kind != 7) or attribute.ref_attr_name:
             rest.append(attribute)
         else:
@@ -48,7 +49,7 @@ def read_attributes(attributes: Iterable[AttributeProto], source: TensorSource) 
 def _kind(attribute: AttributeProto) -> int:
     """The kind of an attribute that does not say: files of IR version 1 leave it to which field is there."""
     for field, kind in (("f", 1), ("i", 2), ("s", 3), ("t", 4), ("g", 5)):
-        if attribute.HasField(field):  # type: ignore[arg-type]  # the stub lists the names as literals
+        if attribute.HasField(field):
             return kind
     for count, kind in ((attribute.floats, 6), (attribute.ints, 7), (attribute.strings, 8), (attribute.tensors, 9)):
         if count:
@@ -117,4 +118,4 @@ def _declared(op_type: str, domain: str, version: int) -> dict[str, int]:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return {}
-    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    return {name: cast(int, attribute.type) for name, attribute in schema.attributes.items()}

@@ -1,6 +1,6 @@
 """The constants of a model that is written: initialisers in the main graph, and ConstantOfShape nodes for repeated values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,9 @@ from passat.ir.tensor import Tensor
 
 SHARED_BYTES: Final = 1024
 """Equal constants of at most so many bytes that writers make are one initialiser."""
+
+Place = Callable[[Mapping[str, Tensor]], Mapping[str, TensorProto]]
+"""Puts constants into another file, and gives the protos that refer to them; not all need to go there."""
 
 
 class ConstantPool:
@@ -42,7 +45,7 @@ class ConstantPool:
 
     def value(self, tensor: Tensor) -> str:
         """The name of a constant that a writer makes."""
-        key = tensor.key() if tensor.nbytes <= SHARED_BYTES else ("object", id(tensor))
+        key = tensor.key() if tensor.is_splat or tensor.nbytes <= SHARED_BYTES else ("object", id(tensor))
         name = self._by_content.get(key)
         if name is None:
             name = self._by_content[key] = self.names.take("constant")
@@ -51,10 +54,10 @@ class ConstantPool:
 
     def _place(self, tensor: Tensor, name: str) -> None:
         if is_written_as_splat(tensor, self.version):
-            node = self.nodes_add("ConstantOfShape", name)
+            node = self._node("ConstantOfShape", name)
             node.input.append(self.value(Tensor.dense(np.array(tensor.shape, np.int64))))
             value = Tensor.splat(tensor.uniform(), (1,), tensor.dtype)
-            node.attribute.add(name="value", type=4, t=dense_proto(value, ""))  # type: ignore[arg-type]  # the number of the kind
+            node.attribute.add(name="value", type=4, t=dense_proto(value, ""))
         elif isinstance(tensor.source, SparseTensorProto):
             proto = SparseTensorProto()
             proto.CopyFrom(tensor.source)
@@ -63,18 +66,15 @@ class ConstantPool:
         else:
             self.tensors[name] = tensor
 
-    def nodes_add(self, op_type: str, output: str) -> NodeProto:
-        """A node without inputs yet that stands before all others."""
+    def _node(self, op_type: str, output: str) -> NodeProto:
         node = NodeProto(op_type=op_type, name=output, output=[output])
         self.nodes.append(node)
         return node
 
-    def protos(self, place: Callable[[str, Tensor], TensorProto | None]) -> list[TensorProto]:
-        """The initialisers. `place` may put a tensor into another file, and then gives the proto that refers to it."""
-        found: list[TensorProto] = []
-        for name, tensor in self.tensors.items():
-            found.append(place(name, tensor) or _proto(name, tensor))
-        return found
+    def protos(self, place: Place) -> list[TensorProto]:
+        """The initialisers, those that `place` puts into another file as it says."""
+        elsewhere = place(self.tensors)
+        return [elsewhere.get(name) or _proto(name, tensor) for name, tensor in self.tensors.items()]
 
 
 def _proto(name: str, tensor: Tensor) -> TensorProto:

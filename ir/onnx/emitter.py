@@ -45,7 +45,7 @@ class NodeEmitter:
         records = self._records
         if len(records) == 1 and len(results) == 1 and records[0][2] == results:
             op_type, inputs, _, attrs, domain = records.pop()
-            return [_proto(op_type, domain, node_name, inputs, wanted, attrs, versions)], list(wanted)
+            return [_proto(op_type, domain, node_name, inputs=inputs, outputs=wanted, attrs=attrs, versions=versions)], list(wanted)
         given: dict[str, str] = {}
         for result, name in zip(results, wanted, strict=True):
             if result[:1] == "\0":
@@ -58,7 +58,8 @@ class NodeEmitter:
                     given[name] = names.take(f"{wanted[0]}/{op_type}")
             title = node_name if i == last else f"{node_name}/{op_type}_{i}"
             reads = [given[name] if name[:1] == "\0" else name for name in inputs]
-            protos.append(_proto(op_type, domain, title, reads, [given[name] for name in outputs], attrs, versions))
+            made = [given[name] for name in outputs]
+            protos.append(_proto(op_type, domain, title, inputs=reads, outputs=made, attrs=attrs, versions=versions))
         records.clear()
         return protos, [given.get(result, result) for result in results]
 
@@ -67,6 +68,7 @@ def _proto(
     op_type: str,
     domain: str,
     name: str,
+    *,
     inputs: Sequence[str],
     outputs: Sequence[str],
     attrs: Mapping[str, AnyValue] | None,

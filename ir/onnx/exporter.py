@@ -1,6 +1,6 @@
 """From modules to ONNX: calls become nodes. A call that is still the object that was read becomes the node that it was read from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
@@ -9,28 +9,26 @@ import passat.ir.ops  # noqa: F401  # importing registers the writers
 from passat.ir.expr import Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.onnx.constants import ConstantPool
+from passat.ir.onnx.collector import collector_paused
+from passat.ir.onnx.constants import ConstantPool, Place
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.naming import Names
 from passat.ir.onnx.value_types import DTYPES, UNKNOWN, type_of, value_info
-from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 
 DEFAULT_OPSET: Final = 21
 DEFAULT_IR_VERSION: Final = 10
 """What a module that was not read from ONNX is written in."""
 
-Place = Callable[[str, Tensor], TensorProto | None]
-"""Puts a constant into another file and gives the proto that refers to it, or None where it belongs into the model."""
 
-
-def export_model(module: IRModule, place: Place = lambda name, tensor: None) -> ModelProto:
+def export_model(module: IRModule, place: Place = lambda tensors: {}) -> ModelProto:
     """The model of a module's `main`. Raises OnnxError for programs that ONNX cannot express."""
     if "main" not in module:
         raise OnnxError("the module has no function main")
-    return ModelWriter(module).write(place)
+    with collector_paused():
+        return ModelWriter(module).write(place)
 
 
 class ModelWriter:

@@ -1,16 +1,21 @@
 """Model files: reading them, and writing them so that nothing is lost at any kill."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import ModelProto
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]  # protobuf ships no types
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from passat.ir.module import IRModule
+from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.exporter import export_model
+from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.importer import import_model
+from passat.ir.onnx.scope import subgraphs
+from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 
 
 def load_module(path: str) -> IRModule:
@@ -30,16 +35,140 @@ def read_model(path: str) -> ModelProto:
     except OSError as error:
         raise OnnxError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        model = ModelProto.FromString(data)
+        model: ModelProto = ModelProto.FromString(data)
     except DecodeError:
-        raise OnnxError(f"{path} is not an ONNX model, or not all of one: it does not parse as protobuf") from None
+        raise OnnxError(f"{path} is not an ONNX model, or only a part of one: it does not parse as protobuf") from None
     if not model.HasField("graph"):
         raise OnnxError(f"{path} is not an ONNX model: it has no graph")
     return model
 
 
+def check_model(model: ModelProto) -> None:
+    """Runs `onnx.checker`, without looking for external data. Raises OnnxError."""
+    if any(tensor.data_location == EXTERNAL for tensor in _tensors(model)):
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        for tensor in _tensors(copy):
+            if tensor.data_location == EXTERNAL:
+                tensor.ClearField("data_location")
+                tensor.ClearField("external_data")
+                tensor.raw_data = b""
+        model = copy
+    _check(model)
+
+
+def _check(model: ModelProto | bytes | str) -> None:
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise OnnxError(f"onnx.checker does not accept the model: {str(error).strip().splitlines()[0]}") from error
+
+
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None) -> None:
-    model = module if isinstance(module, ModelProto) else export_model(module)
-    onnx.checker.check_model(model)
-    with open(path, "wb") as file:
-        file.write(model.SerializeToString())
+    """Writes a module or a model to a file, and its large tensors to another where that is needed. Raises OnnxError."""
+    data = DataFile(_free_data_path(path))
+    temporary = f"{path}.{os.getpid()}.part"
+    done = False
+    try:
+        if isinstance(module, ModelProto):
+            model = ModelProto()
+            model.CopyFrom(module)
+        else:
+            model = export_model(module, data.place)
+            frame = module.attrs.get("onnx")
+            folder = frame.folder if isinstance(frame, Frame) else None
+        _gather(model, data, folder)
+        try:
+            content = model.SerializeToString(deterministic=True)
+        except (EncodeError, ValueError):
+            raise OnnxError(f"{path} cannot be written: the model has more than 2 GB besides its tensors") from None
+        if not data.used:
+            _check(content)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        data.commit()
+        if data.used:
+            _check(temporary)
+        old = _old_data(path, folder)
+        os.replace(temporary, path)
+        done = True
+        for name in old:
+            os.unlink(name)
+    except OSError as error:
+        raise OnnxError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        data.close()
+        if not done:
+            for name in (temporary, *([data.path] if data.committed else [])):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+
+
+def _gather(model: ModelProto, data: DataFile, folder: str | None) -> None:
+    """Moves external tensors that lie elsewhere, and large tensors of models that would be too large, to the data file."""
+    tensors = list(_tensors(model))
+    here = [tensor for tensor in tensors if tensor.data_location != EXTERNAL]
+    moved = [tensor for tensor in tensors if tensor.data_location == EXTERNAL and not (data.used and _location(tensor) == data.name)]
+    if len(here) == len(tensors) and sum(map(TensorProto.ByteSize, here)) <= INLINE_LIMIT:
+        return
+    large = [tensor for tensor in here if tensor.ByteSize() >= LARGE and tensor.HasField("raw_data")] if not data.used else []
+    for tensor in (*moved, *large):
+        value = read_tensor(tensor, folder)
+        tensor.CopyFrom(data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name))
+
+
+def _location(tensor: TensorProto) -> str:
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+
+
+def _tensors(model: ModelProto) -> Iterable[TensorProto]:
+    """Every tensor of a model: initialisers, sparse ones, attributes, those of subgraphs, local functions and training."""
+    graphs: list[GraphProto] = [model.graph]
+    for info in model.training_info:
+        graphs += [info.initialization, info.algorithm]
+    for function in model.functions:
+        yield from _node_tensors(function.node, graphs)
+    while graphs:
+        graph = graphs.pop()
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield sparse.values
+            yield sparse.indices
+        yield from _node_tensors(graph.node, graphs)
+
+
+def _node_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterable[TensorProto]:
+    for node in nodes:
+        if node.attribute:
+            graphs.extend(subgraphs(node))
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+def _free_data_path(path: str) -> str:
+    """`<path>.data`, or a numbered one where that exists: another model may read it, so it is never written over."""
+    candidate, number = f"{path}.data", 0
+    while os.path.lexists(candidate):
+        number += 1
+        candidate = f"{path}.{number}.data"
+    return candidate
+
+
+def _old_data(path: str, reading: str | None) -> list[str]:
+    """The data files that `save` made for the model that is replaced; none where what is written was read from that folder."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isfile(path) or (reading is not None and os.path.realpath(reading) == os.path.realpath(folder)):
+        return []
+    prefix = os.path.basename(path) + "."
+    there = {name for name in os.listdir(folder) if name.startswith(prefix) and name.endswith(".data")}
+    if not there:
+        return []
+    try:
+        old = read_model(path)
+    except OnnxError:
+        return []
+    return [os.path.join(folder, name) for name in sorted(there & set(map(_location, _tensors(old))))]

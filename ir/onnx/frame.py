@@ -7,7 +7,6 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from passat.ir.expr import Expr
 
-
 Origin = tuple[Expr, NodeProto, Sequence[Expr | None], Sequence[Expr]]
 """The node that a call was read from: the call, the node, the values that the node reads (None where one is absent), those that are there.
 
@@ -23,6 +22,8 @@ class Frame:
     """Versions, imports, producer, metadata, local functions, training information."""
     graph: GraphProto
     """Name, documentation, metadata, inputs that are parameters, outputs, quantisation annotations."""
+    folder: str | None = None
+    """Where external data lies."""
     defaults: dict[str, TensorProto] = field(default_factory=dict)
     """Parameters that have a value unless the caller gives another (IR version 4 and above), and what training may change."""
     annotated: dict[str, TensorProto] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class GraphWriter:
         for result, name in zip(results, wanted, strict=True):
             if self.inner and isinstance(result, Constant):
                 node = NodeProto(op_type="Constant", name=name, output=[name])
-                node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))  # type: ignore[arg-type]  # the number of the kind
+                node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
                 self.nodes.append(node)
             elif self.name(result) != name:
                 self.nodes.append(NodeProto(op_type="Identity", name=name, input=[self.name(result)], output=[name]))
@@ -166,7 +166,7 @@ class GraphWriter:
                 if not isinstance(body, Function):
                     raise OnnxError(f"the attribute {name} of {op.op_type} has to be a function")
                 graph = self._region(body, outer[start : start + count])
-                node.attribute.add(name=name, type=_GRAPH, g=graph)  # type: ignore[arg-type]  # the number of the kind
+                node.attribute.add(name=name, type=_GRAPH, g=graph)
                 start += count
         elif outer:
             names = {outer_name(i): name for i, name in enumerate(outer)}
@@ -185,7 +185,7 @@ class GraphWriter:
         """A function as a subgraph, whose last parameters stand for outer values of the given names."""
         from passat.ir.onnx.exporter import result_fields
 
-        graph = GraphProto.FromString(function.attrs.get("onnx", b""))
+        graph: GraphProto = GraphProto.FromString(function.attrs.get("onnx", b""))
         graph.name = graph.name or "body"
         writer = GraphWriter(self.model, inner=True)
         take = self.model.names.take

@@ -12,11 +12,12 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import InferError, infer_type, type_of_call
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import read_attributes
+from passat.ir.onnx.collector import collector_paused
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.opaque_nodes import opaque_call
-from passat.ir.onnx.scope import Missing, Scope, describe, sort_nodes
-from passat.ir.onnx.tensors import TensorSource, read_sparse, read_tensor
+from passat.ir.onnx.scope import UndefinedError, Scope, describe, sort_nodes
+from passat.ir.onnx.tensors import read_sparse, read_tensor
 from passat.ir.onnx.value_types import show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
 from passat.ir.op import OpTypeError
@@ -38,9 +39,10 @@ def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
                 getattr(header, field.name).extend(value)
             else:
                 setattr(header, field.name, value)
-    frame = Frame(header, GraphProto())
+    frame = Frame(header, GraphProto(), folder)
     _check_versions(frame)
-    function = Importer(frame, TensorSource(folder)).main(model.graph)
+    with collector_paused():
+        function = Importer(frame).main(model.graph)
     return IRModule({"main": function}, attrs={"onnx": frame})
 
 
@@ -56,9 +58,8 @@ def _check_versions(frame: Frame) -> None:
 class Importer:
     """Reads the graphs of one model."""
 
-    def __init__(self, frame: Frame, source: TensorSource) -> None:
+    def __init__(self, frame: Frame) -> None:
         self.frame = frame
-        self.source = source
         self.opsets = frame.opsets
         self.functions = {(function.domain, function.name, function.overload): function for function in frame.model.functions}
         self.declared: dict[str, onnx.TypeProto] = {}
@@ -89,35 +90,34 @@ class Importer:
             for binding in (*info.initialization_binding, *info.update_binding):
                 if binding.key in fixed and binding.key not in scope.values:
                     tensor = frame.defaults[binding.key] = fixed[binding.key]
-                    data = read_tensor(tensor, self.source)
+                    data = read_tensor(tensor, self.frame.folder)
                     scope.define(tensor.name, Var(tensor.name, TensorType(data.shape, data.dtype), Span("", outputs=(tensor.name,))))
         params = [value for value in scope.values.values() if isinstance(value, Var)]
         try:
             body = self.body(graph, scope)
-        except Missing as missing:
+        except UndefinedError as missing:
             raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
         for value, result in zip(graph.output, body.fields if isinstance(body, Tuple) else (body,), strict=True):
             if not compatible(type_of(value.type), result.checked_type):
-                raise OnnxError(
-                    f"the output {value.name!r} is declared as {show_type(type_of(value.type))}, but what makes it gives {show_type(result.checked_type)}"
-                )
+                declared, found = show_type(type_of(value.type)), show_type(result.checked_type)
+                raise OnnxError(f"the output {value.name!r} is declared as {declared}, but what makes it gives {found}")
         function = Function(params, body)
         infer_type(function)
         return function
 
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
-        """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises Missing."""
+        """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
         for tensor in graph.initializer:
             if tensor.name not in scope.values:
-                scope.define(tensor.name, Constant(read_tensor(tensor, self.source), Span("", outputs=(tensor.name,))))
+                scope.define(tensor.name, Constant(read_tensor(tensor, self.frame.folder), Span("", outputs=(tensor.name,))))
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
-            scope.define(name, Constant(read_sparse(sparse, self.source), Span("", outputs=(name,))))
+            scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))
         declared, self.declared = self.declared, {value.name: value.type for value in (*graph.value_info, *graph.output)}
         start = len(scope.values)
         try:
             self.read_nodes(graph.node, scope)
-        except Missing as missing:
+        except UndefinedError as missing:
             if not any(missing.name in node.output for node in graph.node):
                 raise
             for name in list(scope.values)[start:]:
@@ -129,13 +129,13 @@ class Importer:
         for value in graph.output:
             try:
                 fields.append(scope.find(value.name))
-            except Missing as missing:
+            except UndefinedError as missing:
                 missing.reader = missing.reader or "the list of outputs"
                 raise
         return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
 
     def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:
-        """Reads nodes in order. Raises Missing at the first that reads a value which no node before it makes."""
+        """Reads nodes in order. Raises UndefinedError at the first that reads a value which no node before it makes."""
         values = scope.values
         find = values.get
         order = self.frame.order
@@ -162,7 +162,8 @@ class Importer:
             attrs = _NO_ATTRIBUTES
             rest: Sequence[AttributeProto] = ()
             if node.attribute:
-                attrs, rest = read_attributes(node.attribute, self.source)
+                attrs, rest = read_attributes(node.attribute, self.frame.folder)
+            seen = OnnxNode(op_type, version, inputs, attrs, len(outputs), span)
             results: Sequence[Expr] | None = None
             domain = node.domain
             if not domain or domain == "ai.onnx":
@@ -171,9 +172,9 @@ class Importer:
                 elif tensors and not rest:
                     reader = readers.get(op_type)
                     if reader is not None:
-                        results = self._read(reader, OnnxNode(op_type, version, inputs, attrs, len(outputs), span), node)
+                        results = self._read(reader, seen, node)
             if results is None:
-                results = opaque_call(self, node, inputs, outputs, attrs, rest, span, scope)
+                results = opaque_call(self, node, seen, rest, scope)
             order[outputs[0] if outputs else ""] = len(order)
             for name, result in zip(outputs, results, strict=False):
                 if name:
@@ -184,7 +185,7 @@ class Importer:
     def _outer(self, name: str, scope: Scope, node: NodeProto) -> Expr:
         try:
             return scope.find(name)
-        except Missing as missing:
+        except UndefinedError as missing:
             missing.reader = describe(node)
             raise
 
@@ -198,7 +199,7 @@ class Importer:
             if kind is not None or name in ("value_string", "value_strings"):
                 return (Constant(Tensor.dense(value, kind or "string"), span),)
         elif rest and rest[0].HasField("sparse_tensor"):
-            return (Constant(read_sparse(rest[0].sparse_tensor, self.source), span),)
+            return (Constant(read_sparse(rest[0].sparse_tensor, self.frame.folder), span),)
         return None
 
     def _read(self, reader: FromOnnx, node: OnnxNode, proto: NodeProto) -> Sequence[Expr] | None:
@@ -216,7 +217,7 @@ class Importer:
                     self.record(found[0].tuple_value, proto, node.inputs)
                 return found
             if found._checked_type is None:
-                if type(found) is Call and all([arg._checked_type is not None for arg in found.args]):
+                if type(found) is Call and all(arg._checked_type is not None for arg in found.args):
                     found._checked_type = type_of_call(found)
                 else:
                     infer_type(found)

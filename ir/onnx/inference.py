@@ -1,4 +1,4 @@
-"""Types of the results of opaque calls: from ONNX's own inference, from what the file declares, and from the bodies of If, Loop and Scan."""
+"""Types of the results of opaque calls: from ONNX's inference, from what the file declares, and from the bodies of If, Loop and Scan."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +14,7 @@ from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, compatible, refine
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, compatible, refine
 
 
 def newest_version(domain: str) -> int:
@@ -70,7 +70,7 @@ def node_types(
     """
     present = attrs["outputs"].count("1") or 1
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
-    if schema is None or any(isinstance(type_, IncompleteType) for type_ in types):
+    if schema is None or any(map(_vague, types)):
         return [UNKNOWN] * present
     count = len(types) - sum(attrs.get("captured", ()))
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
@@ -89,13 +89,18 @@ def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mappin
     op = get_op(opaque_name(function.domain, function.name))
     present = [there == "1" for there in attrs["outputs"]]
     unknown: list[Type] = [UNKNOWN] * sum(present)
-    if not isinstance(op, OpaqueOp) or any(isinstance(type_, (IncompleteType, TupleType)) for type_ in types):
+    if not isinstance(op, OpaqueOp) or any(isinstance(type_, TupleType) or _vague(type_) for type_ in types):
         return unknown
     try:
         found = infer_function_output_types(function, list(map(_proto, types)), call_attributes(op, attrs))
     except InferenceError:
         return unknown
     return [without_new_names(type_of(proto), types) for proto, there in zip(found, present, strict=False) if there]
+
+
+def _vague(type_: Type) -> bool:
+    """Whether nothing is known of a value or of the elements of a sequence; ONNX's inference would take that for a contradiction."""
+    return isinstance(type_, IncompleteType) or (isinstance(type_, TypeCall) and any(map(_vague, type_.args)))
 
 
 def outer_name(index: int) -> str:

@@ -15,6 +15,7 @@ from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, attribute_graphs, describe, free_names, rename_free
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
+from passat.ir.onnx_mapping import OnnxNode
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.types import TupleType, Type
 
@@ -28,14 +29,17 @@ _DATA_ELEMENTS = 4096
 def opaque_call(
     importer: "Importer",
     node: NodeProto,
-    inputs: Sequence[Expr | None],
-    outputs: Sequence[str],
-    attrs: Mapping[str, AnyValue],
+    seen: OnnxNode,
     rest: Sequence[AttributeProto],
-    span: Span,
     scope: Scope,
 ) -> Sequence[Expr]:
-    """The values of a node's outputs, as fields of an opaque call. Raises OnnxError where the operands' types contradict each other."""
+    """The values of a node's outputs, as fields of an opaque call.
+
+    `seen` is the node with its operands read, `rest` are its attributes that have no value of ours.
+    Raises OnnxError where the operands' types contradict each other.
+    """
+    inputs, attrs, span = seen.inputs, seen.attrs, seen.span
+    outputs = node.output
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = importer.opsets.get(domain)
     local = importer.functions.get((domain, node.op_type, node.overload))

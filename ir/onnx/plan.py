@@ -1,4 +1,4 @@
-"""Which calls of a function become nodes, and in which order: those that the results depend on, as near to the source's order as they can be."""
+"""Which calls of a function become nodes, and in which order: those that the results depend on, as near to the source's as can be."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +27,7 @@ class Plan:
         self.calls = [call for _, call, _ in found]
 
     def _collect(self, roots: Sequence[Expr], places: Mapping[str, int]) -> list[tuple[int, Call, Sequence[Expr]]]:
-        """The calls, operands before calls, with their operands, and with their places: those in the source, or that of the last operand."""
+        """The calls, operands before calls, with their operands and their places: those in the source, or that of the last operand."""
         found: list[tuple[int, Call, Sequence[Expr]]] = []
         place_of: dict[int, int] = {}
         pending: list[tuple[Expr, Sequence[Expr]]] = []
@@ -43,8 +43,7 @@ class Plan:
                         place = places.get(span.outputs[0], -1)
                 for part in parts:
                     other = place_of[id(part)]
-                    if other > place:
-                        place = other
+                    place = max(place, other)
                 if type(made) is Call:
                     found.append((place, made, parts))
                 place_of[id(made)] = place

@@ -16,7 +16,7 @@ GRAPH: Final = 5
 E = TypeVar("E", bound=Expr)
 
 
-class Missing(LookupError):
+class UndefinedError(LookupError):
     """A name that stands for nothing yet."""
 
     def __init__(self, name: str) -> None:
@@ -46,12 +46,12 @@ class Scope:
         return value
 
     def find(self, name: str) -> Expr:
-        """The value of a name: of this graph, a constant of an outer one, or a variable that captures an outer value. Raises Missing."""
+        """The value of a name: of this graph, a constant of an outer one, or a variable that captures an outer value. Raises UndefinedError."""
         value = self.values.get(name)
         if value is not None:
             return value
         if self.parent is None:
-            raise Missing(name)
+            raise UndefinedError(name)
         outer = self.parent.find(name)
         if isinstance(outer, Constant):
             value = outer
@@ -125,7 +125,7 @@ def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:
 
 
 def sort_nodes(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """The nodes so that each comes after those whose results it reads, otherwise in the given order. Raises OnnxError that shows a cycle."""
+    """The nodes, each after those whose results it reads, otherwise in the given order. Raises OnnxError that shows a cycle."""
     listed = list(nodes)
     maker = {name: i for i, node in enumerate(listed) for name in node.output if name}
     reads: list[set[int]] = []

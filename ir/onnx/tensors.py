@@ -1,8 +1,8 @@
-"""Tensors of ONNX files as our constants, and back. Nothing is decoded before it is asked for; what nobody changed is written back as it was."""
+"""Tensors of ONNX files as constants, and back. Nothing is decoded before it is asked for; what did not change is written back as is."""
 
 import math
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import onnx.numpy_helper
@@ -19,28 +19,25 @@ SPLAT_BYTES: Final = 128
 EXTERNAL: Final = 1
 _PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
 _SPLAT_SINCE: Final = {
-    9: frozenset(("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool").split()),
-    20: frozenset(("bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz").split()),
+    9: frozenset(("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")),
+    20: frozenset(("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")),
     21: frozenset(("int4", "uint4")),
 }
 """Element types that ConstantOfShape takes, by the version that brought them."""
 
 
-class TensorSource(NamedTuple):
-    """Where tensors are read from: the folder that holds external data, where it is known."""
+def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
+    """The constant that a proto holds; external data lies in `folder`.
 
-    folder: str | None
-
-
-def read_tensor(proto: TensorProto, source: TensorSource) -> Tensor:
-    """The constant that a proto holds. Raises OnnxError for unknown element types and for external data that cannot be used."""
+    Raises OnnxError for unknown element types and for external data that cannot be used.
+    """
     number = proto.data_type
     dtype = DTYPES.get(number)
     if dtype is None:
         raise OnnxError(f"the tensor {proto.name!r} has the element type {number}, which Passat does not know")
     shape = tuple(proto.dims)
     if proto.data_location == EXTERNAL:
-        external = locate(proto, source.folder, math.ceil(math.prod(shape) * itemsize(dtype)))
+        external = locate(proto, folder, math.ceil(math.prod(shape) * itemsize(dtype)))
         key = ("file", external.path, external.offset, external.length, dtype, shape)
         return Tensor.lazy(dtype, shape, partial(_read_external, external, dtype, shape), source=external, key=key)
     return Tensor.lazy(dtype, shape, partial(_decode, proto, dtype, shape), source=proto)
@@ -64,15 +61,15 @@ def _read_external(external: External, dtype: str, shape: tuple[int, ...]) -> Ar
         return np.empty(shape, to_numpy(dtype))
     data = np.memmap(external.path, np.uint8, "r", external.offset, (external.length,))
     if dtype in _PACKED:
-        return _decode(TensorProto(dims=shape, data_type=NUMBERS[dtype], raw_data=data.tobytes()), dtype, shape)  # type: ignore[arg-type]  # a number of the enum
+        return _decode(TensorProto(dims=shape, data_type=NUMBERS[dtype], raw_data=data.tobytes()), dtype, shape)
     return data.view(to_numpy(dtype)).reshape(shape)
 
 
-def read_sparse(proto: SparseTensorProto, source: TensorSource) -> Tensor:
+def read_sparse(proto: SparseTensorProto, folder: str | None) -> Tensor:
     """The constant that a sparse proto holds; decoded, it is dense."""
-    values = read_tensor(proto.values, source)
+    values = read_tensor(proto.values, folder)
     shape = tuple(proto.dims)
-    return Tensor.lazy(values.dtype, shape, partial(_decode_sparse, values, read_tensor(proto.indices, source), shape), source=proto)
+    return Tensor.lazy(values.dtype, shape, partial(_decode_sparse, values, read_tensor(proto.indices, folder), shape), source=proto)
 
 
 def _decode_sparse(values: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Array:
@@ -96,7 +93,7 @@ def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:
 
 def dense_proto(value: Tensor, name: str) -> TensorProto:
     """The proto that lists the elements of a constant one by one."""
-    proto = TensorProto(name=name, data_type=NUMBERS[value.dtype], dims=value.shape)  # type: ignore[arg-type]  # a number of the enum
+    proto = TensorProto(name=name, data_type=NUMBERS[value.dtype], dims=value.shape)
     if value.dtype == "string":
         proto.string_data.extend(
             text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape") for text in value.numpy().reshape(-1)

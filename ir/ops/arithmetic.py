@@ -8,13 +8,14 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes, transcendental
-from passat.ir.expr import Call, Expr, Tuple
+from passat.ir.dtypes import to_numpy
+from passat.ir.expr import Call, Constant, Expr, Tuple
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Kernel, Op, define_op
 from passat.ir.ops.dims import floor_remainder, greatest, on_dims, quotient, smallest
 from passat.ir.ops.elementwise import ARITHMETIC, FLOATING, INTEGRAL, broadcast_type, in_float32
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 
 def _divide(x: Array, y: Array) -> Array:
@@ -25,15 +26,15 @@ def _divide(x: Array, y: Array) -> Array:
     return np.asarray(whole + ((rest != 0) & ((x < 0) != (y < 0))).astype(x.dtype))
 
 
-def _floor_mod(x: Array, y: Array) -> Array:
-    _refuse_zero(y)
-    return np.asarray(np.remainder(x, y))
+def _remainder(function: np.ufunc) -> Kernel:
+    wide = in_float32(function)
 
+    def kernel(x: Array, y: Array) -> Array:
+        if x.dtype.kind in "iu":
+            _refuse_zero(y)
+        return np.asarray(wide(x, y))
 
-def _fmod(x: Array, y: Array) -> Array:
-    if x.dtype.kind in "iu":
-        _refuse_zero(y)
-    return np.asarray(np.fmod(x, y))
+    return kernel
 
 
 def _refuse_zero(divisor: Array) -> None:
@@ -67,13 +68,13 @@ def divide(x: TensorType, y: TensorType) -> TensorType:
     return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("floor_mod", kernel=on_dims(floor_remainder, _floor_mod), elementwise=True, shape_arith=True)
+@define_op("floor_mod", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
 def floor_mod(x: TensorType, y: TensorType) -> TensorType:
-    """The remainder that has the divisor's sign, as Python's `%`; of integers. ONNX Mod-10 with fmod=0."""
-    return broadcast_type((x, y), INTEGRAL)
+    """The remainder that has the divisor's sign, as Python's `%`. ONNX Mod-28 with fmod=0; of integers Mod-10."""
+    return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("fmod", kernel=_fmod, elementwise=True)
+@define_op("fmod", kernel=_remainder(np.fmod), elementwise=True)
 def fmod(x: TensorType, y: TensorType) -> TensorType:
     """The remainder that has the dividend's sign, as C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
     return broadcast_type((x, y), ARITHMETIC)
@@ -82,14 +83,14 @@ def fmod(x: TensorType, y: TensorType) -> TensorType:
 @from_onnx("Mod")
 def _read_mod(node: OnnxNode) -> Expr | None:
     truncates = bool(node.attrs.get("fmod", 0))
-    if not truncates and node.type(0).dtype not in INTEGRAL:
-        return None
+    if not truncates and node.version < 28 and node.type(0).dtype not in INTEGRAL:
+        return None  # not allowed before
     return (fmod if truncates else floor_mod)(node.input(0), node.input(1), span=node.span)
 
 
 @to_onnx(floor_mod)
 def _write_floor_mod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    need_opset(emit, 10, floor_mod)
+    need_opset(emit, 10 if tensor_type(call.args[0].checked_type).dtype in INTEGRAL else 28, floor_mod)
     return emit.node("Mod", inputs)
 
 
@@ -107,9 +108,20 @@ def power(x: TensorType, y: TensorType) -> TensorType:
 
 @from_onnx("Pow")
 def _read_power(node: OnnxNode) -> Expr | None:
-    if node.type(0).dtype != node.type(1).dtype:
-        return None
-    return power(node.input(0), node.input(1), span=node.span)
+    base, exponent = node.input(0), node.input(1)
+    dtype = node.type(0).dtype
+    if node.type(1).dtype != dtype:
+        # ONNX takes an exponent of another type; a constant may become one of the same type, where it keeps its value.
+        tensor = node.constant(1)
+        if tensor is None or dtype not in ARITHMETIC or tensor.dtype not in ARITHMETIC:
+            return None
+        given = tensor.numpy()
+        with np.errstate(all="ignore"):
+            converted = given.astype(to_numpy(dtype))
+            if not np.array_equal(converted.astype(given.dtype), given):
+                return None
+        exponent = Constant(converted)
+    return power(base, exponent, span=node.span)
 
 
 @to_onnx(power)

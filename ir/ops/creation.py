@@ -1,4 +1,4 @@
-"""Tensors made from shapes and scalars: full, zeros, ones, their `_like` forms, arange; and shape_of and ndarray_size, which read shapes."""
+"""Tensors made from shapes and scalars: full, zeros, ones, their `_like` forms, arange; shape_of and ndarray_size, which read shapes."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,9 @@ from passat.ir.shape import ANY, Dim, product
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, Type, tensor_type
 
-_SPLATS: Final = frozenset({"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)})
+_SPLATS: Final = frozenset(
+    {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
 """Element types that ConstantOfShape has had from its beginning."""
 
 
@@ -194,8 +196,8 @@ def _range_length(start: Dim, stop: Dim, step: Dim) -> Dim:
 
 def _arange(start: Array, stop: Array, step: Array, dtype: str | None) -> Array:
     if start.dtype == np.object_:
-        first, stride = start[()], step[()]
-        count = _range_length(first, stop[()], stride)
+        first, last, stride = start.item(), stop.item(), step.item()
+        count = _range_length(first, last, stride)
         if not isinstance(count, int):
             raise ValueError("the length is not known")
         elements = np.empty(count, np.object_)
@@ -204,18 +206,17 @@ def _arange(start: Array, stop: Array, step: Array, dtype: str | None) -> Array:
     if start.dtype.kind in "iu":
         return np.arange(int(start), int(stop), int(step), dtype=start.dtype)
     wide = np.result_type(start.dtype, np.float32) if start.dtype.kind == "f" else np.dtype(np.float32)
-    first, last, stride = (value.astype(wide) for value in (start, stop, step))
-    lengths = {math.ceil((last - first) / stride), math.ceil((float(last) - float(first)) / float(stride))}
+    begin, end, delta = (value.astype(wide) for value in (start, stop, step))
+    lengths = {math.ceil((end - begin) / delta), math.ceil((float(end) - float(begin)) / float(delta))}
     if len(lengths) != 1:
         raise ValueError("the number of elements depends on how it is rounded")
-    return (first + np.arange(max(lengths.pop(), 0)).astype(wide) * stride).astype(start.dtype)
+    return np.asarray(begin + np.arange(max(lengths.pop(), 0)).astype(wide) * delta).astype(start.dtype)
 
 
 @define_op("arange", kernel=_arange, shape_arith=True)
 def arange(start: Known, stop: Known, step: Known, *, dtype: str | None = None) -> TensorType:
-    """`start`, `start + step` ... to before `stop`; scalars of one element type, which `dtype` may repeat. ONNX Range (11, 27), Relay arange.
-
-    16-bit floats are computed in float32.
+    """`start`, `start + step` ... to before `stop`; scalars of one element type, which `dtype` may repeat. 16-bit floats are computed in
+    float32. ONNX Range (11, 27), Relay arange.
     """
     types = [scalar_type(operand.type, dtype, name) for name, operand in (("start", start), ("stop", stop), ("step", step))]
     if len(set(types)) != 1 or types[0] not in _RANGES | {"float16", "bfloat16"}:
@@ -234,8 +235,9 @@ def _read_range(node: OnnxNode) -> Expr | None:
 @to_onnx(arange)
 def _write_arange(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     dtype = tensor_type(call.checked_type).dtype
-    if emit.opset < 11 and all(isinstance(arg, Constant) for arg in call.args):
-        return emit.constant(_arange(*(arg.data.numpy() for arg in call.args if isinstance(arg, Constant)), dtype))
+    fixed = [arg.data.numpy() for arg in call.args if isinstance(arg, Constant)]
+    if emit.opset < 11 and len(fixed) == 3:
+        return emit.constant(_arange(fixed[0], fixed[1], fixed[2], dtype))
     need_opset(emit, 11, arange)
     if dtype in _RANGES or emit.opset >= 27:
         return emit.node("Range", inputs)

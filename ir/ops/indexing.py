@@ -28,8 +28,9 @@ def _take(data: Array, indices: Array, axis: int | None) -> Array:
     size = flat.shape[at]
     known = np.array([isinstance(index, int) and -size <= index < size for index in indices.flat], np.bool_).reshape(indices.shape)
     found = np.full((*flat.shape[:at], *indices.shape, *flat.shape[at + 1 :]), ANY, np.object_)
-    places = (slice(None),) * at
-    found[(*places, known)] = np.take(flat, indices[known].astype(np.int64), at)
+    np.moveaxis(found, range(at, at + indices.ndim), range(indices.ndim))[known] = np.moveaxis(
+        np.take(flat, indices[known].astype(np.int64), at), at, 0
+    )
     return found
 
 
@@ -106,7 +107,7 @@ def _write_gather(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
     batch, length = indices.shape[:batch_dims], indices.shape[-1]
-    places = np.indices(batch, sparse=True)
+    places: tuple[Array, ...] = np.indices(batch, sparse=True)
     around = indices.ndim - 1 - batch_dims
     before = tuple(place.reshape(place.shape + (1,) * around) for place in places)
     return np.asarray(data[(*before, *(indices[..., i] for i in range(length)))])

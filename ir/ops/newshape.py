@@ -4,7 +4,7 @@ Counting elements says nothing about a tensor that has none. Where symbolic size
 right for every tensor that has elements, and ONNX itself refuses -1 next to a size of 0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any as AnyValue
 
 from passat.ir.op import OpTypeError
@@ -130,11 +130,11 @@ def sources(rank: int, newshape: Sequence[int]) -> list[int | tuple[int, ...]]:
     return found
 
 
-def static_newshape(source: Shape, target: Shape) -> dict[str, AnyValue] | None:
+def static_newshape(source: Shape, target: Shape, copied: Collection[int] = ()) -> dict[str, AnyValue] | None:
     """The attributes of the reshape that makes `target` of `source`, both holding equally many elements; None where there is none.
 
-    Integers stand for themselves, a size that `source` has at the same place becomes 0, one other symbolic or unknown size becomes -1.
-    This is the normal form of reshape: two reshapes of one value to equal types are equal.
+    Integers stand for themselves, a size that `source` has at the same place (the axes `copied` have it, whatever it is) becomes 0, one
+    other symbolic or unknown size becomes -1. This is the normal form of reshape: two reshapes of one value to equal types are equal.
 
     >>> n, m = SymDim.named("n"), SymDim.named("m")
     >>> static_newshape((n, 12, 64), (n, 768))
@@ -148,7 +148,7 @@ def static_newshape(source: Shape, target: Shape) -> dict[str, AnyValue] | None:
     for i, dim in enumerate(target):
         if isinstance(dim, int):
             newshape.append(dim)
-        elif i < len(source) and same_dim(source[i], dim):
+        elif i in copied or (i < len(source) and same_dim(source[i], dim)):
             newshape.append(0)
         elif -1 not in newshape:
             newshape.append(-1)

@@ -37,7 +37,7 @@ def _put(data: Array, places: tuple[Array, ...], updates: Array, reduction: str)
 
 
 def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, reduction: str) -> Array:
-    places = list(np.indices(indices.shape, sparse=True))
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
     places[axis] = indices
     return _put(data, tuple(places), updates, reduction)
 

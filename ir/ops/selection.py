@@ -29,11 +29,13 @@ def one_hot_array(indices: Array, on_value: Array, off_value: Array, depth: int,
     return np.where(np.expand_dims(places, at) == steps, on_value, off_value)
 
 
-def _one_hot(indices: Array, on_value: Array, off_value: Array, depth: int, axis: int, dtype: str | None) -> Array:
+def _one_hot(indices: Array, on_value: Array, off_value: Array, *, depth: int, axis: int, dtype: str | None) -> Array:
     return one_hot_array(indices, on_value, off_value, depth, axis)
 
 
-def one_hot_type(indices: TensorType, on_value: TensorType, off_value: TensorType, depth: Dim, axis: int, dtype: str | None) -> TensorType:
+def one_hot_type(
+    indices: TensorType, on_value: TensorType, off_value: TensorType, depth: Dim, *, axis: int, dtype: str | None
+) -> TensorType:
     """The type of a one_hot. Raises OpTypeError."""
     kind = scalar_type(on_value, dtype, "on_value")
     scalar_type(off_value, kind, "off_value")
@@ -57,7 +59,7 @@ def one_hot(
     """
     if depth < 0:
         raise OpTypeError(f"depth={depth} is negative")
-    return one_hot_type(indices, on_value, off_value, depth, axis, dtype)
+    return one_hot_type(indices, on_value, off_value, depth, axis=axis, dtype=dtype)
 
 
 @from_onnx("OneHot")

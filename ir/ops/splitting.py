@@ -83,18 +83,14 @@ def _call(node: OnnxNode, indices_or_sections: int | tuple[int, ...], axis: int)
 def _write_split(call: Call, inputs: Sequence[str], emit: Emitter) -> Sequence[str]:
     data, cut = tensor_type(call.args[0].checked_type), call.attrs.indices_or_sections
     axis = data.axis(call.attrs.axis)
-    sizes = _sizes(data.shape[axis], cut)
-    attrs: dict[str, int | tuple[int, ...]] = {"axis": axis}
-    known = tuple(size for size in sizes if isinstance(size, int))
-    if isinstance(cut, int):
-        if emit.opset >= 18:
-            attrs["num_outputs"] = cut
-        elif emit.opset < 13 and len(known) == cut:
-            attrs["split"] = known
-        return emit.nodes("Split", inputs, attrs, outputs=cut)
-    if isinstance(data.shape[axis], int):
-        if emit.opset >= 13:
-            return emit.nodes("Split", [inputs[0], int64(emit, known)], attrs, outputs=len(sizes))
-        return emit.nodes("Split", inputs, {**attrs, "split": known}, outputs=len(sizes))
+    sizes = [size for size in _sizes(data.shape[axis], cut) if isinstance(size, int)]
+    static = isinstance(data.shape[axis], int)
+    if isinstance(cut, int) and (not static or (emit.opset >= 18 and 0 not in sizes)):
+        # num_outputs must not be more than there is to cut.
+        return emit.nodes("Split", inputs, {"axis": axis, **({"num_outputs": cut} if emit.opset >= 18 else {})}, outputs=cut)
+    if static and emit.opset >= 13:
+        return emit.nodes("Split", [inputs[0], int64(emit, sizes)], {"axis": axis}, outputs=len(sizes))
+    if static:
+        return emit.nodes("Split", inputs, {"axis": axis, "split": tuple(sizes)}, outputs=len(sizes))
     places = [0, *cut, END]
-    return [emit_slice(emit, inputs[0], data, {axis: (places[i], places[i + 1], 1)}) for i in range(len(sizes))]
+    return [emit_slice(emit, inputs[0], data, {axis: (places[i], places[i + 1], 1)}) for i in range(len(cut) + 1)]

@@ -228,10 +228,11 @@ def clip(x: TensorType, *, a_min: float | None = None, a_max: float | None = Non
     """min(a_max, max(x, a_min)); nan stays nan. A bound of None is the lowest or highest *finite* value of the element type, so infinities
     go. Bounds of integers are integers. ONNX Clip-13 with constant bounds.
     """
+    same_type(x, ARITHMETIC)
     for bound in (a_min, a_max):
         if bound is not None and (math.isnan(bound) or (x.dtype in INTEGRAL and not float(bound).is_integer())):
             raise OpTypeError(f"a bound of {bound} is not one of {x.dtype}")
-    return same_type(x, ARITHMETIC)
+    return x
 
 
 def _rounded(value: float, dtype: np.dtype[AnyValue]) -> Array:

@@ -14,11 +14,9 @@ from typing import Final, TypeAlias
 from passat.ir.expr import (
     Call,
     Clause,
-    Constant,
     Constructor,
     Expr,
     Function,
-    GlobalVar,
     If,
     Let,
     Match,
@@ -36,17 +34,13 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.module import IRModule
-from passat.ir.op import Op, OpTypeError, get_op
-from passat.ir.tensor import Tensor
+from passat.ir.op import Op, OpTypeError
+from passat.ir.text.atoms import COMPOUND, AtomReader, Hidden
 from passat.ir.text.attributes import AttributeReader
 from passat.ir.text.lexer import Tokens
-from passat.ir.text.literals import SPECIAL, read_scalar
-from passat.ir.text.metadata import MetadataReader
-from passat.ir.text.types import TypeReader
 from passat.ir.types import Type
 
 Rule: TypeAlias = "Generator[Rule, Expr, Expr]"
-_Hidden: TypeAlias = list[tuple[str, Var | None]]
 
 _INFIX: Final = {
     "*": (12, "multiply"),
@@ -62,36 +56,18 @@ _INFIX: Final = {
 }
 
 
-class ExprReader:
-    """Reads the expressions of a text. `globals` and `constructors` go by their names; `numbered` holds `%0`, `%1` ... of a definition."""
+class ExprReader(AtomReader):
+    """Reads the expressions of a text."""
 
     def __init__(self, tokens: Tokens, module: IRModule) -> None:
-        self.tokens = tokens
-        self.module = module
-        self.types = TypeReader(tokens)
-        self.globals = {var.name_hint: var for var in module.functions}
-        self.first_uses: dict[str, int] = {}
-        self.constructors = {made.name_hint: made for data in module.type_definitions.values() for made in data.constructors}
-        self.numbered: dict[str, Expr] = {}
-        self._metadata = MetadataReader(tokens)
-        self._attributes = AttributeReader(tokens, self.types, self._metadata)
-        self._constants: dict[str, Constant] = {}
-        self._variables: dict[str, Var] = {}
-        self._ops: dict[str, Op] = {}
-
-    def global_var(self, name: str, at: int) -> GlobalVar:
-        """The global variable of that name, which token number `at` uses."""
-        found = self.globals.get(name)
-        if found is None:
-            found = self.globals[name] = GlobalVar(name)
-            self.first_uses[name] = self.tokens.starts[at]
-        return found
+        super().__init__(tokens, module)
+        self._attributes = AttributeReader(tokens, self.types, self.metadata)
 
     def block(self, closing: str) -> Rule:
         """Statements and their result, up to a closing brace, or as far as they go."""
         tokens = self.tokens
         lets: list[tuple[Var, Expr, Span]] = []
-        hidden: _Hidden = []
+        hidden: Hidden = []
         while True:
             at = tokens.at
             kind, text = tokens.kinds[at], tokens.texts[at]
@@ -104,7 +80,7 @@ class ExprReader:
                 lets.append((var, value, tokens.span(at)))
             elif kind == "name" and text == "free_var":
                 tokens.at += 1
-                self._declare(self._variable("after free_var"), hidden)
+                self.declare(self.variable("after free_var"), hidden)
                 tokens.expect(";", "after the free variable")
             else:
                 result = yield self._infix()
@@ -113,49 +89,31 @@ class ExprReader:
                 lets.append((Var("_"), result, tokens.span(at)))
         if closing:
             tokens.expect(closing, "after the result of the block")
-        self._forget(hidden)
+        self.forget(hidden)
         for var, value, span in reversed(lets):
             result = Let(var, value, result, span)
         return result
 
-    def _let(self, hidden: _Hidden) -> Generator[Rule, Expr, tuple[Var, Expr]]:
+    def _let(self, hidden: Hidden) -> Generator[Rule, Expr, tuple[Var, Expr]]:
         tokens = self.tokens
         tokens.at += 1
-        var = self._variable("after let")
+        var = self.variable("after let")
         tokens.expect("=", f"after let %{var.name_hint}")
         kind, text = tokens.kind, tokens.text
         if kind == "name" and text == "let":
             raise tokens.error("a let as the value of a let stands in braces")
         recursive = kind == "name" and text == "fn"
         if recursive:
-            self._declare(var, hidden)
+            self.declare(var, hidden)
         value = yield self._infix()
         if not recursive:
-            self._declare(var, hidden)
+            self.declare(var, hidden)
         tokens.expect(";", f"after the value of %{var.name_hint}")
         return var, value
 
     def _braced(self, purpose: str) -> Rule:
         self.tokens.expect("{", purpose)
         return self.block("}")
-
-    def _variable(self, purpose: str) -> Var:
-        """A new variable, with the type that it is annotated with."""
-        at = self.tokens.at
-        name = self.tokens.expect("local", purpose)
-        return Var(name, self.types.read() if self.tokens.accept(":") else None, self.tokens.span(at))
-
-    def _declare(self, var: Var, hidden: _Hidden) -> None:
-        """Brings a variable into scope; what it hides is noted."""
-        hidden.append((var.name_hint, self._variables.get(var.name_hint)))
-        self._variables[var.name_hint] = var
-
-    def _forget(self, hidden: _Hidden) -> None:
-        for name, outer in reversed(hidden):
-            if outer is None:
-                del self._variables[name]
-            else:
-                self._variables[name] = outer
 
     def _infix(self) -> Rule:
         """Operands joined by infix operators, which bind to the left."""
@@ -179,13 +137,13 @@ class ExprReader:
         _, name, at = waiting.pop()
         right = operands.pop()
         left = operands.pop()
-        operands.append(self._call(self._op(name, at), [left, right], {}, [], at))
+        operands.append(self._call(self.op(name, at), [left, right], {}, [], at))
 
     def _operand(self) -> Rule:
         """An atom with what is applied to it: arguments, types, field numbers."""
         tokens = self.tokens
         at = tokens.at
-        found = self._atom()
+        found = self.atom()
         if found is None:
             found = yield self._compound()
         elif isinstance(found, Constructor) and not found.inputs and tokens.kind != "(":
@@ -227,7 +185,7 @@ class ExprReader:
         at = tokens.at
         if tokens.kinds[at + 1] not in (",", ")"):
             return None
-        found = self._atom()
+        found = self.atom()
         if isinstance(found, Constructor):
             tokens.at = at  # it may be the value of a constructor without fields
             return None
@@ -242,65 +200,13 @@ class ExprReader:
                 raise tokens.error_at(tokens.starts[at], str(error)) from None
         return Call(callee, args, attrs, type_args, tokens.span(at))
 
-    def _atom(self) -> Expr | None:
-        """An expression of one token; None where the next token begins a longer one."""
-        tokens = self.tokens
-        at = tokens.at
-        kind, text = tokens.kinds[at], tokens.texts[at]
-        found: Expr | None = None
-        if kind == "graph":
-            found = self.numbered.get(text)
-            if found is None:
-                raise tokens.error(f"%{text} is not defined here")
-        elif kind == "local":
-            found = self._variables.get(text)
-            if found is None:
-                raise tokens.error(f"the variable {tokens.shown()} is free; free_var declares variables that are")
-        elif kind == "name" and text not in _COMPOUND:
-            found = self._named(text)
-        elif kind == "number":
-            found = self._number(negative=False)
-        elif kind == "meta":
-            found = self._constants.get(text)
-            if found is None:
-                found = self._constants[text] = Constant(self._metadata.constant(text))
-        elif kind == "global":
-            found = self.global_var(text, at)
-        elif kind == "string":
-            found = self._op(text, at)
-        if found is not None:
-            tokens.at = at + 1
-        return found
-
-    def _named(self, text: str) -> Expr:
-        if text in ("True", "False"):
-            return Constant(Tensor.dense(text == "True"))
-        if text in SPECIAL:
-            return self._number(negative=False)
-        return self.constructors.get(text) or self._op(text, self.tokens.at)
-
-    def _number(self, *, negative: bool) -> Constant:
-        try:
-            return Constant(read_scalar(self.tokens.text, negative))
-        except ValueError as error:
-            raise self.tokens.error(str(error)) from None
-
-    def _op(self, name: str, at: int) -> Op:
-        found = self._ops.get(name)
-        if found is None:
-            try:
-                found = self._ops[name] = get_op(name)
-            except KeyError as error:
-                raise self.tokens.error_at(self.tokens.starts[at], str(error.args[0])) from None
-        return found
-
     def _compound(self) -> Rule:
         """An expression of more than one token, or the error that there is none."""
         tokens = self.tokens
         at = tokens.at
         kind = tokens.kind
         if kind == "-":
-            return self._negative()
+            return self.negative_number()
         if kind == "{":
             tokens.at += 1
             return (yield self.block("}"))
@@ -309,17 +215,6 @@ class ExprReader:
             raise tokens.error(f"expected an expression, found {tokens.shown()}")
         tokens.at += 1
         return (yield rule(self, at))
-
-    def _negative(self) -> Constant:
-        tokens = self.tokens
-        negative = False
-        while tokens.accept("-"):
-            negative = not negative
-        if tokens.kind != "number" and tokens.text not in SPECIAL:
-            raise tokens.error(f"expected a number after the minus, found {tokens.shown()}")
-        found = self._number(negative=negative)
-        tokens.at += 1
-        return found
 
     def _brackets(self, at: int) -> Rule:
         """A tuple, or an expression in brackets."""
@@ -339,7 +234,7 @@ class ExprReader:
         tokens = self.tokens
         outer = dict(self.types.type_vars)
         type_params = self.types.read_params()
-        hidden: _Hidden = []
+        hidden: Hidden = []
         params: dict[str, Var] = {}
         attrs: dict[str, AnyValue] = {}
         tokens.expect("(", "before the parameters")
@@ -349,15 +244,15 @@ class ExprReader:
             else:
                 if tokens.kind == "local" and tokens.text in params:
                     raise tokens.error(f"the function has two parameters %{tokens.text}")
-                var = self._variable("for a parameter")
-                self._declare(var, hidden)
+                var = self.variable("for a parameter")
+                self.declare(var, hidden)
                 params[var.name_hint] = var
             if not tokens.accept(","):
                 break
         tokens.expect(")", "after the parameters")
         ret_type = self.types.read() if tokens.accept("->") else None
         body = yield self._braced("before the body of the function")
-        self._forget(hidden)
+        self.forget(hidden)
         self.types.type_vars = outer
         return Function(params.values(), body, ret_type, type_params, attrs, tokens.span(at))
 
@@ -379,30 +274,30 @@ class ExprReader:
         tokens.expect("{", "before the arms of the match")
         clauses: list[Clause] = []
         while tokens.kind != "}":
-            hidden: _Hidden = []
+            hidden: Hidden = []
             pattern = self._pattern(hidden)
             tokens.expect("=>", "after the pattern")
             clauses.append(Clause(pattern, (yield self.block(""))))
-            self._forget(hidden)
+            self.forget(hidden)
             if not tokens.accept(","):
                 break
         tokens.expect("}", "after the arms of the match")
         return Match(data, clauses, complete, tokens.span(at))
 
-    def _pattern(self, hidden: _Hidden) -> Pattern:
+    def _pattern(self, hidden: Hidden) -> Pattern:
         tokens = self.tokens
         if tokens.accept_word("_"):
             return PatternWildcard()
         if tokens.kind == "local":
-            var = self._variable("of a pattern")
-            self._declare(var, hidden)
+            var = self.variable("of a pattern")
+            self.declare(var, hidden)
             return PatternVar(var)
         if tokens.accept("("):
             return PatternTuple(self._patterns(hidden))
-        constructor = self._constructor("expected a pattern")
+        constructor = self.constructor("expected a pattern")
         return PatternConstructor(constructor, self._patterns(hidden) if tokens.accept("(") else ())
 
-    def _patterns(self, hidden: _Hidden) -> list[Pattern]:
+    def _patterns(self, hidden: Hidden) -> list[Pattern]:
         found: list[Pattern] = []
         while self.tokens.kind != ")":
             found.append(self._pattern(hidden))
@@ -411,19 +306,9 @@ class ExprReader:
         self.tokens.expect(")", "after the patterns")
         return found
 
-    def _constructor(self, expectation: str) -> Constructor:
-        tokens = self.tokens
-        if tokens.kind not in ("name", "string"):
-            raise tokens.error(f"{expectation}, found {tokens.shown()}")
-        found = self.constructors.get(tokens.text)
-        if found is None:
-            raise tokens.error(f"there is no constructor {tokens.shown()}")
-        tokens.at += 1
-        return found
-
     def _bare_constructor(self, at: int) -> Rule:
         self.tokens.expect("(", "after constructor")
-        found = self._constructor("expected a constructor")
+        found = self.constructor("expected a constructor")
         self.tokens.expect(")", "after the name of the constructor")
         yield from ()
         return found
@@ -462,6 +347,7 @@ _COMPOUND: Final[dict[str, Callable[[ExprReader, int], Rule]]] = {
     "ref_write": ExprReader._ref_write,
     "constructor": ExprReader._bare_constructor,
 }
+assert _COMPOUND.keys() == COMPOUND
 
 
 def run(rule: Rule) -> Expr:

@@ -55,7 +55,7 @@ def test_a_module_says_what_it_is(path: Path) -> None:
 
 def test_the_public_names_of_passat() -> None:
     assert sorted(passat.__all__) == [
-        "OptimizeError",
+        "MismatchError",
         "Report",
         "Result",
         "__version__",

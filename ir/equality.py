@@ -1,0 +1,350 @@
+"""Structural equality and hashing of expressions, modules and types: names of bound variables, spans and inferred types do not count.
+
+Equal parts count as equal however a program shares them; `sharing=True` asks for equal sharing too, which is TVM's relation: a node that
+occurs twice must be matched by one node both times, in both directions (constants and projections are compared by value then too).
+Constants are equal by value, operators and global functions by name, free variables only to themselves, or, with `map_free_vars=True`,
+one to one in the order in which they occur. Both functions visit each pair of nodes once, whatever the number of paths.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final, TypeAlias
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.hashing import structural_hash
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.traverse import evaluation_parts, pattern_vars
+from passat.ir.types import Type, TypeVar, substitute
+
+Comparable: TypeAlias = Expr | IRModule | Type
+_Path: TypeAlias = "tuple[_Path, Expr, int] | None"
+"""How a node was reached: from which path, as which part of which node."""
+_SHOWN: Final = 12
+"""Steps at either end of a path that an error message shows."""
+
+
+def structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> bool:
+    """Whether two programs are the same up to names.
+
+    >>> from passat.ir.text import parse_expr
+    >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
+    True
+    """
+    return _difference(lhs, rhs, map_free_vars, sharing) is None
+
+
+def assert_structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> None:
+    """Raises ValueError where two programs differ; the message says where first, and how."""
+    difference = _difference(lhs, rhs, map_free_vars, sharing)
+    if difference is not None:
+        raise ValueError(f"the left side differs from the right one {difference}")
+
+
+def _difference(lhs: Comparable, rhs: Comparable, map_free_vars: bool, sharing: bool) -> str | None:
+    if isinstance(lhs, Type) or isinstance(rhs, Type):
+        return None if lhs == rhs else f"as a type: {lhs!r} is not {rhs!r}"
+    if isinstance(lhs, IRModule) != isinstance(rhs, IRModule):
+        return "in kind: one is a module, the other an expression"
+    if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
+        return _module_difference(lhs, rhs, map_free_vars, sharing)
+    assert isinstance(lhs, Expr)
+    assert isinstance(rhs, Expr)
+    return _Comparison(map_free_vars, sharing).difference(lhs, rhs, "")
+
+
+def _module_difference(lhs: IRModule, rhs: IRModule, map_free_vars: bool, sharing: bool) -> str | None:
+    ours = {var.name_hint: function for var, function in lhs.functions.items()}
+    theirs = {var.name_hint: function for var, function in rhs.functions.items()}
+    if ours.keys() != theirs.keys():
+        return f"in its functions: {', '.join(sorted(ours))} against {', '.join(sorted(theirs))}"
+    for header in lhs.type_definitions.keys() | rhs.type_definitions.keys():
+        a, b = lhs.type_definitions.get(header), rhs.type_definitions.get(header)
+        if a is None or b is None or a.type_vars != b.type_vars or len(a.constructors) != len(b.constructors):
+            return f"in the definition of the type {header!r}"
+        if not all(map(_same_constructor, a.constructors, b.constructors)):
+            return f"in the constructors of the type {header!r}"
+    comparison = _Comparison(map_free_vars, sharing)
+    for name, function in ours.items():
+        difference = comparison.difference(function, theirs[name], f"@{name}")
+        if difference is not None:
+            return difference
+    return None
+
+
+class _Rebind:
+    """What a variable was bound to before, to be restored when the scope that bound it anew ends."""
+
+    __slots__ = ("left", "left_before", "right", "right_before")
+
+    def __init__(self, left: Var, left_before: Var | None, right: Var, right_before: Var | None) -> None:
+        self.left, self.left_before, self.right, self.right_before = left, left_before, right, right_before
+
+
+class _TypeScope:
+    """The meaning of type parameters outside of the function that is done."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, before: dict[TypeVar, Type]) -> None:
+        self.before = before
+
+
+_Task: TypeAlias = "tuple[Expr, Expr, _Path] | _Rebind | _TypeScope"
+
+
+class _Comparison:
+    """Compares pairs of nodes, from a stack. All parts of equal programs are equal, so the first pair that differs decides, and a pair
+    that has been met needs no second look, unless a variable has been bound anew since (which well-formed programs never do)."""
+
+    def __init__(self, map_free_vars: bool, sharing: bool) -> None:
+        self._map_free_vars = map_free_vars
+        self._sharing = sharing
+        self._to_right: dict[Var, Var] = {}
+        self._to_left: dict[Var, Var] = {}
+        self._renamed = False
+        self._types: dict[TypeVar, Type] = {}
+        self._met: set[tuple[Expr, Expr]] = set()
+        self._nodes: tuple[dict[Expr, Expr], dict[Expr, Expr]] = ({}, {})
+        self._stack: list[_Task] = []
+
+    def difference(self, lhs: Expr, rhs: Expr, name: str) -> str | None:
+        """How two expressions differ first, in the order of evaluation; None where they do not."""
+        self._stack.append((lhs, rhs, None))
+        while self._stack:
+            task = self._stack.pop()
+            if isinstance(task, _Rebind):
+                self._restore(task)
+                continue
+            if isinstance(task, _TypeScope):
+                self._types = task.before
+                self._met.clear()
+                continue
+            a, b, path = task
+            if a is b and not (self._renamed or self._types or self._sharing):
+                continue
+            if isinstance(a, Var) and isinstance(b, Var):
+                reason = self._variables(a, b)
+            elif (a, b) in self._met:
+                continue
+            else:
+                self._met.add((a, b))
+                reason = self._nodes_differ(a, b, path)
+            if reason is not None:
+                self._stack.clear()
+                return f"at {name}{_show_path(path)}: {reason}" if name or path else f"as a whole: {reason}"
+        return None
+
+    def _nodes_differ(self, a: Expr, b: Expr, path: _Path) -> str | None:
+        """Compares two nodes but for their parts, and leaves those to be compared."""
+        if isinstance(a, Op) and isinstance(b, Op):
+            return None if a.name == b.name else f"the operator {a.name} against {b.name}"
+        if type(a) is not type(b):
+            return f"{_kind(a)} against {_kind(b)}"
+        if self._sharing and not _by_value(a):
+            left, right = self._nodes
+            if left.setdefault(a, b) is not b or right.setdefault(b, a) is not a:
+                return f"this {_kind(a)} is shared differently"
+        ours, theirs = evaluation_parts(a), evaluation_parts(b)
+        if len(ours) != len(theirs):
+            return f"{_kind(a)} of {len(ours)} parts against {len(theirs)}"
+        reason = self._contents_differ(a, b)
+        if reason is None:
+            for i in range(len(ours) - 1, -1, -1):
+                self._stack.append((ours[i], theirs[i], (path, a, i)))
+        return reason
+
+    def _contents_differ(self, a: Expr, b: Expr) -> str | None:
+        """Compares what nodes of one kind say themselves, and binds the variables that they bind."""
+        if isinstance(a, Call) and isinstance(b, Call):
+            if a.attrs is not b.attrs and a.attrs != b.attrs:
+                return _attrs_difference(a.attrs, b.attrs)
+            if not isinstance(a.op, Op) and not self._same_types(a.type_args, b.type_args):
+                return f"the type arguments {a.type_args} against {b.type_args}"
+        elif isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
+            return None if a.index == b.index else f"field {a.index} against field {b.index}"
+        elif isinstance(a, Constant) and isinstance(b, Constant):
+            return None if a.data == b.data else f"the constant {a.data!r} against {b.data!r}"
+        elif isinstance(a, Function) and isinstance(b, Function):
+            return self._functions_differ(a, b)
+        elif isinstance(a, Let) and isinstance(b, Let):
+            return self._bind(a.var, b.var)
+        elif isinstance(a, Match) and isinstance(b, Match):
+            return self._matches_differ(a, b)
+        elif isinstance(a, GlobalVar) and isinstance(b, GlobalVar):
+            return None if a.name_hint == b.name_hint else f"the function @{a.name_hint} against @{b.name_hint}"
+        elif isinstance(a, Constructor) and isinstance(b, Constructor):
+            return None if _same_constructor(a, b) else f"the constructor {a.name_hint} against {b.name_hint}"
+        return None
+
+    def _functions_differ(self, a: Function, b: Function) -> str | None:
+        if a.attrs != b.attrs:
+            return _attrs_difference(a.attrs, b.attrs)
+        if len(a.type_params) != len(b.type_params):
+            return f"{len(a.type_params)} type parameters against {len(b.type_params)}"
+        if a.type_params:
+            self._stack.append(_TypeScope(self._types))
+            pairs = zip(a.type_params, b.type_params, strict=True)
+            self._types = {**self._types, **{left: right for left, right in pairs if isinstance(left, TypeVar)}}
+            self._met.clear()
+        for ours, theirs in zip(a.params, b.params, strict=True):
+            reason = self._bind(ours, theirs)
+            if reason is not None:
+                return reason
+        if (a.ret_type is None) != (b.ret_type is None) or not self._same_types((a.ret_type,), (b.ret_type,)):
+            return f"the declared result {a.ret_type!r} against {b.ret_type!r}"
+        return None
+
+    def _matches_differ(self, a: Match, b: Match) -> str | None:
+        if a.complete != b.complete:
+            return "a complete match against an incomplete one"
+        for ours, theirs in zip(a.clauses, b.clauses, strict=True):
+            if not _same_pattern(ours.lhs, theirs.lhs):
+                return "the patterns of two arms differ"
+            for left, right in zip(pattern_vars(ours.lhs), pattern_vars(theirs.lhs), strict=True):
+                reason = self._bind(left, right)
+                if reason is not None:
+                    return reason
+        return None
+
+    def _bind(self, left: Var, right: Var) -> str | None:
+        """Lets two variables that are bound at the same place stand for each other."""
+        if (left.type_annotation is None) != (right.type_annotation is None) or not self._same_types(
+            (left.type_annotation,), (right.type_annotation,)
+        ):
+            return f"%{left.name_hint} is annotated {left.type_annotation!r}, %{right.name_hint} {right.type_annotation!r}"
+        before, after = self._to_right.get(left), self._to_left.get(right)
+        if before is right and after is left:
+            return None
+        if before is not None or after is not None:
+            self._stack.append(_Rebind(left, before, right, after))
+            self._met.clear()
+        self._to_right[left] = right
+        self._to_left[right] = left
+        self._renamed = self._renamed or left is not right
+        return None
+
+    def _restore(self, task: _Rebind) -> None:
+        for table, var, before in ((self._to_right, task.left, task.left_before), (self._to_left, task.right, task.right_before)):
+            if before is None:
+                table.pop(var, None)
+            else:
+                table[var] = before
+        self._met.clear()
+
+    def _variables(self, a: Var, b: Var) -> str | None:
+        mapped = self._to_right.get(a)
+        if mapped is not None or b in self._to_left:
+            if mapped is b and self._to_left.get(b) is a:
+                return None
+            return f"the variable %{a.name_hint} against %{b.name_hint}, which is bound elsewhere"
+        if a is b:
+            return None
+        return self._bind(a, b) if self._map_free_vars else f"the free variables %{a.name_hint} and %{b.name_hint} are two"
+
+    def _same_types(self, ours: Sequence[Type | None], theirs: Sequence[Type | None]) -> bool:
+        for a, b in zip_longest(ours, theirs):
+            if a is not None and self._types:
+                a = substitute(a, self._types)  # noqa: PLW2901  # the type as the other side names its parameters
+            if a != b:
+                return False
+        return True
+
+
+def _by_value(node: Expr) -> bool:
+    return isinstance(node, (Constant, TupleGetItem, Op, GlobalVar, Constructor)) or (isinstance(node, Tuple) and not node.fields)
+
+
+def _same_constructor(a: Constructor, b: Constructor) -> bool:
+    return a is b or (a.name_hint == b.name_hint and a.belong_to == b.belong_to and a.inputs == b.inputs)
+
+
+def _same_pattern(a: Pattern, b: Pattern) -> bool:
+    stack = [(a, b)]
+    while stack:
+        left, right = stack.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, PatternConstructor) and isinstance(right, PatternConstructor):
+            if not _same_constructor(left.constructor, right.constructor) or len(left.patterns) != len(right.patterns):
+                return False
+            stack.extend(zip(left.patterns, right.patterns, strict=True))
+        elif isinstance(left, PatternTuple) and isinstance(right, PatternTuple):
+            if len(left.patterns) != len(right.patterns):
+                return False
+            stack.extend(zip(left.patterns, right.patterns, strict=True))
+    return True
+
+
+def _kind(node: Expr) -> str:
+    if isinstance(node, Op):
+        return f"the operator {node.name}"
+    if isinstance(node, Call) and isinstance(node.op, Op):
+        return f"Call of {node.op.name}"
+    return type(node).__name__
+
+
+def _attrs_difference(a: Attrs, b: Attrs) -> str:
+    for name in dict.fromkeys((*a, *b)):
+        if name not in a or name not in b or Attrs(value=a[name]) != Attrs(value=b[name]):
+            ours = repr(a[name]) if name in a else "absent"
+            theirs = repr(b[name]) if name in b else "absent"
+            return f"the attribute {name} is {ours} against {theirs}"
+    return "the attributes"
+
+
+def _show_path(path: _Path) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, node, part = path
+        steps.append(_step(node, part))
+    steps.reverse()
+    if len(steps) > 2 * _SHOWN:
+        steps[_SHOWN:-_SHOWN] = [f" ... {len(steps) - 2 * _SHOWN} steps ... "]
+    return "".join(steps)
+
+
+def _step(node: Expr, part: int) -> str:
+    """Part number `part` of a node, in the order of evaluation, by its name."""
+    if isinstance(node, Call):
+        return f".args[{part}]" if part < len(node.args) else ".op"
+    if isinstance(node, Tuple):
+        return f".fields[{part}]"
+    if isinstance(node, Function):
+        return f".params[{part}]" if part < len(node.params) else ".body"
+    if isinstance(node, Match):
+        return f".clauses[{part - 1}]" if part else ".data"
+    return f".{_STEPS[type(node)][part]}"
+
+
+_STEPS: Final[dict[type[Expr], tuple[str, ...]]] = {
+    Let: ("value", "var", "body"),
+    If: ("cond", "true_branch", "false_branch"),
+    TupleGetItem: ("tuple_value",),
+    RefCreate: ("value",),
+    RefRead: ("ref",),
+    RefWrite: ("ref", "value"),
+}
+
+
+__all__ = ["assert_structural_equal", "structural_equal", "structural_hash"]

@@ -1,0 +1,137 @@
+"""Structural hashing: equal for programs that `passat.ir.equality.structural_equal` calls equal, and the same in every run."""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
+from passat.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+)
+
+_FREE: Final = 0x5EED
+_HASHED_BYTES: Final = 1024
+
+
+def structural_hash(node: Expr | IRModule | Type, map_free_vars: bool = False) -> int:
+    """A hash of a program that does not depend on the names of bound variables, on spans, or on how equal parts are shared.
+
+    Free variables hash by identity, so that such a hash holds in this process only, or alike with `map_free_vars=True`. A bound
+    variable hashes by where it is bound: by its place among the parameters, or by the value of its let. That does not depend on the context
+    in which a shared part occurs; programs that differ only in which of two nested functions' parameters they mean hash alike.
+    """
+    if isinstance(node, Type):
+        return _type(node)
+    if isinstance(node, IRModule):
+        functions = sorted((var.name_hint, structural_hash(function, map_free_vars)) for var, function in node.functions.items())
+        types = sorted((header.name, len(data.constructors)) for header, data in node.type_definitions.items())
+        return _text(repr((functions, types)))
+    return _expression(node, map_free_vars)
+
+
+def _expression(root: Expr, map_free_vars: bool) -> int:
+    order = post_order(root, parts_of=evaluation_parts)
+    known: dict[Expr, int] = {}
+    lets: dict[Var, Let] = {}
+    for node in order:
+        if isinstance(node, Function):
+            known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
+        elif isinstance(node, Let):
+            lets[node.var] = node
+        elif isinstance(node, Match):
+            for clause in node.clauses:
+                bound = enumerate(pattern_vars(clause.lhs))
+                known.update((var, hash((_text("pattern"), i, _optional(var.type_annotation)))) for i, var in bound)
+    for node in order:
+        if not isinstance(node, Var):
+            parts = children(node)
+            known[node] = hash((_text(type(node).__name__), _content(node), *[known[part] for part in parts]))
+        elif node not in known:
+            annotation = _optional(node.type_annotation)
+            let = lets.get(node)
+            if let is None:
+                known[node] = hash((_FREE, annotation if map_free_vars else id(node)))
+            else:  # a value that is not known yet is the recursive function whose body this is in
+                known[node] = hash((_text("let"), annotation, known.get(let.value, 0)))
+    return known[root]
+
+
+def _content(node: Expr) -> int:
+    """What a node says itself, without its parts and the names of what it binds."""
+    if isinstance(node, Call):
+        return _attrs(node.attrs) if isinstance(node.op, Op) else hash((_attrs(node.attrs), *map(_type, node.type_args)))
+    if isinstance(node, TupleGetItem):
+        return node.index
+    if isinstance(node, Constant):
+        data = node.data  # large ones hash by their type, so that lazy ones need not be read
+        return _text(repr(data.content_key() if data.nbytes <= _HASHED_BYTES else (data.dtype, data.shape)))
+    if isinstance(node, Function):
+        return hash((_attrs(node.attrs), len(node.type_params), _optional(node.ret_type)))
+    if isinstance(node, Match):
+        return hash((node.complete, *(_pattern(clause.lhs) for clause in node.clauses)))
+    if isinstance(node, Op):
+        return _text(node.name)
+    return _text(node.name_hint) if isinstance(node, (GlobalVar, Constructor)) else 0
+
+
+def _pattern(pattern: Pattern) -> int:
+    if isinstance(pattern, PatternConstructor):
+        return hash((_text(pattern.constructor.name_hint), *map(_pattern, pattern.patterns)))
+    if isinstance(pattern, PatternTuple):
+        return hash((_text("tuple"), *map(_pattern, pattern.patterns)))
+    return _text(type(pattern).__name__)
+
+
+def _optional(type_: Type | None) -> int:
+    return 0 if type_ is None else _type(type_)
+
+
+@lru_cache(10_000)
+def _type(type_: Type) -> int:
+    """The hash of a type, in which all type parameters are alike."""
+    if isinstance(type_, TensorType):
+        return _text(repr(type_))
+    if isinstance(type_, TupleType):
+        parts = type_.fields
+    elif isinstance(type_, FuncType):
+        parts = (*type_.arg_types, type_.ret_type)
+    elif isinstance(type_, TypeCall):
+        parts = (type_.func, *type_.args)
+    else:
+        parts = (type_.value,) if isinstance(type_, RefType) else ()
+    name = type_.name if isinstance(type_, GlobalTypeVar) else ""
+    return hash((_text(type(type_).__name__), _text(name), *map(_type, parts)))
+
+
+@lru_cache(10_000)
+def _attrs(attrs: Attrs) -> int:
+    return _text(repr(attrs.key)) if attrs else 0
+
+
+@lru_cache(10_000)
+def _text(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())

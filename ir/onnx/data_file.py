@@ -1,0 +1,128 @@
+"""The file of tensor data beside a model that is saved: ranges of other files are copied by the kernel and never come into memory."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from onnx import TensorProto
+
+from passat.ir.onnx.external import External
+from passat.ir.onnx.tensors import dense_proto, raw_bytes
+from passat.ir.onnx.value_types import NUMBERS
+from passat.ir.tensor import Tensor
+
+LARGE: Final = 1024
+"""Tensors of at least so many bytes go to the data file, where there is one."""
+INLINE_LIMIT: Final = 1_900_000_000
+"""Bytes of tensors that may stay in the model: protobuf ends at 2 GB."""
+_PAGE: Final = 4096
+_PAGED: Final = 16 * _PAGE
+_NOT_HERE: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF})
+
+
+class DataFile:
+    """Collects tensors in a temporary file, which appears under its name when all is written. Made only when the first tensor comes."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+        self._temporary = f"{path}.{os.getpid()}.part"
+        self.committed = False
+        self._file: int | None = None
+        self._end = 0
+        self._sources: dict[str, int] = {}
+        self._placed: dict[tuple[str, int, int], int] = {}
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was put here."""
+        return self._file is not None
+
+    def place(self, tensors: Mapping[str, Tensor]) -> dict[str, TensorProto]:
+        """Puts large tensors here, if one of them lies in another file or all are too much for a model; the protos that refer to them."""
+        outside = any(isinstance(tensor.source, External) for tensor in tensors.values())
+        if not outside and sum(tensor.nbytes for tensor in tensors.values()) <= INLINE_LIMIT:
+            return {}
+        found: dict[str, TensorProto] = {}
+        for name, tensor in tensors.items():
+            if tensor.nbytes >= LARGE and tensor.dtype != "string":
+                found[name] = self.put(name, tensor)
+            elif isinstance(tensor.source, External):
+                found[name] = dense_proto(tensor, name)
+        return found
+
+    def put(self, name: str, tensor: Tensor) -> TensorProto:
+        """Puts one tensor here. Raises OSError."""
+        source = tensor.source
+        if isinstance(source, External):
+            key = (source.path, source.offset, source.length)
+            start = self._placed.get(key)
+            if start is None:
+                start = self._placed[key] = self._begin(source.length)
+                self._copy(source)
+            length = source.length
+        else:
+            data = source.raw_data if isinstance(source, TensorProto) and source.HasField("raw_data") else raw_bytes(tensor)
+            length = len(data)
+            start = self._begin(length)
+            self._write(memoryview(data))
+        proto = TensorProto(name=name, data_type=NUMBERS[tensor.dtype], dims=tensor.shape, data_location=TensorProto.EXTERNAL)
+        for entry, value in (("location", self.name), ("offset", start), ("length", length)):
+            proto.external_data.add(key=entry, value=str(value))
+        return proto
+
+    def _begin(self, length: int) -> int:
+        if self._file is None:
+            self._file = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        unit = _PAGE if length >= _PAGED else 64
+        start = -(-self._end // unit) * unit
+        self._end = start + length
+        os.lseek(self._file, start, os.SEEK_SET)
+        return start
+
+    def _write(self, data: memoryview) -> None:
+        assert self._file is not None
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _copy(self, source: External) -> None:
+        assert self._file is not None
+        opened = self._sources.get(source.path)
+        if opened is None:
+            opened = self._sources[source.path] = os.open(source.path, os.O_RDONLY)
+        at, end = source.offset, source.offset + source.length
+        while at < end:
+            count = 0
+            with contextlib.suppress(AttributeError):  # there is copy_file_range on Linux only
+                try:
+                    count = os.copy_file_range(opened, self._file, end - at, at)
+                except OSError as error:
+                    if error.errno not in _NOT_HERE:
+                        raise
+            if not count:
+                data = os.pread(opened, min(end - at, 1 << 23), at)
+                if not data:
+                    raise OSError(errno.EIO, "the file has become shorter while it was read", source.path)
+                self._write(memoryview(data))
+                count = len(data)
+            at += count
+
+    def commit(self) -> None:
+        """Makes the file appear, whole and on the disk."""
+        if self._file is not None:
+            os.ftruncate(self._file, max(self._end, 1))
+            os.fsync(self._file)
+            os.replace(self._temporary, self.path)
+            self.committed = True
+
+    def close(self) -> None:
+        """Closes what is open, and removes the temporary file where it was not committed."""
+        for opened in (*self._sources.values(), *([] if self._file is None else [self._file])):
+            os.close(opened)
+        self._sources.clear()
+        if self._file is not None:
+            self._file = None
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)

@@ -1,0 +1,165 @@
+"""From `dyn.*` operators back to those with attributes, as far as shape arithmetic knows the operands that say the shape."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
+
+from passat.ir.attrs import Attrs
+from passat.ir.bounds import at_least
+from passat.ir.op import Known, KnownValue
+from passat.ir.ops.newshape import reshaped, static_newshape
+from passat.ir.ops.padding import PadValue, plain_value, zip_pads
+from passat.ir.ops.slicing import END
+from passat.ir.shape import Any, Dim, same_dim
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, Type, tensor_type
+
+
+class StaticForm(NamedTuple):
+    """The operator that does the same, which of the operands it takes, and its attributes (the others have their defaults)."""
+
+    op: str
+    operands: tuple[int, ...]
+    attrs: Mapping[str, AnyValue]
+
+
+class _Operands:
+    """The operands of a call: types, what is known of them, and those that are constants."""
+
+    def __init__(self, types: Sequence[Type], values: Sequence[KnownValue | None], constants: Sequence[Tensor | None]) -> None:
+        self.types = types
+        self.values = values
+        self.constants = constants
+
+    def type(self, index: int) -> TensorType:
+        return tensor_type(self.types[index])
+
+    def dims(self, index: int) -> list[Dim] | None:
+        return Known(self.type(index), self.values[index]).dims()
+
+    def ints(self, index: int) -> tuple[int, ...] | None:
+        dims = self.dims(index)
+        return (
+            tuple(dim for dim in dims if isinstance(dim, int)) if dims is not None and all(isinstance(dim, int) for dim in dims) else None
+        )
+
+    def constant(self, index: int) -> Tensor | None:
+        return self.constants[index] if index < len(self.constants) else None
+
+
+def static_form(
+    op: str,
+    types: Sequence[Type],
+    values: Sequence[KnownValue | None],
+    attrs: Attrs,
+    constants: Sequence[Tensor | None] = (),
+) -> StaticForm | None:
+    """The call of an operator without `dyn.` that does the same as a call of `op`; None where too little is known, or for other operators.
+
+    `types` and `values` are the operands' types and what is known of their elements (`passat.ir.infer.known_value`); `constants` holds
+    the operands that are constants, which dyn.pad wants for its value. The form is right for every value of the symbols, with the two
+    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape that needs -1 next to a copied symbolic
+    size is refused in the run where that is 0, as it is in the models that exporters write.
+
+    >>> import numpy as np
+    >>> from passat.ir.shape import SymDim
+    >>> n = SymDim.named("n")
+    >>> shape = np.array([n, 12, 64], dtype=object)
+    >>> static_form("dyn.reshape", [TensorType((n, 768)), TensorType((3,), "int64")], [None, shape], Attrs(allowzero=False))
+    StaticForm(op='reshape', operands=(0,), attrs={'newshape': (0, 12, 64), 'allowzero': False})
+    """
+    find = _FORMS.get(op)
+    return None if find is None else find(_Operands(types, values, constants), attrs)
+
+
+def _reshape(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    shape, dims = operands.type(0).shape, operands.dims(1)
+    if dims is None:
+        return None
+    copied = () if attrs["allowzero"] else [i for i, dim in enumerate(dims) if dim == 0]
+    found = static_newshape(shape, reshaped(shape, dims, attrs["allowzero"]), copied)
+    return None if found is None else StaticForm("reshape", (0,), found)
+
+
+def _broadcast_to(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    shape, dims = operands.type(0).shape, operands.dims(1)
+    if dims is None:
+        return None
+    entries: list[int] = []
+    for i, dim in enumerate(dims):
+        size = shape[i - len(dims)] if i - len(dims) >= -len(shape) else 1
+        if isinstance(dim, int):
+            entries.append(dim)
+        elif same_dim(size, dim) or (isinstance(size, int) and size != 1):
+            entries.append(1)  # the entry can only be 1 or the size that is there already
+        else:
+            return None
+    return StaticForm("broadcast_to", (0,), {"shape": tuple(entries)})
+
+
+def _full(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    shape = operands.ints(1)
+    return None if shape is None else StaticForm("full", (0,), {"shape": shape, "dtype": attrs["dtype"]})
+
+
+def _strided_slice(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    data = operands.type(0)
+    begin, end, strides, axes = operands.dims(1), operands.dims(2), operands.ints(3), operands.ints(4)
+    if begin is None or end is None or strides is None or axes is None:
+        return None
+    first = [_index(index, data.shape[axis]) for index, axis in zip(begin, axes, strict=True)]
+    last = [_index(index, data.shape[axis]) for index, axis in zip(end, axes, strict=True)]
+    known = {"begin": tuple(i for i in first if i is not None), "end": tuple(i for i in last if i is not None)}
+    if len(known["begin"]) != len(axes) or len(known["end"]) != len(axes):
+        return None
+    return StaticForm("strided_slice", (0,), {**known, "strides": strides, "axes": tuple(axis % data.ndim for axis in axes)})
+
+
+def _index(index: Dim, size: Dim) -> int | None:
+    """The integer that means the same place in an axis of that size, for every value of the symbols."""
+    if isinstance(index, int):
+        return index
+    if isinstance(index, Any) or isinstance(size, Any):
+        return None
+    if at_least(index, size):
+        return END
+    back = index - size
+    return back if isinstance(back, int) and back < 0 and at_least(index, 0) else None
+
+
+def _tile(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    reps = operands.ints(1)
+    return None if reps is None else StaticForm("tile", (0,), {"reps": reps})
+
+
+def _pad(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    widths, mode = operands.ints(1), attrs["pad_mode"]
+    value: PadValue | None = 0.0
+    if mode == "constant":
+        given, known = operands.constant(2), operands.ints(2)
+        value = plain_value(given) if given is not None else None if known is None else known[0] or 0.0
+    if widths is None or value is None or (mode != "constant" and min(widths, default=0) < 0):
+        return None
+    return StaticForm("nn.pad", (0,), {"pad_width": tuple(zip_pads(widths)), "pad_mode": mode, "pad_value": value})
+
+
+def _one_hot(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    depth = operands.ints(1)
+    return None if depth is None else StaticForm("one_hot", (0, 2, 3), {"depth": depth[0], "axis": attrs["axis"], "dtype": attrs["dtype"]})
+
+
+def _topk(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    k = operands.ints(1)
+    return None if k is None else StaticForm("topk", (0,), {"k": k[0], **attrs})
+
+
+_FORMS: Final[Mapping[str, Callable[[_Operands, Attrs], StaticForm | None]]] = {
+    "dyn.reshape": _reshape,
+    "dyn.broadcast_to": _broadcast_to,
+    "dyn.full": _full,
+    "dyn.strided_slice": _strided_slice,
+    "dyn.tile": _tile,
+    "dyn.pad": _pad,
+    "dyn.one_hot": _one_hot,
+    "dyn.topk": _topk,
+}

@@ -1,0 +1,76 @@
+"""Identities of elementwise arithmetic. Operators: every elementwise operator that declares a unit, an involution or idempotence
+(`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt power logical_* where elemwise_*."""
+
+from passat.ir.op import Op, list_ops
+from passat.rules.conditions import equals, is_all, is_float, same_type
+from passat.rules.pattern import PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y, z = tensors("x y z")
+c, d = constants("c d")
+a, b = attributes("a b")
+
+
+def _unit_rule(of: Op) -> Rule:
+    """f(x, u) = x, and f(u, x) = x where f is commutative (the matcher tries both orders)."""
+    whole = PCall(of, (x, c))
+    rule = (whole >> x).when(is_all(c, of.unit), same_type(x, whole))
+    # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
+    return rule.inexact("-0.0 + 0.0 is 0.0") if of.name in ("add", "power") else rule
+
+
+def _unit_sets() -> RuleSetMeta:
+    named = {op_.name.replace(".", "_"): op_ for op_ in list_ops()}
+    rules = {name: _unit_rule(of) for name, of in named.items() if of.unit is not None and of.arity == 2}
+    return RuleSetMeta("Units", (RuleSet,), {"__doc__": "A binary operator on its unit: x + 0, x * 1, x - 0, x / 1, x and true.", **rules})
+
+
+def _repetition_sets() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for of in list_ops():
+        name = of.name.replace(".", "_")
+        if of.involution:
+            rules[f"{name}_twice"] = PCall(of, (PCall(of, (x,)),)) >> x
+        elif of.idempotent and of.name not in ("cast", "copy"):
+            inner = PCall(of, (x,), {"attrs": a} if of.attr_params else {})
+            outer = PCall(of, (inner,), {"attrs": b} if of.attr_params else {})
+            rule = outer >> inner
+            rules[f"{name}_twice"] = rule.when(equals(a, b)) if of.attr_params else rule
+    return RuleSetMeta("Repetitions", (RuleSet,), {"__doc__": "An operator applied twice: f(f(x)) is x or f(x).", **rules})
+
+
+Units = _unit_sets()
+Repetitions = _repetition_sets()
+
+
+class Arithmetic(RuleSet):
+    """Identities between different elementwise operators."""
+
+    copy = op.copy(x) >> x
+    add_negative = x + op.negative(y) >> x - y
+    subtract_negative = x - op.negative(y) >> x + y
+    negative_of_difference = (op.negative(x - y) >> y - x).inexact("-(x - x) is -0.0, x - x is 0.0")
+    product_of_negatives = op.negative(x) * op.negative(y) >> x * y
+    quotient_of_negatives = op.negative(x) / op.negative(y) >> x / y
+    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), same_type(x, op.divide(c, x)))
+    multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
+    where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y)))
+    where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
+    where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y)))
+    sum_of_one = op.elemwise_sum((x,)) >> x
+    mean_of_one = op.elemwise_mean((x,)) >> x
+    max_of_one = op.elemwise_max((x,)) >> x
+    min_of_one = op.elemwise_min((x,)) >> x
+
+
+class Constants(RuleSet):
+    """Constants that meet through one operator: they become one, since what is computed from constants alone costs nothing."""
+
+    add_add = ((x + c) + d >> x + (c + d)).when(is_float(x)).inexact("reassociates a sum")
+    add_subtract = ((x + c) - d >> x + (c - d)).when(is_float(x)).inexact("reassociates a sum")
+    subtract_add = ((x - c) + d >> x + (d - c)).when(is_float(x)).inexact("reassociates a sum")
+    subtract_subtract = ((x - c) - d >> x - (c + d)).when(is_float(x)).inexact("reassociates a sum")
+    multiply_multiply = ((x * c) * d >> x * (c * d)).when(is_float(x)).inexact("reassociates a product")
+    multiply_divide = ((x * c) / d >> x * (c / d)).when(is_float(x)).inexact("reassociates a product")
+    divide_multiply = ((x / c) * d >> x * (d / c)).when(is_float(x)).inexact("reassociates a product")
+    divide_divide = ((x / c) / d >> x / (c * d)).when(is_float(x)).inexact("reassociates a product")

@@ -1,0 +1,149 @@
+"""Scales and shifts folded into the weights and biases before them. Operators: nn.batch_norm nn.conv*d nn.conv*d_transpose nn.dense
+nn.matmul nn.bias_add multiply add.
+
+With k = gamma / sqrt(var + epsilon), batch normalisation of inference is x * k + (beta - mean * k) along an axis, so a convolution or a
+product before it takes k into its weights and the rest into its bias. So do later products and sums with per-channel constants.
+"""
+
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.rules.conditions import Refuse, Term, computed, condition
+from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+(x,) = tensors("x")
+w, b, c, d = constants("w b c d")
+gamma, beta, mean, var = constants("gamma beta mean var")
+a, e = attributes("a e")
+_NOTE = "scales the weights instead of the result"
+
+
+@condition
+def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
+    """Channels are axis 1 of the data, output channels the given axis of the weight, and one weight serves each of them."""
+    if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
+        return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
+    return weight_axis == 0 or attrs.groups == 1 or f"it has {attrs.groups} groups"
+
+
+@condition
+def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
+    """The normalisation is along that axis, with scale and shift."""
+    if not (attrs.center and attrs.scale):
+        return "it does not scale and shift"
+    return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalises axis {attrs.axis}"
+
+
+@condition
+def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
+    """The constant is one number, or one number for each index of the axis, and does not enlarge what it meets."""
+    rank = whole.type.ndim
+    axis = whole.type.axis(axis)
+    if c.type.ndim > rank:
+        return f"{c.type!r} has more axes than {whole.type!r}"
+    shape = (1,) * (rank - c.type.ndim) + c.type.shape
+    alone = all(dim == 1 or (i == axis and dim == whole.type.shape[axis]) for i, dim in enumerate(shape))
+    return alone or f"{c.type!r} does not vary along axis {axis} of {whole.type!r} alone"
+
+
+@condition
+def at_least_matrices(x: Term, w: Term) -> bool | str:
+    """The weight is a matrix and the data are at least one."""
+    return (x.type.ndim >= 2 and w.type.ndim == 2) or f"multiplies {x.type!r} by {w.type!r}"
+
+
+@computed
+def along(w: Term, axis: int) -> tuple[int, ...]:
+    """The newshape that lays a vector along one axis of the weight."""
+    axis = w.type.axis(axis)
+    return tuple(-1 if i == axis else 1 for i in range(w.type.ndim))
+
+
+@computed
+def channels(w: Term, axis: int) -> tuple[int, ...]:
+    """The shape of a bias for the weight."""
+    size = w.type.shape[w.type.axis(axis)]
+    if not isinstance(size, int):
+        raise Refuse(f"{w.type!r} is not static")
+    return (size,)
+
+
+@computed
+def epsilon(attrs: Attrs) -> float:
+    """The number that the normalisation adds to the variance."""
+    return float(attrs.epsilon)
+
+
+def _vector(per_channel_constant: Pattern) -> PCall:
+    return op.reshape(per_channel_constant, newshape=(-1,))
+
+
+_K = gamma / op.sqrt(var + number(epsilon(e)))
+
+
+def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_shape: AnyValue, guards: AnyValue) -> dict[str, Rule]:
+    """Rules for one kind of product: `scaled(k)` is the product with its weight scaled by a vector along its output channels, which
+    are axis `axis` of the result; `bias_shape` is the shape of a bias."""
+    biased = op.nn.bias_add(product, b, axis=axis)
+    normal = op.nn.batch_norm(product, gamma, beta, mean, var, attrs=e)[0]
+    normal_biased = op.nn.batch_norm(biased, gamma, beta, mean, var, attrs=e)[0]
+    folded = op.nn.bias_add(scaled(_K), beta - mean * _K, axis=axis)
+    folded_biased = op.nn.bias_add(scaled(_K), (b - mean) * _K + beta, axis=axis)
+    whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
+    rules = {
+        "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis)),
+        "normalised_biased": (normal_biased >> folded_biased).when(*guards, scales_axis(e, normal, axis)),
+        "scaled": (product * c >> scaled(_vector(c))).when(*guards, per_channel(c, product, axis)),
+        "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
+            *guards, per_channel(c, product, axis)
+        ),
+        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(*guards, per_channel(d, product, axis)),
+        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(*guards, per_channel(d, product, axis)),
+    }
+    return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
+
+
+def _rules() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2, 3):
+        for suffix, axis in (("", 0), ("_transpose", 1)):
+            conv = getattr(op.nn, f"conv{dims}d{suffix}")
+
+            def scaled(k: Pattern, conv: AnyValue = conv, axis: int = axis) -> PCall:
+                made: PCall = conv(x, w * op.reshape(k, newshape=along(w, axis)), attrs=a)
+                return made
+
+            rules |= _product_rules(f"conv{dims}d{suffix}", conv(x, w, attrs=a), scaled, 1, channels(w, axis), [usual_layout(a, axis)])
+
+    def scaled_dense(k: Pattern) -> PCall:
+        return op.nn.dense(x, w * op.reshape(k, newshape=(-1, 1)))
+
+    rules |= _product_rules("dense", op.nn.dense(x, w), scaled_dense, -1, channels(w, 0), [])
+
+    def scaled_matmul(k: Pattern) -> PCall:
+        return op.nn.matmul(x, w * k)
+
+    straight = op.nn.matmul(x, w, transpose_a=False, transpose_b=False)
+    rules |= _product_rules("matmul", straight, scaled_matmul, -1, channels(w, -1), [at_least_matrices(x, w)])
+    return RuleSetMeta("ScaleAxis", (RuleSet,), {"__doc__": "Scales and shifts fold into the weights and biases before them.", **rules})
+
+
+ScaleAxis = _rules()
+
+
+class Normalisations(RuleSet):
+    """A normalisation that follows no product takes later per-channel scales and shifts into its own."""
+
+    scaled = (
+        (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
+        >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0])
+        .when(scales_axis(a, x, 1), per_channel(c, x, 1))
+        .inexact(_NOTE)
+    )
+    shifted = (
+        (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
+        >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0])
+        .when(scales_axis(a, x, 1), per_channel(d, x, 1))
+        .inexact(_NOTE)
+    )

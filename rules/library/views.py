@@ -1,0 +1,184 @@
+"""Operators that look at the same elements in another shape, and casts. Operators: reshape expand_dims squeeze nn.batch_flatten
+transpose cast broadcast_to tile concatenate strided_slice nn.pad split."""
+
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.ops.movement import is_reshaping_permutation
+from passat.ir.ops.newshape import is_identity_reshape, static_newshape
+from passat.ir.ops.slicing import compose_slices, is_identity_slice
+from passat.ir.types import TupleType
+from passat.rules.conditions import Refuse, Term, compose, computed, condition, is_identity, same_type
+from passat.rules.pattern import PCall, attributes, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y, z = tensors("x y z")
+a, b, p, q, t, u = attributes("a b p q t u")
+
+VIEWS = {"reshape": op.reshape, "expand_dims": op.expand_dims, "squeeze": op.squeeze, "flatten": op.nn.batch_flatten}
+
+
+@condition
+def keeps_shape(x: Term, whole: Term) -> bool | str:
+    """The view has the shape of what it looks at."""
+    return is_identity_reshape(x.type, whole.type) or f"{whole.type!r} is not certainly {x.type!r}"
+
+
+@computed
+def new_shape(x: Term, whole: Term) -> tuple[int, ...]:
+    """The `newshape` of the reshape from one type to another. Refuses where sizes are unknown in more than one place."""
+    attrs = static_newshape(x.type.shape, whole.type.shape)
+    if attrs is None or attrs["allowzero"]:
+        raise Refuse(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
+    if -1 in attrs["newshape"] and any(dim == 0 for dim in x.type.shape):
+        raise Refuse(f"{x.type!r} may be empty")
+    return tuple(attrs["newshape"])
+
+
+def _view_rules() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for name, view in VIEWS.items():
+        whole = view(x)
+        rules[f"{name}_to_same"] = (whole >> x).when(keeps_shape(x, whole))
+        for inner_name, inner in VIEWS.items():
+            pair = view(inner(x))
+            rules[f"{name}_of_{inner_name}"] = pair >> op.reshape(x, newshape=new_shape(x, pair))
+    doc = "Views of views: reshapes, new axes, dropped axes and flattenings that meet become one reshape, or nothing."
+    return RuleSetMeta("Views", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Views = _view_rules()
+
+
+@computed
+def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
+    """The positions, in the result, of all axes that two expand_dims put in."""
+    from passat.ir.ops.reshaping import new_axes
+
+    rank = x.type.ndim
+    first = new_axes(rank, inner.axis, inner.num_newaxis)
+    then = new_axes(rank + len(first), outer.axis, outer.num_newaxis)
+    places: list[AnyValue] = []
+    source = iter(range(rank + len(first)))
+    for place in range(rank + len(first) + len(then)):
+        if place in then or next(source) in first:
+            places.append(place)
+    return tuple(places)
+
+
+class NewAxes(RuleSet):
+    """New axes put in twice go in at once, whatever the sizes are."""
+
+    merge = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
+
+
+@condition
+def is_view(axes: AnyValue, x: Term) -> bool | str:
+    """The transpose moves no axis of more than one element past another."""
+    return is_reshaping_permutation(x.type.shape, axes or tuple(reversed(range(x.type.ndim)))) or f"axes={axes} moves elements of {x.type!r}"
+
+
+class Transposes(RuleSet):
+    """Transposes that meet, merge or vanish."""
+
+    merge = op.transpose(op.transpose(x, axes=p), axes=q) >> op.transpose(x, axes=compose(p, q, x))
+    drop = (op.transpose(x, axes=p) >> x).when(is_identity(p, x))
+
+
+@condition
+def same_cast(x: Term, dtype: str) -> bool | str:
+    """The cast is to the element type that the tensor has."""
+    return x.type.dtype == dtype or f"casts {x.type.dtype} to {dtype}"
+
+
+@condition
+def loses_nothing(x: Term, through: str) -> bool | str:
+    """Every value of the tensor's element type is a value of the type it is cast through."""
+    source = x.type.dtype
+    reason = f"{through} does not hold every {source}"
+    if source == through or source == "bool":
+        return True
+    if source in INTEGERS and through in INTEGERS:
+        signed = source.startswith("int")
+        bits, room = int(source.strip("uint")), int(through.strip("uint"))
+        return (room >= bits if signed == through.startswith("int") else not signed and room > bits) or reason
+    if source in FLOATS and through in FLOATS:
+        wider = {"float16": ("float32", "float64"), "bfloat16": ("float32", "float64"), "float32": ("float64",)}
+        return through in wider.get(source, ()) or reason
+    if source in INTEGERS and through in ("float32", "float64"):
+        return int(source.strip("uint")) <= (16 if through == "float32" else 32) or reason
+    return f"{reason} ({to_numpy(source)})"
+
+
+class Casts(RuleSet):
+    """Casts that do nothing, and casts through a type that loses nothing."""
+
+    same = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
+    chain = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))
+
+
+@condition
+def is_whole(attrs: Attrs, x: Term) -> bool | str:
+    """The slice takes everything."""
+    return is_identity_slice(x.type, attrs) or f"takes a part of {x.type!r}"
+
+
+@computed
+def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
+    """A parameter of the one slice that does what two do. Refuses where the sizes do not tell."""
+    found = compose_slices(x.type.shape, inner, outer)
+    if found is None:
+        raise Refuse(f"the slices do not compose on {x.type!r}")
+    return found[part]
+
+
+class Slices(RuleSet):
+    """Slices of everything, and slices of slices."""
+
+    whole = (op.strided_slice(x, attrs=a) >> x).when(is_whole(a, x))
+    merge = op.strided_slice(op.strided_slice(x, attrs=a), attrs=b) >> op.strided_slice(
+        x,
+        begin=sliced_twice(a, b, x, "begin"),
+        end=sliced_twice(a, b, x, "end"),
+        strides=sliced_twice(a, b, x, "strides"),
+        axes=sliced_twice(a, b, x, "axes"),
+    )
+
+
+@condition
+def pads_nothing(width: AnyValue) -> bool | str:
+    """All paddings are zero."""
+    flat = [side for pair in width for side in (pair if isinstance(pair, tuple) else (pair,))]
+    return not any(flat) or f"pads by {width}"
+
+
+@condition
+def one_part(x: Term, whole: Term) -> bool | str:
+    """The split has one part."""
+    return isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1 or "splits into several parts"
+
+
+class Copies(RuleSet):
+    """Data movement that moves nothing."""
+
+    concat_of_one = op.concatenate((x,)) >> x
+    broadcast_to_same = (op.broadcast_to(x) >> x).when(same_type(x, op.broadcast_to(x)))
+    tile_once = (op.tile(x) >> x).when(same_type(x, op.tile(x)))
+    pad_nothing = (op.nn.pad(x, pad_width=p) >> x).when(pads_nothing(p))
+    split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
+
+
+def _elementwise_expand() -> RuleSetMeta:
+    rules = {}
+    for name in ("add", "multiply", "subtract", "divide"):
+        of = getattr(op, name)
+        pair: PCall = of(op.broadcast_to(x), y)
+        rules[f"{name}_left"] = (pair >> of(x, y)).when(same_type(of(x, y), pair))
+        other: PCall = of(y, op.broadcast_to(x))
+        rules[f"{name}_right"] = (other >> of(y, x)).when(same_type(of(y, x), other))
+    doc = "An operand that arithmetic would broadcast by itself need not be broadcast before."
+    return RuleSetMeta("Broadcasts", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Broadcasts = _elementwise_expand()

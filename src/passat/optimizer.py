@@ -1,0 +1,250 @@
+"""`passat.optimize`: a model in, an optimised and verified model out."""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any as AnyValue
+
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, from_onnx, save, to_onnx
+from passat.ir.onnx.errors import require_onnx
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential
+from passat.pipelines import Passes, build_pipeline, text_of
+from passat.report import MismatchError, Report, histogram, node_count
+from passat.rules.cost import Roofline, program_cost
+from passat.rules.rule import RuleSet
+from passat.verify import Reference, VerifyReport, find_guilty
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told in a few words what begins now."""
+
+SAME_COST: Final = 1e-9
+"""Costs that differ by less than this part of them are the same cost."""
+PROTOBUF_LIMIT: Final = 2_000_000_000
+"""Bytes beyond which a model goes through a file to be run."""
+READ_AND_WRITTEN: Final = "(reading and writing)"
+"""Names the stage before all passes."""
+
+
+class Result:
+    """An optimised model, and the report of how it came about.
+
+    `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
+    """
+
+    def __init__(self, model: "ModelProto", report: Report, folder: str | None) -> None:
+        self.model = model
+        self.report = report
+        self._folder = folder
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model, checked, through a temporary file that is moved into place. Raises OnnxError, and writes nothing then."""
+        save(self.model, path, folder=self._folder)
+        self.report.output = os.fspath(path)
+
+    def __repr__(self) -> str:
+        report = self.report
+        verified = report.verification is not None and report.verification.equal
+        return f"<Result: {report.node_count_before} nodes became {report.node_count_after}{', verified' if verified else ''}>"
+
+
+def optimize(
+    model: "ModelProto | str | os.PathLike[str]",
+    *,
+    passes: Passes = None,
+    rules: Iterable[type[RuleSet]] = (),
+    opt_level: int = 2,
+    verify: bool = True,
+    time_limit: float | None = None,
+    config: Mapping[str, AnyValue] | None = None,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
+
+    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`) or passes; by default the one of `opt_level` (0 to 3).
+    * `rules`: rule sets of your own. They run before and after the default pipeline; in a text of `passes` they can be named.
+    * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime.
+    * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
+    * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
+    * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
+
+    A result that is not cheaper than the input is replaced by it, and the report says so. Raises OnnxError for a model that cannot be
+    read, PipelineError for a pipeline, RuleError for rules, VerifyError without ONNX Runtime, MismatchError where the values differ.
+    """
+    tell = progress or _silent
+    report = Report()
+    clock = partial(_clock, report.seconds)
+    with clock("read"):
+        tell("reading the model")
+        proto, place = _open(model, folder)
+        in_file = proto is not model
+        report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
+        report.nodes_before, report.bytes_before = histogram(proto), proto.ByteSize()
+        try:
+            module = from_onnx(proto, folder=place)
+        except OnnxError as error:
+            raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
+    sets = tuple(rules)
+    pipeline = build_pipeline(passes, sets, opt_level)
+    report.pipeline = text_of(pipeline)
+    settings = dict(config or {})
+    if time_limit is not None:
+        settings["rules.time_limit"] = float(time_limit)
+    with clock("passes"):
+        timing = PassTimingInstrument()
+        with PassContext(opt_level, instruments=[timing, _Announcer(tell)], config=settings) as context:
+            optimised = pipeline(module)
+        inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
+        report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
+    with clock("write"):
+        tell("writing the model")
+        result = _cheaper(report, module, optimised, proto)
+    if verify and not report.kept:
+        with clock("verify"):
+            tell("checking the result")
+            _check_form(result)
+            tell("comparing with the original on ONNX Runtime")
+            original = report.source if in_file else proto
+            reference = Reference(original, seed=seed, folder=place, coarsest=_coarsest(module))
+            report.verification = _check(reference, result, place)
+            if report.verification.equal is False:
+                tell("looking for the pass that changed the values")
+                guilty = find_guilty(reference, _stages(pipeline, module, opt_level, settings))
+                report.verification = replace(report.verification, guilty=guilty or "")
+                raise MismatchError(_accusation(report.verification), report)
+    return Result(result, report, place)
+
+
+def _open(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLike[str] | None) -> "tuple[ModelProto, str | None]":
+    """The proto of a model, and the folder of its external data. Raises OnnxError."""
+    require_onnx()
+    if isinstance(model, (str, os.PathLike)):
+        from passat.ir.onnx.files import read_model
+
+        path = os.fspath(model)
+        return read_model(path), os.path.dirname(path) or "."
+    if not hasattr(model, "graph"):
+        raise OnnxError(f"optimize takes a ModelProto or the path of a model, not {type(model).__name__}")
+    return model, None if folder is None else os.fspath(folder)
+
+
+def _cheaper(report: Report, before: IRModule, after: IRModule, original: "ModelProto") -> "ModelProto":
+    """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
+    model = Roofline()
+    report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
+    report.cost_before = report.cost_after = _cost(before, model)
+    if after is before:
+        report.kept = "no pass changed anything"
+        return original
+    cost = _cost(after, model)
+    result = to_onnx(after)
+    nodes, count = histogram(result), report.node_count_before
+    same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
+    if (cost > report.cost_before and not same) or (same and node_count(nodes) >= count):
+        report.kept = (
+            f"the result is not cheaper: {node_count(nodes)} nodes and {cost:.3g} s, against {count} and {report.cost_before:.3g} s"
+        )
+        return original
+    report.nodes_after, report.bytes_after, report.cost_after = nodes, result.ByteSize(), cost
+    return result
+
+
+def _cost(module: IRModule, model: Roofline) -> float:
+    return sum(program_cost(infer_type(function), model) for function in module.functions.values())
+
+
+def _coarsest(module: IRModule) -> str | None:
+    """The narrowest floating-point type that some value of a module has."""
+    found: set[str] = set()
+    for function in module.functions.values():
+        for node in post_order(function):
+            type_ = node._checked_type
+            if isinstance(type_, TensorType):
+                found.add(type_.dtype)
+    return next((dtype for dtype in ("bfloat16", "float16") if dtype in found), None)
+
+
+def _check_form(model: "ModelProto") -> None:
+    from passat.ir.onnx.files import check_model
+
+    check_model(model)
+
+
+def _check(reference: Reference, candidate: "ModelProto", folder: str | None) -> VerifyReport:
+    if candidate.ByteSize() < PROTOBUF_LIMIT:
+        return reference.check(candidate)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = os.path.join(temporary, "result.onnx")
+        save(candidate, path, folder=folder)
+        return reference.check(path)
+
+
+def _stages(
+    pipeline: Sequential, module: IRModule, opt_level: int, config: Mapping[str, AnyValue]
+) -> "Iterator[tuple[str, Callable[[], ModelProto]]]":
+    """The model as it was read, and after each pass that changed it, in order. Runs the pipeline again."""
+    yield READ_AND_WRITTEN, partial(to_onnx, module)
+    snapshots = _Snapshots(module)
+    with PassContext(opt_level, instruments=[snapshots], config=config):
+        pipeline(module)
+    for name, after in snapshots.taken:
+        yield name, partial(to_onnx, after)
+
+
+def _accusation(report: VerifyReport) -> str:
+    if not report.guilty:
+        where = "no single pass shows the difference when the pipeline runs again"
+    elif report.guilty == READ_AND_WRITTEN:
+        where = "it differs already when it is only read and written again, which is an error in Passat"
+    else:
+        where = f"the difference comes from the pass {report.guilty}"
+    return f"the optimised model computes something else than the original: {report.mismatch}; {where}"
+
+
+class _Announcer(PassInstrument):
+    """Tells which pass begins."""
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell = tell
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._tell(f"running {info.name}")
+
+
+class _Snapshots(PassInstrument):
+    """Keeps the module after every pass that changed it. Modules share what is the same in them."""
+
+    def __init__(self, start: IRModule) -> None:
+        self._last = start
+        self.taken: list[tuple[str, IRModule]] = []
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if mod is not self._last:  # a pipeline ends with the module of its last pass
+            self._last = mod
+            self.taken.append((info.name, mod))
+
+
+@contextlib.contextmanager
+def _clock(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[name] = time.perf_counter() - start
+
+
+def _silent(_: str) -> None:
+    """Nobody listens."""

@@ -1,0 +1,65 @@
+"""The pipeline of an optimisation: the default one, or the user's, with the user's own rule sets in it."""
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from passat.passmgr import Pass, Sequential, parse_pipeline, pipeline_text, register_pass
+from passat.rules.pattern import RuleError
+from passat.rules.pipelines import default_pipeline
+from passat.rules.rule import RuleSet
+from passat.rules.rule_pass import rule_pass
+
+Passes: TypeAlias = "str | Pass | Sequence[Pass] | None"
+"""A pipeline as text, as one pass, or as a list of passes; None is the default pipeline of the level."""
+
+
+def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = (), opt_level: int = 2) -> Sequential:
+    """The pipeline that `optimize` runs: `passes`, or the default one of the level, with passes of one's own rule sets.
+
+    In a text a rule set can be named, as a pass; sets that are not run together: before and after the default pipeline, or after the
+    given passes. Raises PipelineError and RuleError.
+    """
+    if isinstance(passes, str):
+        named = [rules_ for rules_ in rules if _stands_in(rules_.__name__, passes)]
+        for rules_ in named:
+            _make_known(rules_)
+        rules = [rules_ for rules_ in rules if rules_ not in named]
+        stated: list[Pass] = [parse_pipeline(passes)]
+    elif passes is not None:
+        stated = [passes] if isinstance(passes, Pass) else list(passes)
+    else:
+        stated = [default_pipeline(opt_level)]
+    if not rules:
+        return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
+    name = rules[0].__name__ if len(rules) == 1 else "+".join(rules_.__name__ for rules_ in rules)
+    own = rule_pass(*rules, name=name, opt_level=0, fold=True)
+    return Sequential([own, *stated, own] if passes is None else [*stated, own])
+
+
+_OWN: Final[dict[str, type[RuleSet]]] = {}
+"""Rule sets of users that have been registered as passes, by name."""
+
+
+def _stands_in(name: str, pipeline: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", pipeline) is not None
+
+
+def _make_known(rules: type[RuleSet]) -> None:
+    """Registers a rule set as a pass of its name. Raises RuleError where that is the name of another pass."""
+    name = rules.__name__
+    if _OWN.get(name) is rules:
+        return
+    try:
+        register_pass(name, rule_pass(rules, name=name, opt_level=0, fold=True), override=name in _OWN)
+    except ValueError:
+        raise RuleError(f"the rule set {name} has the name of a pass; give it another to name it in a pipeline") from None
+    _OWN[name] = rules
+
+
+def text_of(pipeline: Sequential) -> str:
+    """The text of a pipeline; where an option has no text form, the names of its passes."""
+    try:
+        return pipeline_text(pipeline)
+    except ValueError:
+        return ",".join(member.info.name for member in pipeline.members)

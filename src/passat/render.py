@@ -1,0 +1,146 @@
+"""Reports as people read them: tables made with rich, in colour on a terminal and plain elsewhere."""
+
+import io
+from collections.abc import Iterable
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from passat.report import NOT_COUNTED, Report
+from passat.verify import VerifyReport
+
+RULES_SHOWN: Final = 20
+"""Rules that fired beyond this number are summed up in one line."""
+
+
+def report_text(report: Report, width: int = 100) -> str:
+    """A report as plain text."""
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, highlight=False).print(render_report(report))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def render_report(report: Report) -> RenderableType:
+    """A report for a rich console: what changed, in which passes, by which rules, and what verification found."""
+    parts: list[RenderableType] = [_headline(report), Text(), _operators(report)]
+    if report.passes:
+        parts += [Text(), _passes(report)]
+    parts += [Text(), _rules(report)]
+    parts += [Text(f"! {limit}", style="yellow") for limit in report.limits]
+    parts += [Text(), _verification(report)]
+    if report.output:
+        parts.append(Text(f"written to {report.output}"))
+    return Group(*parts)
+
+
+def _headline(report: Report) -> Text:
+    before, after = report.node_count_before, report.node_count_after
+    text = Text.assemble((report.source, "bold"), f": {before} nodes became ", (str(after), "bold green"), _percent(before, after))
+    text.append(
+        f", estimated {seconds(report.cost_before)} became {seconds(report.cost_after)}{_percent(report.cost_before, report.cost_after)}"
+    )
+    text.append(f", in {seconds(sum(report.seconds.values()))}")
+    if report.kept:
+        text.append(f"\nthe input came back: {report.kept}", style="yellow")
+    return text
+
+
+def _operators(report: Report) -> RenderableType:
+    table = _table("operator", "before", "after", "")
+    changed = same = 0
+    for name in sorted({*report.nodes_before, *report.nodes_after}):
+        before, after = report.nodes_before.get(name, 0), report.nodes_after.get(name, 0)
+        if before == after:
+            same += before
+            continue
+        changed += 1
+        note = "holds data, does not count" if name in NOT_COUNTED else ""
+        table.add_row(name, str(before), str(after), f"{after - before:+d}  {note}".rstrip(), style="dim" if note else None)
+    if not changed:
+        return Text("no operator occurs more or less often than before")
+    table.add_row("others, unchanged", str(same), str(same), "", style="dim")
+    return table
+
+
+def _passes(report: Report) -> Table:
+    table = _table("pass", "time", "")
+    for run in report.passes:
+        shown = ", ".join(f"{amount:g} {name}" for name, amount in run.counters.items() if name in ("folded", "merged"))
+        table.add_row("  " * run.depth + run.name, seconds(run.seconds), shown)
+    for stage, taken in report.seconds.items():
+        if stage != "passes":
+            table.add_row(f"({stage})", seconds(taken), "", style="dim")
+    return table
+
+
+def _rules(report: Report) -> RenderableType:
+    fired = [rule for rule in report.rules if rule.fired]
+    if not fired:
+        return Text("no rule fired")
+    table = _table("rule", "fired", "matched", "refused")
+    for rule in fired[:RULES_SHOWN]:
+        table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.refused))
+    rest = fired[RULES_SHOWN:]
+    if rest:
+        table.add_row(f"{len(rest)} more rules", str(sum(rule.fired for rule in rest)), "", "", style="dim")
+    return table
+
+
+def _verification(report: Report) -> Text:
+    if report.verification is not None:
+        return verification_text(report.verification)
+    if report.kept:
+        return Text("verification: nothing to compare, the result is the input")
+    return Text("verification: switched off", style="yellow")
+
+
+def verification_text(report: VerifyReport) -> Text:
+    """What verification found, in one sentence, with a line for each output that was not compared as usual."""
+    if report.equal is None:
+        return Text(f"verification: nothing was compared: {report.skipped}", style="yellow")
+    if not report.equal:
+        return Text(f"verification: {report.mismatch}", style="bold red")
+    runs = "; ".join(map(str, report.trials))
+    exact = report.relative == 0
+    found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
+    text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on random inputs ({runs}), in {seconds(report.seconds)}")
+    for output in report.outputs:
+        if output.note:
+            text.append(f"\n  output {output.name}: {output.note}", style="yellow")
+    return text
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, heading in enumerate(headings):
+        numeric = heading in ("before", "after", "time", "fired", "matched", "refused")
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=i == 0)
+    return table
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that suits it.
+
+    >>> seconds(0.00123), seconds(12.3)
+    ('1.23 ms', '12.3 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-6:.3g} us"
+
+
+def _percent(before: float, after: float) -> str:
+    if not before or before == after:
+        return ""
+    return f" ({100 * (after - before) / before:+.0f} %)"
+
+
+def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """A plain table for lists of passes and rules."""
+    table = _table(*headings)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

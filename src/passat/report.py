@@ -1,0 +1,151 @@
+"""What an optimisation did, as plain data: `Report` is what `optimize` returns beside the model, and what `--json` prints."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+from typing import Any as AnyValue
+
+from passat.passmgr import PassTime, Statistics
+from passat.verify import VerifyReport
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+NOT_COUNTED: Final = frozenset(("Constant", "ConstantOfShape"))
+"""Operators that only hold data: they do not count as nodes."""
+
+
+@dataclass
+class RuleReport:
+    """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired."""
+
+    name: str
+    matched: int = 0
+    refused: int = 0
+    fired: int = 0
+
+
+@dataclass
+class PassReport:
+    """A run of a pass: seconds with all inside it, how deep it is nested, and the counters that it kept (`folded`, `merged` ...)."""
+
+    name: str
+    seconds: float
+    depth: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Report:
+    """What an optimisation did.
+
+    Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
+    are estimated seconds on the machine of the cost model, sizes bytes of the model without external data. `kept` says why the
+    input came back, where it did. `limits` lists limits that stopped a pass, with the best so far as its result.
+    """
+
+    source: str = ""
+    pipeline: str = ""
+    nodes_before: dict[str, int] = field(default_factory=dict)
+    nodes_after: dict[str, int] = field(default_factory=dict)
+    cost_before: float = 0.0
+    cost_after: float = 0.0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    passes: list[PassReport] = field(default_factory=list)
+    rules: list[RuleReport] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    verification: VerifyReport | None = None
+    kept: str = ""
+    output: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def node_count_before(self) -> int:
+        """The nodes of the input that compute something."""
+        return node_count(self.nodes_before)
+
+    @property
+    def node_count_after(self) -> int:
+        """The nodes of the result that compute something."""
+        return node_count(self.nodes_after)
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The report as plain data for JSON, with the two node counts."""
+        return {
+            "source": self.source,
+            "output": self.output,
+            "node_count_before": self.node_count_before,
+            "node_count_after": self.node_count_after,
+            **{name: value for name, value in asdict(self).items() if name not in ("source", "output")},
+        }
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        from passat.render import report_text
+
+        return report_text(self)
+
+    def take_statistics(self, statistics: Statistics, timings: Sequence[PassTime], names: Iterable[str] = ()) -> None:
+        """Takes over what the passes counted and remarked, and their times. `names` are rules to list even where they did not match."""
+        rules = {name: RuleReport(name) for name in names}
+        counted: set[str] = set()
+        for run in timings:
+            counters: dict[str, float] = {}
+            if run.name not in counted:
+                counted.add(run.name)
+                counters = {
+                    key: value for key, value in statistics.counters.get(run.name, {}).items() if ":" not in key and key != "seconds"
+                }
+            self.passes.append(PassReport(run.name, run.seconds, run.depth, counters))
+        for counters in statistics.counters.values():
+            for key, amount in counters.items():
+                what, colon, rule = key.partition(":")
+                if colon and what in ("matched", "refused", "fired"):
+                    entry = rules.setdefault(rule, RuleReport(rule))
+                    setattr(entry, what, getattr(entry, what) + int(amount))
+        self.rules = sorted(rules.values(), key=lambda rule: (-rule.fired, rule.name))
+        for name, remarks in statistics.remarks.items():
+            for text, times in remarks.items():
+                said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
+                (self.limits if text.startswith("stopped at the limit") else self.remarks).append(said)
+
+
+class MismatchError(RuntimeError):
+    """The optimised model computes something else than the original. The message names the pass; `report` holds what was compared."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def histogram(model: "ModelProto") -> dict[str, int]:
+    """The nodes of a model by operator, those in subgraphs and local functions included; names of other domains carry the domain."""
+    counts: Counter[str] = Counter()
+    pending: list[GraphProto | AnyValue] = [model.graph, *model.functions]
+    while pending:
+        for node in pending.pop().node:
+            counts[f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
+            for attribute in node.attribute:
+                if attribute.type in _GRAPHS:
+                    pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+    return dict(sorted(counts.items()))
+
+
+def node_count(counts: Mapping[str, int]) -> int:
+    """The nodes of a histogram that compute something.
+
+    >>> node_count({"Add": 2, "Constant": 5})
+    2
+    """
+    return sum(count for operator, count in counts.items() if operator not in NOT_COUNTED)
+
+
+_GRAPHS: Final = (5, 10)
+"""AttributeProto.GRAPH and GRAPHS."""

@@ -1,0 +1,76 @@
+"""Reading a user's rule file: a Python file that defines `RuleSet` classes."""
+
+import importlib.util
+import itertools
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from passat.rules.pattern import RuleError
+from passat.rules.rule import RuleSet
+
+_NUMBERS: Final = itertools.count()
+
+
+class RuleFileError(ValueError):
+    """A rule file that cannot be used. The message is one sentence that names the file, the line and the reason."""
+
+
+def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
+    """The rule sets that a file defines, in the order of their definition; bases without rules of their own left out.
+
+    The file is imported under a name that nothing else has, so it may be called `rules.py`; modules beside it may be imported by it.
+    Raises RuleFileError where the file does not import, holds a rule that cannot be, or defines no rule set.
+    """
+    file = Path(path)
+    module = _run(file)
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, RuleSet) and value.__module__ == module.__name__
+    ]
+    sets = [rules for rules in dict.fromkeys(found) if rules.rules]
+    if not sets:
+        raise RuleFileError(
+            f"{file} defines no rules: a rule file holds classes derived from passat.rules.RuleSet, each rule an attribute of one"
+        )
+    return sets
+
+
+def _run(file: Path) -> ModuleType:
+    if file.is_dir():
+        raise RuleFileError(f"{file} is a folder; a rule file is wanted")
+    # A name that no other file gets: two rule files of one name are two modules.
+    name = f"passat_rule_file_{next(_NUMBERS)}_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(file)
+    beside = str(file.resolve().parent)
+    sys.modules[name] = module
+    sys.path.append(beside)  # at the end: what is installed comes first
+    try:
+        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+    except OSError as error:
+        del sys.modules[name]
+        raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
+    except SyntaxError as error:
+        del sys.modules[name]
+        raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        raise RuleFileError(f"{file}{_line(error, str(file))}: {kind}{text or 'no reason given'}") from error
+    finally:
+        sys.path.remove(beside)
+    return module
+
+
+def _line(error: BaseException, file: str) -> str:
+    """Where in the file an error comes from: the innermost of its lines that was running."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f", line {lines[-1]}" if lines else ""

@@ -1,0 +1,211 @@
+"""Single ONNX nodes, read, evaluated, written and run: what the tests of operators that are not elementwise share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import passat.ir.ops
+import passat.ir.ops.convolution
+import passat.ir.ops.dropout
+import passat.ir.ops.einsum
+import passat.ir.ops.global_pooling
+import passat.ir.ops.linear
+import passat.ir.ops.normalization
+import passat.ir.ops.pooling
+import passat.ir.ops.rescaling
+import passat.ir.ops.softmax  # noqa: F401  # importing declares the operators
+from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem, Var
+from passat.ir.infer import infer_type
+from passat.ir.onnx_mapping import READERS, OnnxNode
+from passat.ir.op import Op
+from passat.ir.ops.linear import accepts_bias
+from passat.ir.tensor import Array, Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, tensor_type
+
+Operand = Array | Tensor | TensorType | None
+"""An operand of a node: a variable of an array's type, a constant, a variable of a type, or nothing."""
+
+
+class FakeEmitter:
+    """Collects the nodes of writers, as an exporter would."""
+
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        self.protos: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int = 1, domain: str = ""
+    ) -> str:
+        return self.nodes(op_type, inputs, attrs, outputs=outputs, domain=domain)[0]
+
+    def nodes(
+        self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
+    ) -> list[str]:
+        names = [f"t{len(self.protos)}_{i}" for i in range(outputs)]
+        self.protos.append(helper.make_node(op_type, list(inputs), names, domain=domain, **(attrs or {})))
+        return names
+
+    def constant(self, value: Tensor | Array) -> str:
+        name = f"c{len(self.constants)}"
+        array = np.ascontiguousarray(value.numpy() if isinstance(value, Tensor) else value)
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+
+class Nodes:
+    """Reads, evaluates, writes and runs models of one node."""
+
+    newest = onnx.defs.onnx_opset_version()
+    """The newest opset of the onnx package."""
+    runtime = 24
+    """A newest opset that ONNX Runtime surely knows."""
+
+    def read(self, op_type: str, version: int, operands: Sequence[Operand], n_outputs: int = 1, /, **attrs: AnyValue) -> Expr | None:
+        """What the reader makes of a node, with types; None where it is opaque."""
+        inputs = [None if operand is None else self._variable(f"x{i}", operand) for i, operand in enumerate(operands)]
+        found = READERS[op_type](OnnxNode(op_type, version, inputs, attrs, n_outputs, Span("node", outputs=("y",))))
+        if found is None:
+            return None
+        return infer_type(found if isinstance(found, Expr) else found[0])
+
+    def _variable(self, name: str, operand: Array | Tensor | TensorType) -> Expr:
+        if isinstance(operand, Tensor):
+            return Constant(operand)
+        if isinstance(operand, TensorType):
+            return Var(name, operand)
+        return Var(name, TensorType(operand.shape, Tensor.dense(operand).dtype))
+
+    def evaluate(self, expr: Expr, feeds: Mapping[str, Array]) -> Array:
+        """The value of an expression by the kernels, each checked against the inferred type."""
+        values: dict[int, Value] = {}
+        for node in post_order(expr):
+            if isinstance(node, Var):
+                values[id(node)] = Tensor.dense(feeds[node.name_hint])
+            elif isinstance(node, Constant):
+                values[id(node)] = node.data
+            elif isinstance(node, Tuple):
+                values[id(node)] = tuple(values[id(field)] for field in node.fields)
+            elif isinstance(node, TupleGetItem):
+                whole = values[id(node.tuple_value)]
+                assert isinstance(whole, tuple)
+                values[id(node)] = whole[node.index]
+            elif isinstance(node, Call):
+                assert isinstance(node.op, Op)
+                args = [values[id(arg)] for arg in node.args]
+                values[id(node)] = evaluate_call(node.op, args, node.attrs, node.checked_type)
+        found = values[id(expr)]
+        assert isinstance(found, Tensor)
+        return found.numpy()
+
+    def write(self, expr: Expr, opset: int) -> onnx.ModelProto:
+        """A model of an expression with types, in which a bias goes with its product where it can; checked by onnx."""
+        emit = FakeEmitter(opset)
+        names: dict[int, list[str]] = {}
+        inputs: dict[str, onnx.ValueInfoProto] = {}
+        order = post_order(infer_type(expr))
+        merged = {id(node.args[0]) for node in order if isinstance(node, Call) and _is_merged(node)}
+        for node in order:
+            if id(node) in merged:
+                continue
+            if isinstance(node, Var):
+                names[id(node)] = [node.name_hint]
+                type_ = tensor_type(node.checked_type)
+                dims = [dim if isinstance(dim, int) else repr(dim) for dim in type_.shape]
+                element = helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)) if type_.dtype != "bfloat16" else onnx.TensorProto.BFLOAT16
+                inputs[node.name_hint] = helper.make_tensor_value_info(node.name_hint, element, dims)
+            elif isinstance(node, Constant):
+                names[id(node)] = [emit.constant(node.data)]
+            elif isinstance(node, Tuple):
+                names[id(node)] = [name for field in node.fields for name in names[id(field)]] or [""]
+            elif isinstance(node, TupleGetItem):
+                names[id(node)] = [names[id(node.tuple_value)][node.index]]
+            elif isinstance(node, Call):
+                assert isinstance(node.op, Op)
+                call, args = node, node.args
+                if _is_merged(node):
+                    assert isinstance(node.args[0], Call)
+                    call, args = node.args[0], (*node.args[0].args, node.args[1])
+                assert isinstance(call.op, Op)
+                assert call.op.to_onnx is not None
+                written = call.op.to_onnx(call, [name for arg in args for name in names[id(arg)]], emit)
+                names[id(node)] = [written] if isinstance(written, str) else list(written)
+        output = helper.make_empty_tensor_value_info(names[id(expr)][0])
+        graph = helper.make_graph(emit.protos, "g", list(inputs.values()), [output], emit.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        onnx.checker.check_model(model)
+        return model
+
+    def model(self, op_type: str, version: int, arrays: Sequence[Array | None], /, **attrs: AnyValue) -> onnx.ModelProto:
+        """A model of one node on inputs of the arrays' types, called x0, x1 ..."""
+        names = ["" if array is None else f"x{i}" for i, array in enumerate(arrays)]
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in zip(names, arrays, strict=True)
+            if array is not None
+        ]
+        node = helper.make_node(op_type, names, ["y"], **attrs)
+        graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
+
+    def run(self, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
+        """The output of a model by ONNX Runtime, which optimises nothing."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        wanted = {value.name for value in session.get_inputs()}
+        found: Array = session.run(None, {name: array for name, array in feeds.items() if name in wanted})[0]
+        return found
+
+    def refer(self, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
+        """The output of a model by onnx's reference implementation, for what ONNX Runtime has no kernel of."""
+        found: Array = ReferenceEvaluator(model).run(None, dict(feeds))[0]  # type: ignore[index]  # of one output, a list
+        return found
+
+    def agree(
+        self, op_type: str, version: int, arrays: Sequence[Array | None], opsets: Sequence[int] = (), /, **attrs: AnyValue
+    ) -> list[list[str]]:
+        """Holds the kernel, and what is written in `version` and in `opsets`, against ONNX Runtime's result of a node.
+
+        Returns the operator types that were written, by opset.
+        """
+        feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
+        expected = self.run(self.model(op_type, version, arrays, **attrs), feeds)
+        expr = self.read(op_type, version, arrays, **attrs)
+        assert expr is not None
+        assert tensor_type(expr.checked_type).shape == expected.shape
+        close(self.evaluate(expr, feeds), expected)
+        written: list[list[str]] = []
+        for opset in (version, *opsets):
+            model = self.write(expr, opset)
+            close(self.run(model, feeds), expected)
+            written.append([node.op_type for node in model.graph.node])
+        return written
+
+
+def _is_merged(call: Call) -> bool:
+    return isinstance(call.op, Op) and call.op.name == "nn.bias_add" and accepts_bias(call)
+
+
+def close(found: Array, expected: Array) -> None:
+    """Raises AssertionError where shape or element type differ, or elements by more than rounding."""
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    tolerance = {2: 4e-3, 4: 2e-5}.get(found.dtype.itemsize, 1e-10)
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Nodes:
+    return Nodes()

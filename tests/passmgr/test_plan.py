@@ -1,0 +1,237 @@
+"""Plans: reasons, numbers, notes, and the four forms they are written in (golden)."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from passat.ir.module import IRModule
+from passat.passmgr import InferType, ModulePass, PassContext, PassInfo, Reason, Sequential, module_pass, register_pass
+
+pytestmark = pytest.mark.usefixtures("forgotten")
+
+
+@dataclass(frozen=True)
+class Saturate(ModulePass):
+    rounds: int = 8
+    info = PassInfo(1, "Saturate", ["InferType"], preserves=["types"])
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+
+@dataclass(frozen=True)
+class Fuse(ModulePass):
+    info = PassInfo(3, "Fuse", ["InferType", "Canon"])
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+
+@pytest.fixture
+def pipeline() -> Sequential:
+    register_pass("Canon", module_pass(lambda mod, ctx: mod, opt_level=4, name="Canon", required=["InferType"], preserves=["types"]))
+    register_pass("Saturate", Saturate)
+    return Sequential([Saturate(), Sequential([Saturate(3), Fuse()], opt_level=1, name="inner"), Fuse(), InferType()], name="mine")
+
+
+def test_text(pipeline: Sequential) -> None:
+    assert pipeline.plan(PassContext(opt_level=3, disabled_pass=["Canon"])).to_text() == (
+        "mine at opt_level 3\n"
+        "  1      InferType           required by Saturate\n"
+        "  2      Saturate            listed, level 1\n"
+        "  3      inner               listed, level 1\n"
+        "    -    InferType           does not run: required by Saturate, established by step 1\n"
+        "    3.1  Saturate{rounds=3}  listed, level 1\n"
+        "    -    InferType           does not run: required by Canon, established by step 1\n"
+        "    3.2  Canon               required by Fuse, though disabled_pass names it\n"
+        "    3.3  Fuse                listed, level 3\n"
+        "  4      InferType           required by Canon\n"
+        "  5      Canon               required by Fuse, though disabled_pass names it\n"
+        "  6      Fuse                listed, level 3\n"
+        "  7      InferType           listed, level 0\n"
+    )
+
+
+def test_text_of_what_does_not_run(pipeline: Sequential) -> None:
+    plan = pipeline.plan(PassContext(opt_level=0, required_pass=["Saturate"], disabled_pass=["InferType"]))
+    assert str(plan) == (
+        "mine at opt_level 0\n"
+        "  1  InferType  required by Saturate, though disabled_pass names it\n"
+        "  2  Saturate   listed, and required_pass names it (its level 1 > 0)\n"
+        "  -  inner      does not run: its level 1 > 0\n"
+        "  -  Fuse       does not run: its level 3 > 0\n"
+        "  -  InferType  does not run: disabled_pass names it\n"
+    )
+
+
+def test_text_as_in_tvm(pipeline: Sequential) -> None:
+    assert pipeline.plan(PassContext(opt_level=1, config={"passmgr.resolve": "relay"})).to_text() == (
+        "mine at opt_level 1, requirements resolved as in TVM\n"
+        "  1      InferType           required by Saturate\n"
+        "  2      Saturate            listed, level 1\n"
+        "  3      inner               listed, level 1\n"
+        "    3.1  InferType           required by Saturate\n"
+        "    3.2  Saturate{rounds=3}  listed, level 1\n"
+        "    -    Fuse                does not run: its level 3 > 1\n"
+        "  -      Fuse                does not run: its level 3 > 1\n"
+        "  4      InferType           listed, level 0\n"
+    )
+
+
+def test_text_of_nothing() -> None:
+    assert Sequential([]).plan().to_text() == "sequential at opt_level 2\n  (nothing to run)\n"
+
+
+def test_doubts_about_the_settings(pipeline: Sequential) -> None:
+    ctx = PassContext(opt_level=0, required_pass=["Canon"], disabled_pass=["Fues", "Fuse", "Canon", "xyz"])
+    assert pipeline.plan(ctx).notes == (
+        "disabled_pass names 'Fues', which is no pass of this pipeline and not registered; did you mean Fuse?",
+        "disabled_pass names 'xyz', which is no pass of this pipeline and not registered",
+        "required_pass names Canon, which is no pass of this pipeline: it turns members on, and adds none",
+    )
+    assert "\nnote: disabled_pass names 'Fues'" in pipeline.plan(ctx).to_text()
+
+
+def test_reasons_and_numbers(pipeline: Sequential) -> None:
+    plan = pipeline.plan(PassContext(opt_level=2, required_pass=["Fuse"]))
+    assert [(step.number, step.name, step.reason, step.required_by, step.established_by) for step in plan.walk()] == [
+        ("1", "InferType", Reason.REQUIRED, "Saturate", None),
+        ("2", "Saturate", Reason.LISTED, None, None),
+        ("3", "inner", Reason.LISTED, None, None),
+        ("", "InferType", Reason.ESTABLISHED, "Saturate", "1"),
+        ("3.1", "Saturate", Reason.LISTED, None, None),
+        ("", "InferType", Reason.ESTABLISHED, "Canon", "1"),
+        ("3.2", "Canon", Reason.REQUIRED, "Fuse", None),
+        ("3.3", "Fuse", Reason.FORCED, None, None),
+        ("4", "InferType", Reason.REQUIRED, "Canon", None),
+        ("5", "Canon", Reason.REQUIRED, "Fuse", None),
+        ("6", "Fuse", Reason.FORCED, None, None),
+        ("7", "InferType", Reason.LISTED, None, None),
+    ]
+    assert plan.order == ["InferType", "Saturate", "Saturate", "Canon", "Fuse", "InferType", "Canon", "Fuse", "InferType"]
+
+
+def test_json() -> None:
+    register_pass("Saturate", Saturate)
+    plan = Sequential([Sequential([Saturate(2)], name="in")]).plan(PassContext())
+    assert json.loads(plan.to_json()) == {
+        "pipeline": "sequential",
+        "opt_level": 2,
+        "resolve": "graph",
+        "order": ["InferType", "Saturate"],
+        "steps": [
+            {
+                "name": "in",
+                "text": "in",
+                "number": "1",
+                "runs": True,
+                "reason": "listed",
+                "why": "listed, level 0",
+                "opt_level": 0,
+                "required_by": None,
+                "established_by": None,
+                "steps": [
+                    {
+                        "name": "InferType",
+                        "text": "InferType",
+                        "number": "1.1",
+                        "runs": True,
+                        "reason": "required",
+                        "why": "required by Saturate",
+                        "opt_level": 0,
+                        "required_by": "Saturate",
+                        "established_by": None,
+                        "steps": [],
+                    },
+                    {
+                        "name": "Saturate",
+                        "text": "Saturate{rounds=2}",
+                        "number": "1.2",
+                        "runs": True,
+                        "reason": "listed",
+                        "why": "listed, level 1",
+                        "opt_level": 1,
+                        "required_by": None,
+                        "established_by": None,
+                        "steps": [],
+                    },
+                ],
+            }
+        ],
+        "notes": [],
+    }
+
+
+def test_dot(pipeline: Sequential) -> None:
+    assert pipeline.plan(PassContext(opt_level=1)).to_dot() == (
+        'digraph "mine" {\n'
+        "  rankdir=LR;\n"
+        "  node [shape=box];\n"
+        '  s1 [label="1 InferType", tooltip="required by Saturate"];\n'
+        '  s2 [label="2 Saturate", tooltip="listed, level 1"];\n'
+        "  subgraph cluster_s3 {\n"
+        '    label="3 inner";\n'
+        '    s3 [label="inner", shape=point];\n'
+        '    s4 [label="InferType", tooltip="required by Saturate, established by step 1", style=dashed, color=gray, fontcolor=gray];\n'
+        '    s5 [label="3.1 Saturate{rounds=3}", tooltip="listed, level 1"];\n'
+        '    s6 [label="Fuse", tooltip="its level 3 > 1", style=dashed, color=gray, fontcolor=gray];\n'
+        "  }\n"
+        '  s7 [label="Fuse", tooltip="its level 3 > 1", style=dashed, color=gray, fontcolor=gray];\n'
+        '  s8 [label="4 InferType", tooltip="listed, level 0"];\n'
+        "  s1 -> s2;\n"
+        "  s2 -> s3;\n"
+        "  s3 -> s8;\n"
+        "  s1 -> s2 [style=dashed, constraint=false];\n"
+        "  s4 -> s5 [style=dashed, constraint=false];\n"
+        "}\n"
+    )
+
+
+def test_mermaid(pipeline: Sequential) -> None:
+    assert pipeline.plan(PassContext(opt_level=1)).to_mermaid() == (
+        "flowchart LR\n"
+        '  s1["1 InferType"]\n'
+        '  s2["2 Saturate"]\n'
+        '  subgraph s3["3 inner"]\n'
+        '    s4["InferType"]:::off\n'
+        '    s5["3.1 Saturate{rounds=3}"]\n'
+        '    s6["Fuse"]:::off\n'
+        "  end\n"
+        '  s7["Fuse"]:::off\n'
+        '  s8["4 InferType"]\n'
+        "  s1 --> s2\n"
+        "  s2 --> s3\n"
+        "  s3 --> s8\n"
+        "  s1 -.-> s2\n"
+        "  s4 -.-> s5\n"
+        "  classDef off stroke-dasharray: 4,color:#888,stroke:#888\n"
+    )
+
+
+def test_an_option_without_text_and_quotes_in_names() -> None:
+    @dataclass
+    class Odd(ModulePass):
+        table: object = None
+        info = PassInfo(0, 'Odd "one"')
+
+        def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+            return mod
+
+    plan = Sequential([Odd({})]).plan()
+    assert 'Odd "one"{...}' in plan.to_text()
+    assert 's1 [label="1 Odd \\"one\\"{...}"' in plan.to_dot()
+    assert 's1["1 Odd #quot;one#quot;{...}"]' in plan.to_mermaid()
+
+
+def test_plans_are_made_once_per_settings(pipeline: Sequential) -> None:
+    assert pipeline.plan(PassContext()) is pipeline.plan(PassContext())
+    assert pipeline.plan(PassContext()) is pipeline.plan()
+    assert pipeline.plan(PassContext()) is not pipeline.plan(PassContext(opt_level=3))
+    assert pipeline.plan(PassContext(disabled_pass=["A"])) is not pipeline.plan(PassContext(required_pass=["A"]))
+    assert pipeline.plan(PassContext()).to_json() == pipeline.plan(PassContext(config={"passmgr.resolve": "graph"})).to_json()
+    first = pipeline.plan(PassContext())
+    for level in range(100):
+        pipeline.plan(PassContext(opt_level=level + 10))
+    assert len(pipeline._plans) <= 64
+    assert pipeline.plan(PassContext()).to_json() == first.to_json()
