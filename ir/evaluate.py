@@ -22,7 +22,8 @@ class EvaluateError(ValueError):
 def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> Value:
     """The value of a call on constant operands, of the type that inference found (dimensions that are not integers may be anything).
 
-    A splat operand is computed on as one element where the operator is elementwise, or moves elements without looking at them.
+    Where a splat is among the operands, and the others too hold one value repeated, an elementwise operator is computed on one element,
+    and one that moves elements without looking at them on none: the result is a splat.
     Raises EvaluateError.
     """
     if op.kernel is None:
@@ -30,14 +31,13 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> 
     shape = _static_shape(result)
     if shape is not None and isinstance(result, TensorType):
         tensors = _flatten(args)
-        if tensors and all(tensor.is_splat and tensor.size for tensor in tensors):
+        if tensors and any(tensor.is_splat for tensor in tensors) and all(tensor.uniform() is not None for tensor in tensors):
             if op.elementwise:
                 one = [_single(arg) for arg in args]
                 return Tensor.splat(_checked(op, _run(op, one, attrs), result.with_shape((1,) * 0), shaped=False), shape, result.dtype)
             if (
                 op.movement
-                and len({tensor.numpy().reshape(-1)[:1].tobytes() if tensor.size else b"" for tensor in tensors}) == 1
-                and tensors[0].size
+                and len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1
             ):
                 return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
     value = _run(op, [_arrays(arg) for arg in args], attrs)

@@ -165,7 +165,10 @@ class Tensor:
         return (Tensor.dense, (self.numpy(),))
 
     def __repr__(self) -> str:
-        content = f"splat {self._scalar[()]}" if self._scalar is not None else "dense"
+        if self._scalar is not None:
+            content = f"splat {self._scalar[()]}"
+        else:
+            content = "lazy" if self._array is None else f"{self._array.reshape(())}" if self.size == 1 else "dense"
         return f"Tensor({self.dtype}{list(self.shape)}, {content})"
 
 

@@ -115,7 +115,8 @@ def module_pass(
 
     Without `pass_func` the result is a decorator. A class gives a class: its objects are passes that hold an object of the decorated
     class, made from the same arguments; unknown attributes are looked up there. The name is that of the function or class unless
-    given; the rest is as in `PassInfo`.
+    given; the rest is as in `PassInfo`. Type checkers take a decorated class for the class it was: derive from ModulePass where that
+    matters.
 
     Raises ValueError without an opt_level, TypeError for what cannot be called.
 

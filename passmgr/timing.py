@@ -2,6 +2,8 @@
 
 import threading
 import warnings
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,6 +47,41 @@ class _Profile(threading.local):
         self.finished: list[_Run] = []
 
 
+class _Latest(threading.local):
+    def __init__(self) -> None:
+        self.instrument: PassTimingInstrument | None = None
+
+
+_LATEST: Final = _Latest()
+
+
+class _Render:
+    """A method that can be called on the class as well, as TVM's static `render`."""
+
+    def __get__(self, instrument: "PassTimingInstrument | None", owner: type) -> Callable[[], str]:
+        return partial(_render, instrument or _LATEST.instrument)
+
+
+def _render(instrument: "PassTimingInstrument | None") -> str:
+    profile = _Profile() if instrument is None else instrument._profile
+    if not profile.runs:
+        warnings.warn("no passes have been profiled, did you enable pass profiling?", stacklevel=2)
+        return ""
+    if profile.open:
+        raise RuntimeError("cannot print pass profile while still in a pass!")
+    total = sum(run.seconds for run in profile.runs)
+    lines = []
+    stack = [(run, 0, total) for run in reversed(profile.runs)]
+    while stack:
+        run, depth, parent = stack.pop()
+        own = run.seconds - sum(child.seconds for child in run.children)
+        of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
+        indent = "\t" * depth
+        lines.append(f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{own * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n")
+        stack.extend((child, depth + 1, run.seconds) for child in reversed(run.children))
+    return "".join(lines)
+
+
 class PassTimingInstrument(PassInstrument):
     """Measures every pass. `render()` gives TVM's text and, as there, is for before the context is left; `timings` may be read later.
 
@@ -75,30 +112,12 @@ class PassTimingInstrument(PassInstrument):
             stack.extend((child, depth + 1) for child in reversed(run.children))
         return times
 
-    def render(self: "PassTimingInstrument | None" = None) -> str:
-        """One line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the run around it)`.
+    render = _Render()
+    """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the run around it)`.
 
-        May be called on the class: then it renders the instrument that was made or entered last in this thread. Warns, and returns
-        "", where nothing was measured; raises RuntimeError inside a pass.
-        """
-        instrument = self or _LATEST.instrument
-        runs = instrument._profile.runs if instrument is not None else []
-        if not runs:
-            warnings.warn("no passes have been profiled, did you enable pass profiling?", stacklevel=2)
-            return ""
-        if instrument is not None and instrument._profile.open:
-            raise RuntimeError("cannot print pass profile while still in a pass!")
-        total = sum(run.seconds for run in runs)
-        lines = []
-        stack = [(run, 0, total) for run in reversed(runs)]
-        while stack:
-            run, depth, parent = stack.pop()
-            own = run.seconds - sum(child.seconds for child in run.children)
-            of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
-            indent = "\t" * depth
-            lines.append(f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{own * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n")
-            stack.extend((child, depth + 1, run.seconds) for child in reversed(run.children))
-        return "".join(lines)
+    May be called on the class: then it renders the instrument that was made or entered last in this thread. Warns, and returns "",
+    where nothing was measured; raises RuntimeError inside a pass.
+    """
 
     def enter_pass_ctx(self) -> None:
         """Becomes the instrument that `PassTimingInstrument.render()` means."""
@@ -129,11 +148,3 @@ class PassTimingInstrument(PassInstrument):
         if opened:
             opened[-1].failed = True
             opened.pop().end = perf_counter()
-
-
-class _Latest(threading.local):
-    def __init__(self) -> None:
-        self.instrument: PassTimingInstrument | None = None
-
-
-_LATEST: Final = _Latest()

@@ -62,7 +62,7 @@ class Engine:
         model: CostModel | None = None,
         fold: bool = False,
         static: bool = False,
-        max_growth: int = 1 << 16,
+        max_growth: int = 1 << 20,
         merge: bool = False,
     ) -> None:
         self.matchers = matchers

@@ -18,7 +18,7 @@ class Folder:
     With `static`, dynamic operators whose shapes are known become static ones on the way, so that the types behind them become better.
     """
 
-    def __init__(self, max_growth: int = 1 << 16, max_bytes: int = 1 << 30, *, static: bool = False) -> None:
+    def __init__(self, max_growth: int = 1 << 20, max_bytes: int = 1 << 30, *, static: bool = False) -> None:
         self.max_growth = max_growth
         self.max_bytes = max_bytes
         self.static = static
@@ -52,7 +52,15 @@ class Folder:
 
     @staticmethod
     def _splat(op: Op, values: Sequence[Value]) -> bool:
-        return (op.elementwise or op.movement) and all(isinstance(value, Tensor) and value.is_splat for value in values)
+        """Whether the result is one value repeated, which takes no bytes (see `evaluate_call`)."""
+        flat = [tensor for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
+        tensors = [tensor for tensor in flat if isinstance(tensor, Tensor)]
+        return (
+            (op.elementwise or op.movement)
+            and len(tensors) == len(flat)
+            and any(tensor.is_splat for tensor in tensors)
+            and all(tensor.uniform() is not None for tensor in tensors)
+        )
 
 
 def _bytes(type_: Type) -> float | None:

@@ -111,7 +111,7 @@ class Graph:
                 continue
             kind = type(expr)
             parts: Sequence[Expr]
-            if kind is Call and type(expr.op) is Op:  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
+            if kind is Call and isinstance(expr.op, Op):  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
                 parts = expr.args  # type: ignore[attr-defined]
             elif kind is TupleGetItem:
                 parts = (expr.tuple_value,)  # type: ignore[attr-defined]

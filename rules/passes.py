@@ -19,6 +19,7 @@ from passat.rules.library import (
     Products,
     Repetitions,
     ScaleAxis,
+    Scales,
     Slices,
     Transposes,
     Units,
@@ -65,7 +66,7 @@ def simplify_expr() -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
-    return RulePass((ScaleAxis, Normalisations), name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
+    return RulePass((ScaleAxis, Normalisations, Scales), name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
 
 
 @register_pass(_PREFIX + "EliminateCommonSubexpr")

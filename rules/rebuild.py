@@ -40,7 +40,7 @@ def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[
 def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mapping[int, Expr]) -> Expr:
     symbol, payload = graph.symbols[node], graph.payloads[node]
     origin = graph.origins[node]
-    if origin is not None and _parts_are(origin, operands):
+    if origin is not None and (symbol.kind == LEAF or _parts_are(origin, operands)):
         return leaves.get(id(origin), origin)
     span = _span(graph, cls, node)
     made: Expr
@@ -51,11 +51,9 @@ def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mappi
         made = Tuple(operands, span)
     elif symbol.kind == GET:
         made = TupleGetItem(operands[0], payload, span)
-    elif symbol.kind == CONST:
-        return Constant(graph.tensors[payload], span)
     else:
-        assert symbol.kind == LEAF
-        raise AssertionError("a leaf without an expression")
+        assert symbol.kind == CONST
+        return Constant(graph.tensors[payload], span)
     made._checked_type = graph.types[cls]
     return made
 

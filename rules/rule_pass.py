@@ -27,7 +27,7 @@ register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided i
 register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.")
 register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.")
-register_option("rules.max_growth", int, 1 << 16, "Most bytes that one folded constant may add to the file.")
+register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.")
 register_option("rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls.")
 register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
 

@@ -1,11 +1,14 @@
 """What a model holds besides its computation: it travels with the module and comes out as it went in."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from passat.ir.expr import Expr
+
+M = TypeVar("M", ModelProto, GraphProto)
 
 Origin = tuple[Expr, NodeProto, Sequence[Expr | None], Sequence[Expr]]
 """The node that a call was read from: the call, the node, the values that the node reads (None where one is absent), those that are there.
@@ -42,3 +45,17 @@ class Frame:
     def opsets(self) -> dict[str, int]:
         """Versions by domain; the default domain is the empty string."""
         return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in self.model.opset_import}
+
+
+NOT_KEPT: Final = frozenset({"node", "initializer", "sparse_initializer", "value_info"})
+"""The fields of a graph that stand for its computation, and are made anew."""
+
+
+def copy_fields(source: M, target: M, *, except_for: Set[str]) -> None:
+    """Copies the fields of a message that are there."""
+    for descriptor, value in source.ListFields():
+        if descriptor.name not in except_for:
+            if descriptor.is_repeated:
+                getattr(target, descriptor.name).extend(value)
+            else:
+                setattr(target, descriptor.name, value)

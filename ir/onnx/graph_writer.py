@@ -33,6 +33,7 @@ class GraphWriter:
         self.inner = inner
         self.names: dict[int, str] = {}
         self.several: dict[int, list[str]] = {}
+        self.outputs: frozenset[str] = frozenset()
         self.nodes: list[NodeProto] = []
         self.value_infos: list[ValueInfoProto] = []
         self.emitter = NodeEmitter(model.constants.version, model.constants.value)
@@ -40,6 +41,7 @@ class GraphWriter:
     def write(self, results: Sequence[Expr], wanted: Sequence[str]) -> None:
         """Writes what computes `results`, under the wanted names, which are taken already."""
         model = self.model
+        self.outputs = frozenset(wanted)
         roots = [result for result in results if not (self.inner and isinstance(result, Constant))]
         plan = self.plan = Plan(roots, model.frame.origins, model.frame.order)
         results = [plan.resolve(result) for result in results]
@@ -213,7 +215,7 @@ class GraphWriter:
         """Declares the results whose types inference would not find again."""
         types = declared_types(call.attrs)
         for name, type_ in zip(names, types or (), strict=False):
-            if not isinstance(type_, IncompleteType):
+            if not isinstance(type_, IncompleteType) and name not in self.outputs:
                 self.value_infos.append(value_info(name, type_))
 
     def name(self, expr: Expr) -> str:

@@ -14,9 +14,9 @@ from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import read_attributes
 from passat.ir.onnx.collector import collector_paused
 from passat.ir.onnx.errors import OnnxError
-from passat.ir.onnx.frame import Frame
+from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
-from passat.ir.onnx.scope import UndefinedError, Scope, describe, sort_nodes
+from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes
 from passat.ir.onnx.tensors import read_sparse, read_tensor
 from passat.ir.onnx.value_types import show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
@@ -28,17 +28,14 @@ OLDEST_READ: Final = 7
 """Operators of older versions mean other things; they all become opaque calls."""
 _WALK: Final = 32
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
+_OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
+"""Operators whose later outputs are there for training or for other operators, and often declared without being read."""
 
 
 def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
     """The module of a model whose external data lies in `folder`. Raises OnnxError."""
     header = ModelProto()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            if field.is_repeated:
-                getattr(header, field.name).extend(value)
-            else:
-                setattr(header, field.name, value)
+    copy_fields(model, header, except_for={"graph"})
     frame = Frame(header, GraphProto(), folder)
     _check_versions(frame)
     with collector_paused():
@@ -63,15 +60,15 @@ class Importer:
         self.opsets = frame.opsets
         self.functions = {(function.domain, function.name, function.overload): function for function in frame.model.functions}
         self.declared: dict[str, onnx.TypeProto] = {}
+        self.source = GraphProto()
+        self._read_anywhere: set[str] | None = None
 
     def main(self, graph: GraphProto) -> Function:
         """The function of the main graph: its parameters are the inputs that have no fixed value."""
         frame = self.frame
         header = frame.graph
-        header.name, header.doc_string = graph.name, graph.doc_string
-        header.output.extend(graph.output)
-        header.quantization_annotation.extend(graph.quantization_annotation)
-        header.metadata_props.extend(graph.metadata_props)
+        self.source = graph
+        copy_fields(graph, header, except_for=NOT_KEPT | {"input"})
         scope = Scope(None)
         fixed = {tensor.name: tensor for tensor in graph.initializer}
         overridable = frame.model.ir_version >= 4
@@ -158,6 +155,8 @@ class Importer:
             while inputs and inputs[-1] is None:
                 inputs.pop()
             outputs = tuple(node.output)
+            if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS:
+                outputs = self._outputs_read(outputs)
             span = Span(node.name, 0, 0, outputs)
             attrs = _NO_ATTRIBUTES
             rest: Sequence[AttributeProto] = ()
@@ -181,6 +180,13 @@ class Importer:
                     if name in values:
                         raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
                     values[name] = result
+
+    def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
+        """The outputs of a node up to the last that somebody reads; the first is always there."""
+        if self._read_anywhere is None:
+            self._read_anywhere = read_names(self.source)
+        last = max((i for i, name in enumerate(outputs) if name in self._read_anywhere), default=0)
+        return outputs[: last + 1]
 
     def _outer(self, name: str, scope: Scope, node: NodeProto) -> Expr:
         try:

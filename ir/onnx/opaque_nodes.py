@@ -11,6 +11,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
 from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, attribute_graphs, describe, free_names, rename_free
 from passat.ir.onnx.tensors import tensor_proto
@@ -123,10 +124,8 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope) -> tuple[Func
     inner = Scope(scope)
     params = [inner.define(value.name, Var(value.name, type_of(value.type), Span("", outputs=(value.name,)))) for value in graph.input]
     body = importer.body(graph, inner)
-    header = GraphProto(name=graph.name, doc_string=graph.doc_string)
-    header.input.extend(graph.input)
-    header.output.extend(graph.output)
-    header.metadata_props.extend(graph.metadata_props)
+    header = GraphProto()
+    copy_fields(graph, header, except_for=NOT_KEPT)
     captured = list(inner.captured.values())
     attrs = {"onnx": header.SerializeToString(deterministic=True)}
     return Function([*params, *(var for var, _ in captured)], body, attrs=attrs), [outer for _, outer in captured]

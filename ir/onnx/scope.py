@@ -46,7 +46,7 @@ class Scope:
         return value
 
     def find(self, name: str) -> Expr:
-        """The value of a name: of this graph, a constant of an outer one, or a variable that captures an outer value. Raises UndefinedError."""
+        """The value of a name: of this graph, a constant of an outer one, or a variable that captures one. Raises UndefinedError."""
         value = self.values.get(name)
         if value is not None:
             return value
@@ -95,6 +95,19 @@ def defined_names(graph: GraphProto) -> set[str]:
     made.update(sparse.values.name for sparse in graph.sparse_initializer)
     made.update(name for node in graph.node for name in node.output)
     return made
+
+
+def read_names(graph: GraphProto) -> set[str]:
+    """Every name that is read anywhere in a graph and the graphs inside it."""
+    found: set[str] = set()
+    stack = [graph]
+    while stack:
+        inner = stack.pop()
+        found.update(value.name for value in inner.output)
+        for node in inner.node:
+            found.update(node.input)
+            stack.extend(subgraphs(node))
+    return found
 
 
 def all_names(attributes: Iterable[AttributeProto]) -> set[str]:

@@ -189,7 +189,8 @@ def group_norm(
 ) -> TensorType:
     """Zero mean and unit variance over each group of channels (at `axis`) of each sample (axis 0), then times gamma plus beta.
 
-    gamma and beta have an element for each channel. ONNX: GroupNormalization (21), and (18) with as many groups as channels.
+    gamma and beta have an element for each channel. ONNX: GroupNormalization (21), and to read (18) with as many groups as channels.
+    Before opset 21, and for float64, which ONNX narrows, its definition in other nodes.
     """
     _check_per_channel(data, axis, gamma=gamma, beta=beta)
     channels = data.shape[data.axis(axis)]
@@ -222,8 +223,7 @@ def _write_group_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     swap = _swap(attrs.axis % data.ndim, 1, data.ndim)
     x = transpose(emit, inputs[0], swap)
     shape = [data.shape[axis] for axis in swap]
-    native = emit.opset >= 21 or (emit.opset >= 18 and same_dim(shape[1], attrs.num_groups))
-    if native and data.dtype != "float64":
+    if emit.opset >= 21 and data.dtype != "float64":
         given = {"epsilon": attrs.epsilon, "num_groups": attrs.num_groups}
         return transpose(emit, emit.node("GroupNormalization", [x, *inputs[1:]], given), swap)
     rest = product(shape[1:])

@@ -67,8 +67,8 @@ def _read_split(node: OnnxNode) -> Expr | None:
             return _call(node, count, axis)
         part = -(-size // count) if node.version >= 18 else size // count
         sizes = (part,) * (count - 1) + (size - part * (count - 1),)
-        if node.version < 18 and size % count:
-            return None
+        if size % count and (node.version < 18 or sizes[-1] < 1):
+            return None  # not allowed before opset 18; and no runtime leaves the last part empty
     if not isinstance(size, int) or sum(sizes) != size or min(sizes) < 0 or len(sizes) != count:
         return None
     places = tuple(int(place) for place in np.cumsum(sizes)[:-1])

@@ -4,7 +4,7 @@ from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, 
 from passat.rules.library.batch_norm import Normalisations, ScaleAxis
 from passat.rules.library.dynamic import DynamicToStatic
 from passat.rules.library.inference import Inference
-from passat.rules.library.linear import Products
+from passat.rules.library.linear import Products, Scales
 from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Products",
     "Repetitions",
     "ScaleAxis",
+    "Scales",
     "Slices",
     "Transposes",
     "Units",

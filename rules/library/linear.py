@@ -1,6 +1,8 @@
 """Products and their surroundings. Operators: nn.matmul nn.bias_add add reshape and elementwise operators between reshapes."""
 
-from passat.rules.conditions import Term, condition
+import math
+
+from passat.rules.conditions import Term, computed, condition, is_float
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -37,3 +39,42 @@ class Products(RuleSet):
     unflatten = (op.reshape(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)) >> op.nn.matmul(x, w)).when(
         keeps_rows(x, op.reshape(x))
     )
+
+
+@condition
+def is_scalar(c: Term, x: Term) -> bool | str:
+    """The constant has one element and does not add axes to what it meets."""
+    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
+
+
+@condition
+def is_power_of_two(c: Term) -> bool | str:
+    """Dividing by the number and multiplying by its reciprocal are the same, bit for bit."""
+    value = c.value().uniform()
+    return (value is not None and abs(math.frexp(float(value))[0]) == 0.5) or f"{value} is no power of two"
+
+
+@condition
+def is_product_bias(b: Term, x: Term) -> bool | str:
+    """The constant is a vector along the last axis."""
+    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is no bias of {x.type!r}"
+
+
+@computed
+def no_axes(c: Term) -> tuple[int, ...]:
+    """The newshape of a scalar."""
+    return ()
+
+
+class Scales(RuleSet):
+    """A product with one number moves through views towards the weights of the product before it, where it costs nothing."""
+
+    through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
+        is_scalar(c, op.reshape(x, attrs=a))
+    )
+    through_transpose = (op.transpose(x, attrs=a) * c >> op.transpose(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
+        is_scalar(c, op.transpose(x, attrs=a))
+    )
+    division = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_power_of_two(c))
+    through_sum = ((x + b) * c >> x * c + b * c).when(is_scalar(c, x + b), is_product_bias(b, x)).exploring().inexact("distributes")
+    into_weight = (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a)).when(is_scalar(c, w)).inexact("scales the weights")

@@ -48,7 +48,7 @@ class PlanFormat(enum.StrEnum):
 
 PassesOption = Annotated[
     str | None,
-    typer.Option("--passes", metavar="TEXT", help="The pipeline, such as 'FoldConstant,SimplifyExpr'. Default: that of the level."),
+    typer.Option("--passes", metavar="TEXT", help="The pipeline, such as 'FoldConstant,SimplifyExpr'. Default: Passat's own."),
 ]
 LevelOption = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Passes above this level do not run.")]
 RulesOption = Annotated[
@@ -125,7 +125,7 @@ def order(
         from passat.passmgr import PassContext
         from passat.pipelines import build_pipeline
 
-        plan = build_pipeline(passes, load(rules), opt_level).plan(PassContext(opt_level))
+        plan = build_pipeline(passes, load(rules)).plan(PassContext(opt_level))
         text = {
             PlanFormat.TEXT: plan.to_text,
             PlanFormat.DOT: plan.to_dot,
@@ -139,30 +139,23 @@ def order(
 def passes(as_json: JsonOption = False) -> None:
     """List the passes."""
     with errors(as_json):
-        from passat.listing import pass_rows
-        from passat.render import table_of
+        from passat.listing import pass_rows, passes_table
 
         rows = pass_rows()
         if as_json:
             print(json.dumps(rows, indent=2))
         else:
-            cells = [(row["name"], row["level"], ", ".join(row["options"]), row["doc"]) for row in rows]
-            show(table_of(("pass", "level", "options", "what it does"), [tuple(map(str, row)) for row in cells]))
+            show(passes_table(rows))
 
 
 @rules_app.command("list")
 def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     """List the rules: those that Passat has, or those of your own files."""
     with errors(as_json):
-        from passat.listing import rule_rows
-        from passat.render import table_of
+        from passat.listing import rule_rows, rules_text
 
         rows = rule_rows(load(rules) if rules else None)
-        if as_json:
-            print(json.dumps(rows, indent=2))
-        else:
-            cells = [(row["name"], row["rule"], " and ".join(row["conditions"]), row["math"]) for row in rows]
-            show(table_of(("rule", "rewrites", "where", "math"), cells))
+        print(json.dumps(rows, indent=2) if as_json else rules_text(rows))
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":

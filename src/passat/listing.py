@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import TypedDict
 
-import passat.rules.pipelines  # noqa: F401  # importing registers the passes of the library
+from rich.table import Table
+from rich.text import Text
+
+import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
 from passat.passmgr import list_passes
-from passat.rules.rule import Rule, RuleSet
-from passat.rules.rule_pass import RulePass
+from passat.render import plain_table
+from passat.rules import Rule, RulePass, RuleSet
 
 
 class PassRow(TypedDict):
@@ -50,6 +53,15 @@ def pass_rows() -> list[PassRow]:
     return rows
 
 
+def passes_table(rows: Iterable[PassRow]) -> Table:
+    """The passes as a table."""
+    table = plain_table("pass", "level", "what it does")
+    for row in rows:
+        name = row["name"] + (f"{{{', '.join(row['options'])}}}" if row["options"] else "")
+        table.add_row(name, "" if row["level"] is None else str(row["level"]), Text(row["doc"]))
+    return table
+
+
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     """The rules of some sets, or of all passes, in the order of passes and definition; each rule once, with the passes that run it."""
     rows: dict[str, RuleRow] = {}
@@ -65,6 +77,16 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
                 for rule in rules_.rules:
                     rows.setdefault(rule.name, _row(rule))["passes"].append(entry.name)
     return list(rows.values())
+
+
+def rules_text(rows: Iterable[RuleRow]) -> str:
+    """The rules as text: under the name of each, itself, its conditions, and what it does to rounding where it does anything."""
+    lines: list[str] = []
+    for row in rows:
+        lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
+        lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
+        lines += [f"    {row['math']}: {row['note']}"] if row["note"] else []
+    return "\n".join(lines)
 
 
 def _row(rule: Rule) -> RuleRow:

@@ -19,8 +19,8 @@ from passat.ir.types import TensorType
 from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential
 from passat.pipelines import Passes, build_pipeline, text_of
 from passat.report import MismatchError, Report, histogram, node_count
+from passat.rules import RuleSet
 from passat.rules.cost import Roofline, program_cost
-from passat.rules.rule import RuleSet
 from passat.verify import Reference, VerifyReport, find_guilty
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def optimize(
 ) -> Result:
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
-    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`) or passes; by default the one of `opt_level` (0 to 3).
+    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`) or as passes; by default Passat's own. Those whose level is above
+      `opt_level` do not run.
     * `rules`: rule sets of your own. They run before and after the default pipeline; in a text of `passes` they can be named.
     * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime.
     * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
@@ -98,7 +99,7 @@ def optimize(
         except OnnxError as error:
             raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
     sets = tuple(rules)
-    pipeline = build_pipeline(passes, sets, opt_level)
+    pipeline = build_pipeline(passes, sets)
     report.pipeline = text_of(pipeline)
     settings = dict(config or {})
     if time_limit is not None:

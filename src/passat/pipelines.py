@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from passat.passmgr import Pass, Sequential, parse_pipeline, pipeline_text, register_pass
+from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError
-from passat.rules.pipelines import default_pipeline
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
 
 Passes: TypeAlias = "str | Pass | Sequence[Pass] | None"
-"""A pipeline as text, as one pass, or as a list of passes; None is the default pipeline of the level."""
+"""A pipeline as text, as one pass, or as a list of passes; None is the default pipeline."""
 
 
-def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = (), opt_level: int = 2) -> Sequential:
-    """The pipeline that `optimize` runs: `passes`, or the default one of the level, with passes of one's own rule sets.
+def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -> Sequential:
+    """The pipeline that `optimize` runs: `passes`, or the default one, with passes of one's own rule sets.
 
     In a text a rule set can be named, as a pass; sets that are not run together: before and after the default pipeline, or after the
     given passes. Raises PipelineError and RuleError.
@@ -29,7 +29,7 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = (), o
     elif passes is not None:
         stated = [passes] if isinstance(passes, Pass) else list(passes)
     else:
-        stated = [default_pipeline(opt_level)]
+        stated = [default_pipeline()]
     if not rules:
         return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
     name = rules[0].__name__ if len(rules) == 1 else "+".join(rules_.__name__ for rules_ in rules)

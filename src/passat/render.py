@@ -1,7 +1,6 @@
 """Reports as people read them: tables made with rich, in colour on a terminal and plain elsewhere."""
 
 import io
-from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -48,7 +47,7 @@ def _headline(report: Report) -> Text:
 
 
 def _operators(report: Report) -> RenderableType:
-    table = _table("operator", "before", "after", "")
+    table = plain_table("operator", "before", "after", "")
     changed = same = 0
     for name in sorted({*report.nodes_before, *report.nodes_after}):
         before, after = report.nodes_before.get(name, 0), report.nodes_after.get(name, 0)
@@ -65,7 +64,7 @@ def _operators(report: Report) -> RenderableType:
 
 
 def _passes(report: Report) -> Table:
-    table = _table("pass", "time", "")
+    table = plain_table("pass", "time", "")
     for run in report.passes:
         shown = ", ".join(f"{amount:g} {name}" for name, amount in run.counters.items() if name in ("folded", "merged"))
         table.add_row("  " * run.depth + run.name, seconds(run.seconds), shown)
@@ -79,7 +78,7 @@ def _rules(report: Report) -> RenderableType:
     fired = [rule for rule in report.rules if rule.fired]
     if not fired:
         return Text("no rule fired")
-    table = _table("rule", "fired", "matched", "refused")
+    table = plain_table("rule", "fired", "matched", "refused")
     for rule in fired[:RULES_SHOWN]:
         table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.refused))
     rest = fired[RULES_SHOWN:]
@@ -112,10 +111,11 @@ def verification_text(report: VerifyReport) -> Text:
     return text
 
 
-def _table(*headings: str) -> Table:
+def plain_table(*headings: str) -> Table:
+    """A table without lines; columns of numbers stand to the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, heading in enumerate(headings):
-        numeric = heading in ("before", "after", "time", "fired", "matched", "refused")
+        numeric = heading in ("before", "after", "time", "fired", "matched", "refused", "level")
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=i == 0)
     return table
 
@@ -136,11 +136,3 @@ def _percent(before: float, after: float) -> str:
     if not before or before == after:
         return ""
     return f" ({100 * (after - before) / before:+.0f} %)"
-
-
-def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """A plain table for lists of passes and rules."""
-    table = _table(*headings)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table

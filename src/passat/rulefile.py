@@ -9,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from passat.rules.pattern import RuleError
-from passat.rules.rule import RuleSet
+from passat.rules import RuleError, RuleSet
 
 _NUMBERS: Final = itertools.count()
 

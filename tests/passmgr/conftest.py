@@ -16,9 +16,10 @@ def _sandbox() -> Iterator[None]:
     try:
         yield
     finally:
-        for kept, saved in ((registry._ENTRIES, entries), (config._OPTIONS, options)):
-            kept.clear()  # type: ignore[attr-defined]  # both are dicts
-            kept.update(saved)  # type: ignore[attr-defined]  # both are dicts
+        registry._ENTRIES.clear()
+        registry._ENTRIES.update(entries)
+        config._OPTIONS.clear()
+        config._OPTIONS.update(options)
         registry._SOURCES[:] = sources
         registry._VERSION[0] += 1
 

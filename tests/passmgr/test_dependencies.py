@@ -142,7 +142,7 @@ def test_passes_that_undo_each_other_may_serve_different_members() -> None:
 
 def test_an_unknown_name_deep_below_says_who_requires_it() -> None:
     register(make("A", "Nowhere"))
-    with pytest.raises(UnknownPassError, match="^the pass A requires Nowhere. Cannot use Nowhere to create the pass"):
+    with pytest.raises(UnknownPassError, match=r"^the pass A requires Nowhere. Cannot use Nowhere to create the pass"):
         Sequential([make("P", "A")])
 
 
@@ -155,5 +155,5 @@ def test_a_search_without_end_is_given_up() -> None:
     # Each pass needs all before it and undoes them: the towers of Hanoi.
     names = [f"H{i}" for i in range(14)]
     register(*(make(name, *names[:i], provides=(name,), preserves=tuple(names[i:])) for i, name in enumerate(names)))
-    with pytest.raises(PassDependencyError, match="^no order satisfies what P requires: H1 undoes H0; H2 undoes H0, H1; "):
+    with pytest.raises(PassDependencyError, match=r"^no order satisfies what P requires: H1 undoes H0; H2 undoes H0, H1; "):
         Sequential([make("P", *names)])

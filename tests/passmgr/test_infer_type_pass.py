@@ -34,7 +34,7 @@ def test_a_changed_function_is_inferred_again(mod: IRModule) -> None:
 
 def test_it_is_level_0_and_requires_nothing() -> None:
     info = get_pass("InferType").info
-    assert (info.opt_level, info.required, info.provides) == (0, (), {"types"})
+    assert (info.opt_level, info.required, set(info.provides)) == (0, (), {"types"})
 
 
 def test_a_program_without_type() -> None:

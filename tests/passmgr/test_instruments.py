@@ -295,8 +295,8 @@ def test_decorator_with_parentheses_on_a_derived_class_and_on_what_is_none() -> 
 
     assert pass_instrument()(Mine) is Mine
     assert pass_instrument(Mine) is Mine
-    with pytest.raises(TypeError, match="^pi_cls must be a class$"):
-        pass_instrument(3)  # type: ignore[type-var]  # the mistake
+    with pytest.raises(TypeError, match=r"^pi_cls must be a class$"):
+        pass_instrument(3)  # type: ignore[call-overload]  # the mistake
 
 
 def test_an_instrument_may_name_itself() -> None:

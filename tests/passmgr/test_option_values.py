@@ -83,7 +83,7 @@ def test_text(value: object, text: str) -> None:
 
 
 def test_what_has_no_text() -> None:
-    with pytest.raises(ValueError, match="a value of type dict cannot be written in pipeline text: {}"):
+    with pytest.raises(ValueError, match=r"a value of type dict cannot be written in pipeline text: {}"):
         show_value({})
 
 

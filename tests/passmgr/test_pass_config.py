@@ -57,7 +57,7 @@ def test_unknown_key() -> None:
 
 
 def test_none() -> None:
-    with pytest.raises(AttributeError, match="^passmgr.resolve is None$"):
+    with pytest.raises(AttributeError, match=r"^passmgr.resolve is None$"):
         PassContext(config={"passmgr.resolve": None})
 
 

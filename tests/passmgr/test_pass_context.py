@@ -96,6 +96,6 @@ def test_bad_arguments() -> None:
     with pytest.raises(TypeError, match="required_pass is expected to hold names of passes; int 1 is none"):
         PassContext(required_pass=[1])  # type: ignore[list-item]  # the mistake
     with pytest.raises(
-        TypeError, match="instruments must be a list of PassInstrument objects; .* is none; did you mean PassInstrument\\(\\)"
+        TypeError, match=r"instruments must be a list of PassInstrument objects; .* is none; did you mean PassInstrument\(\)"
     ):
         PassContext(instruments=[PassInstrument])  # type: ignore[list-item]  # the mistake

@@ -59,7 +59,7 @@ def test_rendering_inside_a_pass_is_an_error(mod: IRModule) -> None:
 
     with (
         PassContext(instruments=[PassTimingInstrument()]),
-        pytest.raises(RuntimeError, match="^cannot print pass profile while still in a pass!"),
+        pytest.raises(RuntimeError, match=r"^cannot print pass profile while still in a pass!"),
     ):
         render(mod)
 

@@ -119,8 +119,8 @@ def test_a_module_pass_must_return_a_module(mod: IRModule, result: Any, shown: s
 
 
 def test_a_function_pass_must_return_a_function(mod: IRModule) -> None:
-    with pytest.raises(TypeError, match="^a function pass must return a Function, it returned None") as caught:
-        function_pass(lambda func, mod, ctx: None, opt_level=0, name="P")(mod)  # type: ignore[arg-type, return-value]  # the mistake
+    with pytest.raises(TypeError, match=r"^a function pass must return a Function, it returned None") as caught:
+        function_pass(lambda func, mod, ctx: None, opt_level=0, name="P")(mod)  # type: ignore[arg-type, return-value, call-arg]  # the mistake
     assert caught.value.__notes__ == ["in the function pass P, function @main"]
 
 

@@ -31,12 +31,8 @@ RUNTIME_OPSET = 24
 """What the runtime surely knows, and the first opset that has every operator, but for the element types that opset 28 added."""
 NEWER = {
     *((name, dtype) for name in ("left_shift", "right_shift") for dtype in ("int8", "int16", "int32", "int64")),
-    *(
-        (name, dtype)
-        for name in ("nn.celu", "floor_mod")
-        for dtype in ("float16", "float32", "float64")
-        if name + dtype != "nn.celufloat32"
-    ),
+    *(("floor_mod", dtype) for dtype in ("float16", "float32", "float64")),
+    *(("nn.celu", dtype) for dtype in ("float16", "float64")),
 }
 NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 

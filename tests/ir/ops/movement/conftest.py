@@ -16,12 +16,29 @@ from passat.ir.evaluate import Value, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.onnx_mapping import READERS, OnnxNode
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, get_op, list_ops
 from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import Any, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
+
+MODULES = frozenset(
+    f"passat.ir.ops.{name}"
+    for name in (
+        "blocks",
+        "creation",
+        "dynamic",
+        "indexing",
+        "movement",
+        "padding",
+        "reshaping",
+        "scattering",
+        "selection",
+        "slicing",
+        "splitting",
+    )
+)
 
 
 class Emitter:
@@ -161,6 +178,30 @@ class Bench:
         result = evaluate_call(get_op(op), args, bound, get_op(op).infer(types, bound))
         return tuple(map(_array, result)) if isinstance(result, tuple) else result.numpy()
 
+    def call(self, op: str, operands: Sequence[Expr | tuple[Expr, ...]], **attrs: AnyValue) -> Expr:
+        """A call of one of our operators, with its type."""
+        args = [Tuple(operand) if isinstance(operand, tuple) else operand for operand in operands]
+        return infer_type(get_op(op)(*args, **attrs))
+
+    def written(self, expr: Expr | None, opset: int) -> list[str]:
+        """The types of the nodes that an expression is written as."""
+        assert expr is not None
+        return [node.op_type for node in write(parts_of(expr, 1)[0], opset).graph.node]
+
+    def written_agrees(
+        self, op: str, operands: Sequence[Expr | tuple[Expr, ...]], arrays: Sequence[Array], opset: int, /, **attrs: AnyValue
+    ) -> None:
+        """Holds what is written of a call, run by ONNX Runtime, against the kernel; `arrays` are the values of its variables in order."""
+        expr = self.call(op, operands, **attrs)
+        names = dict.fromkeys(node.name_hint for node in post_order(expr) if isinstance(node, Var))
+        feeds = dict(zip(names, arrays, strict=True))
+        for part in parts_of(expr, 2):
+            same(run(write(part, opset), feeds, reference=False)[0], evaluated(part, feeds))
+
+    def operators(self) -> list[Op]:
+        """The operators that move, pick or make elements."""
+        return [op for op in list_ops() if op.relation.__module__ in MODULES]
+
     def run_dim(self, dim: Dim, sizes: Mapping[str, int]) -> int | None:
         return run_dim(dim, sizes)
 
@@ -217,7 +258,7 @@ class Bench:
         if symbolic:
             self._check_symbols(op_type, version, arrays, plain, variable, expected)
         if dynamic and len(variable) < len(arrays):
-            self._check_dynamic(op_type, version, arrays, plain, expected)
+            self._check_dynamic(op_type, version, arrays, plain, expected, reference=reference)
         return expr
 
     def _operand(self, index: int, array: Array, variable: bool) -> Expr:
@@ -260,7 +301,14 @@ class Bench:
             assert all(dim is None or dim == size for dim, size in zip(dims, wanted.shape, strict=True)), (part.checked_type, wanted.shape)
 
     def _check_dynamic(
-        self, op_type: str, version: int, arrays: Sequence[Array | None], attrs: Mapping[str, AnyValue], expected: Sequence[Array]
+        self,
+        op_type: str,
+        version: int,
+        arrays: Sequence[Array | None],
+        attrs: Mapping[str, AnyValue],
+        expected: Sequence[Array],
+        *,
+        reference: bool,
     ) -> None:
         """With all operands as inputs the result is the same, and so is that of the static form that the values lead to."""
         operands = [None if array is None else self._operand(i, array, True) for i, array in enumerate(arrays)]
@@ -269,7 +317,7 @@ class Bench:
             return
         assert isinstance(found, Call)
         feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
-        self._check(found, feeds, expected, [version], reference=False)
+        self._check(found, feeds, expected, [version], reference=reference)
         assert isinstance(found.op, Op)
         if not found.op.name.startswith("dyn."):
             return

@@ -1,0 +1,135 @@
+"""A-normal form and graph normal form: a program as a sequence of lets, and as a graph without those that need not be."""
+
+from collections.abc import Sequence
+
+from passat.ir.effects import effectful_nodes
+from passat.ir.expr import Constant, Constructor, Expr, Function, GlobalVar, If, Let, Match, Var
+from passat.ir.op import Op
+from passat.ir.scopes import Scope, Scopes
+from passat.ir.traverse import children, evaluation_parts, post_order, with_children
+
+_ATOMS = (Var, Constant, GlobalVar, Op, Constructor)
+_Bindings = Sequence[tuple[Var, Expr]]
+
+
+def to_anf(expr: Expr) -> Expr:
+    """The expression as lets in the order of evaluation: each binds one operation on atoms, and the result is an atom.
+
+    Atoms are variables, constants, operators, constructors and global functions. A node that is used more than once is bound once, in
+    the innermost body around all its uses, so sharing becomes lets. Lets that are there keep their variables; functions with the attribute
+    `Primitive` are left as they are. What is in this form already comes back as the same object.
+
+    >>> from passat.ir.text import parse_expr
+    >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
+    fn (%x: int8) {
+      let %x1 = (%x, 1i8 /* ty=int8 */);
+      let %x2 = (%x, %x1);
+      %x2
+    }
+    """
+    return _Normalizer(expr).run()
+
+
+class _Normalizer:
+    def __init__(self, expr: Expr) -> None:
+        self._root = expr
+        self._scopes = Scopes(expr, lets=False)
+        self._bindings: dict[Scope, list[tuple[Var, Expr]]] = {}
+        self._atoms: dict[Expr, Expr] = {}
+        self._lets: dict[Var, Let] = {}
+        self._names: dict[Expr, Var] = {}
+        results: dict[Expr, Expr] = {}
+        for node in self._scopes.order:
+            if isinstance(node, Let):
+                results[node] = results.get(node.body, node.body)
+                value = results.get(node.value, node.value)
+                if isinstance(value, _ATOMS) or value in self._names:
+                    self._lets[node.var] = node
+                else:
+                    self._names[value] = node.var
+
+    def run(self) -> Expr:
+        """The normal form."""
+        for node in self._scopes.order:
+            if isinstance(node, _ATOMS):
+                self._atoms[node] = node
+                if isinstance(node, Var) and node in self._lets:  # a let of an atom, whose place is here: behind its value
+                    let = self._lets[node]
+                    self._bind(self._scopes.place(let), node, self._atoms[let.value])
+            elif isinstance(node, Let):
+                self._atoms[node] = self._atoms[node.body]
+            else:
+                made = self._rebuilt(node)
+                if node is self._root and isinstance(node, Function):
+                    return made
+                var = self._names.get(node)
+                if var is None:
+                    var = Var("x")
+                    var._checked_type = node._checked_type
+                self._bind(self._scopes.place(node), var, made)
+                self._atoms[node] = var
+        return self._body(self._scopes.root, self._root)
+
+    def _bind(self, scope: Scope, var: Var, value: Expr) -> None:
+        self._bindings.setdefault(scope, []).append((var, value))
+
+    def _rebuilt(self, node: Expr) -> Expr:
+        """An operation on atoms. The bodies in it are done, as all of their nodes come before it."""
+        atoms = self._atoms
+        if isinstance(node, Function):
+            if node.attrs.get("Primitive"):
+                return node
+            return node.with_body(self._body(self._scopes.inner[node][0], node.body))
+        if isinstance(node, If):
+            then, other = self._scopes.inner[node]
+            return with_children(node, (atoms[node.cond], self._body(then, node.true_branch), self._body(other, node.false_branch)))
+        if isinstance(node, Match):
+            arms = [self._body(arm, clause.rhs) for clause, arm in zip(node.clauses, self._scopes.inner[node], strict=True)]
+            return with_children(node, (atoms[node.data], *arms))
+        return with_children(node, [atoms[part] for part in children(node)])
+
+    def _body(self, scope: Scope, body: Expr) -> Expr:
+        """The lets of a scope around the atom of its result; `body` itself where that is what it is."""
+        bindings = self._bindings.get(scope, [])
+        result = self._atoms[body]
+        rest = body
+        for var, value in bindings:
+            if not isinstance(rest, Let) or rest.var is not var or rest.value is not value:
+                break
+            rest = rest.body
+        else:
+            if rest is result:
+                return body
+        for var, value in reversed(bindings):
+            result = Let(var, value, result, value.span)
+        return result
+
+
+def to_graph(expr: Expr) -> Expr:
+    """The expression without lets: each use of a let's variable is its value, one node that all uses share.
+
+    Lets whose values have effects (`passat.ir.effects`) stay, in their order, and so do functions that call themselves. What has no other
+    lets comes back as the same object.
+
+    >>> from passat.ir.text import parse_expr
+    >>> to_graph(parse_expr("fn (%x: int8) { let %y = (%x, %x); (%y, %y) }"))
+    fn (%x: int8) {
+      %0 = (%x, %x);
+      (%0, %0)
+    }
+    """
+    effectful = effectful_nodes(expr)
+    order = post_order(expr, parts_of=evaluation_parts)
+    values = {node.var: node.value for node in order if isinstance(node, Let) and node.value not in effectful}
+    done: dict[Expr, Expr] = {}
+    for node in order:
+        if isinstance(node, Var):
+            value = values.get(node)
+            # The value of a variable comes before it, unless the variable occurs in it: then it is a recursive function.
+            done[node] = node if value is None else done.get(value, node)
+        elif isinstance(node, Let):
+            var, value = done[node.var], done[node.value]
+            done[node] = with_children(node, (var, value, done[node.body])) if var is node.var else done[node.body]
+        else:
+            done[node] = with_children(node, [done[part] for part in children(node)])
+    return done[expr]

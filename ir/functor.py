@@ -1,0 +1,354 @@
+"""Visitors and mutators of expressions, with Relay's interface: a method for each kind of node, `visit` to go on, `memo_map` for results.
+
+Depth is data, so `visit` does not recurse along dataflow. The rule: before the method of a node is entered, the parts that its value
+is computed from have been visited: arguments and callee of a call, fields of a tuple, the tuple of a projection, operands of reference
+operations, the condition of an if, the data of a match, and of a let its value, its variable and its body, in this order. So for those
+`self.visit(part)` in a method is a look-up, and a chain of any length takes no stack. What is *not* visited before are bodies: of
+functions, branches, match arms. Their methods visit them, so the stack grows with how deep functions, ifs and matches nest.
+
+`visit` may be overridden to see every node before its method does; its parts have been visited by then. A visitor that must act between
+a let's value and its body overrides `enter_let`.
+"""
+
+from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import Final, Generic, TypeVar
+
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.op import Op
+from passat.ir.traverse import evaluation_parts, pattern_vars, with_children
+from passat.ir.types import Type
+
+T = TypeVar("T")
+
+
+class ExprFunctor(Generic[T]):
+    """The base of visitors. Each method raises NotImplementedError until a subclass says what to do with its kind of node."""
+
+    def __init__(self) -> None:
+        self.memo_map: dict[Expr, T] = {}
+
+    def visit(self, expr: Expr) -> T:
+        """The result for an expression; computed once for each node."""
+        memo = self.memo_map
+        if expr in memo:
+            return memo[expr]
+        if any(part not in memo for part in _before(expr)):
+            self._visit_before(expr)
+        memo[expr] = result = self._dispatch(expr)
+        return result
+
+    def _visit_before(self, root: Expr) -> None:
+        """Visits what must be visited before a node's method, in the order of evaluation."""
+        memo = self.memo_map
+        stack = [(root, _PARTS)]
+        while stack:
+            node, step = stack.pop()
+            if step == _ENTER and isinstance(node, Let):
+                self.enter_let(node)
+            elif node in memo:
+                continue
+            elif step == _SELF:
+                result = self.visit(node)
+                memo[node] = result  # an overriding `visit` need not have put it there
+            else:
+                if node is not root:
+                    stack.append((node, _SELF))
+                if isinstance(node, Let):
+                    stack += [(node.body, _PARTS), (node, _ENTER), (node.var, _PARTS), (node.value, _PARTS)]
+                else:
+                    stack.extend((part, _PARTS) for part in reversed(_before(node)))
+
+    def enter_let(self, let: Let) -> None:
+        """Called when the value and the variable of a let have been visited and its body has not."""
+
+    def _dispatch(self, expr: Expr) -> T:
+        for kind in type(expr).__mro__:
+            method = _METHODS.get(kind)
+            if method is not None:
+                result: T = getattr(self, method)(expr)
+                return result
+        raise TypeError(f"{type(expr).__name__} is no kind of expression that can be visited")
+
+    def visit_type(self, type_: Type) -> Type:
+        """A type that occurs in an expression: of an annotation, a declared result, or a call."""
+        return type_
+
+    def visit_function(self, function: Function) -> T:
+        """A function."""
+        raise NotImplementedError
+
+    def visit_let(self, let: Let) -> T:
+        """A let."""
+        raise NotImplementedError
+
+    def visit_call(self, call: Call) -> T:
+        """A call."""
+        raise NotImplementedError
+
+    def visit_var(self, var: Var) -> T:
+        """A local variable, where it is bound and where it is used."""
+        raise NotImplementedError
+
+    def visit_global_var(self, var: GlobalVar) -> T:
+        """The name of a function of the module."""
+        raise NotImplementedError
+
+    def visit_if(self, choice: If) -> T:
+        """An if."""
+        raise NotImplementedError
+
+    def visit_tuple(self, tuple_: Tuple) -> T:
+        """A tuple."""
+        raise NotImplementedError
+
+    def visit_tuple_getitem(self, item: TupleGetItem) -> T:
+        """A field of a tuple."""
+        raise NotImplementedError
+
+    def visit_constant(self, constant: Constant) -> T:
+        """A constant."""
+        raise NotImplementedError
+
+    def visit_op(self, op: Op) -> T:
+        """An operator."""
+        raise NotImplementedError
+
+    def visit_ref_create(self, ref: RefCreate) -> T:
+        """A new reference."""
+        raise NotImplementedError
+
+    def visit_ref_read(self, read: RefRead) -> T:
+        """The value of a reference."""
+        raise NotImplementedError
+
+    def visit_ref_write(self, write: RefWrite) -> T:
+        """A change of a reference."""
+        raise NotImplementedError
+
+    def visit_constructor(self, constructor: Constructor) -> T:
+        """A constructor."""
+        raise NotImplementedError
+
+    def visit_match(self, match: Match) -> T:
+        """A match."""
+        raise NotImplementedError
+
+
+class ExprVisitor(ExprFunctor[None]):
+    """Visits every node once, parts before the rest of its method. Subclasses override what they want to see and call `super()`."""
+
+    def _visit_all(self, parts: Sequence[Expr]) -> None:
+        for part in parts:
+            self.visit(part)
+
+    def visit_function(self, function: Function) -> None:
+        """Visits parameters and body."""
+        self._visit_all((*function.params, function.body))
+
+    def visit_let(self, let: Let) -> None:
+        """Visits value, variable and body."""
+        self._visit_all((let.value, let.var, let.body))
+
+    def visit_call(self, call: Call) -> None:
+        """Visits arguments and callee."""
+        self._visit_all((*call.args, call.op))
+
+    def visit_var(self, var: Var) -> None:
+        """Has no parts."""
+
+    def visit_global_var(self, var: GlobalVar) -> None:
+        """Has no parts."""
+
+    def visit_if(self, choice: If) -> None:
+        """Visits condition and branches."""
+        self._visit_all((choice.cond, choice.true_branch, choice.false_branch))
+
+    def visit_tuple(self, tuple_: Tuple) -> None:
+        """Visits the fields."""
+        self._visit_all(tuple_.fields)
+
+    def visit_tuple_getitem(self, item: TupleGetItem) -> None:
+        """Visits the tuple."""
+        self.visit(item.tuple_value)
+
+    def visit_constant(self, constant: Constant) -> None:
+        """Has no parts."""
+
+    def visit_op(self, op: Op) -> None:
+        """Has no parts."""
+
+    def visit_ref_create(self, ref: RefCreate) -> None:
+        """Visits the value."""
+        self.visit(ref.value)
+
+    def visit_ref_read(self, read: RefRead) -> None:
+        """Visits the reference."""
+        self.visit(read.ref)
+
+    def visit_ref_write(self, write: RefWrite) -> None:
+        """Visits reference and value."""
+        self._visit_all((write.ref, write.value))
+
+    def visit_constructor(self, constructor: Constructor) -> None:
+        """Has no parts."""
+
+    def visit_match(self, match: Match) -> None:
+        """Visits the data, then the variables and the body of each arm."""
+        self.visit(match.data)
+        for clause in match.clauses:
+            self._visit_all((*pattern_vars(clause.lhs), clause.rhs))
+
+
+class ExprMutator(ExprFunctor[Expr]):
+    """Rebuilds an expression from its visited parts; where none of them changed the same object comes back."""
+
+    def visit_function(self, function: Function) -> Expr:
+        """The function of its visited parameters, body and declared result."""
+        params = [self._variable(param) for param in function.params]
+        body = self.visit(function.body)
+        result = function.ret_type and self.visit_type(function.ret_type)
+        if result is function.ret_type:
+            return with_children(function, (*params, body))
+        return Function(params, body, result, function.type_params, function.attrs, function.span)
+
+    def visit_let(self, let: Let) -> Expr:
+        """The let of its visited parts."""
+        return with_children(let, (self._variable(let.var), self.visit(let.value), self.visit(let.body)))
+
+    def visit_call(self, call: Call) -> Expr:
+        """The call of its visited callee, arguments and type arguments."""
+        args = [self.visit(arg) for arg in call.args]
+        callee = self.visit(call.op)
+        types = [self.visit_type(type_) for type_ in call.type_args]
+        if all(new is old for new, old in zip(types, call.type_args, strict=True)):
+            return with_children(call, (callee, *args))
+        return Call(callee, args, call.attrs, types, call.span)
+
+    def visit_var(self, var: Var) -> Expr:
+        """The variable; a new one where `visit_type` changes its annotation."""
+        annotation = var.type_annotation and self.visit_type(var.type_annotation)
+        return var if annotation is var.type_annotation else Var(var.name_hint, annotation, var.span)
+
+    def visit_global_var(self, var: GlobalVar) -> Expr:
+        """The variable."""
+        return var
+
+    def visit_if(self, choice: If) -> Expr:
+        """The if of its visited parts."""
+        return self._rebuild(choice)
+
+    def visit_tuple(self, tuple_: Tuple) -> Expr:
+        """The tuple of its visited fields."""
+        return self._rebuild(tuple_)
+
+    def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
+        """The same field of the visited tuple."""
+        return self._rebuild(item)
+
+    def visit_constant(self, constant: Constant) -> Expr:
+        """The constant."""
+        return constant
+
+    def visit_op(self, op: Op) -> Expr:
+        """The operator."""
+        return op
+
+    def visit_ref_create(self, ref: RefCreate) -> Expr:
+        """A reference to the visited value."""
+        return self._rebuild(ref)
+
+    def visit_ref_read(self, read: RefRead) -> Expr:
+        """A read of the visited reference."""
+        return self._rebuild(read)
+
+    def visit_ref_write(self, write: RefWrite) -> Expr:
+        """A write of the visited value."""
+        return self._rebuild(write)
+
+    def visit_constructor(self, constructor: Constructor) -> Expr:
+        """The constructor."""
+        return constructor
+
+    def visit_match(self, match: Match) -> Expr:
+        """The match of its visited data and arms, whose variables are visited first."""
+        data = self.visit(match.data)
+        clauses = [self._clause(clause) for clause in match.clauses]
+        if data is match.data and all(new is old for new, old in zip(clauses, match.clauses, strict=True)):
+            return match
+        return Match(data, clauses, match.complete, match.span)
+
+    def _rebuild(self, node: Expr) -> Expr:
+        return with_children(node, [self.visit(part) for part in evaluation_parts(node)])
+
+    def _clause(self, clause: Clause) -> Clause:
+        pattern = self._pattern(clause.lhs)
+        body = self.visit(clause.rhs)
+        return clause if pattern is clause.lhs and body is clause.rhs else Clause(pattern, body)
+
+    def _pattern(self, pattern: Pattern) -> Pattern:
+        if isinstance(pattern, PatternVar):
+            var = self._variable(pattern.var)
+            return pattern if var is pattern.var else PatternVar(var)
+        if isinstance(pattern, (PatternConstructor, PatternTuple)):
+            parts = [self._pattern(part) for part in pattern.patterns]
+            if all(new is old for new, old in zip(parts, pattern.patterns, strict=True)):
+                return pattern
+            return PatternConstructor(pattern.constructor, parts) if isinstance(pattern, PatternConstructor) else PatternTuple(parts)
+        return pattern
+
+    def _variable(self, var: Var) -> Var:
+        new = self.visit(var)
+        if not isinstance(new, Var):
+            raise TypeError(f"%{var.name_hint} is bound here, so visiting it must give a variable, not {type(new).__name__}")
+        return new
+
+
+_METHODS: Final[dict[type[AnyValue], str]] = {
+    Function: "visit_function",
+    Let: "visit_let",
+    Call: "visit_call",
+    Var: "visit_var",
+    GlobalVar: "visit_global_var",
+    If: "visit_if",
+    Tuple: "visit_tuple",
+    TupleGetItem: "visit_tuple_getitem",
+    Constant: "visit_constant",
+    Op: "visit_op",
+    RefCreate: "visit_ref_create",
+    RefRead: "visit_ref_read",
+    RefWrite: "visit_ref_write",
+    Constructor: "visit_constructor",
+    Match: "visit_match",
+}
+_PARTS, _ENTER, _SELF = range(3)
+
+
+def _before(expr: Expr) -> Sequence[Expr]:
+    """What must have been visited when the method of a node is entered."""
+    if isinstance(expr, Function):
+        return ()
+    if isinstance(expr, If):
+        return (expr.cond,)
+    return (expr.data,) if isinstance(expr, Match) else evaluation_parts(expr)

@@ -1,0 +1,118 @@
+"""Reports: what is counted, what JSON holds, how a report reads."""
+
+import json
+
+import onnx
+from onnx import TensorProto, helper
+
+from passat.feeds import Trial
+from passat.passmgr import PassTime, Statistics
+from passat.render import report_text
+from passat.report import Report, histogram
+from passat.verify import OutputReport, VerifyReport
+
+
+def branch(name: str) -> onnx.GraphProto:
+    nodes = [helper.make_node("Neg", ["x"], [name])]
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])])
+
+
+def conditional() -> onnx.ModelProto:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    nodes = [
+        helper.make_node("If", ["c"], ["y"], then_branch=branch("a"), else_branch=branch("b")),
+        helper.make_node("Strange", ["y"], ["z"], domain="made.up", values=[1, 2]),
+    ]
+    inputs = [value, helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])])
+    function = helper.make_function(
+        "made.up", "Strange", ["p"], ["q"], [helper.make_node("Exp", ["p"], ["q"])], [helper.make_opsetid("", 18)]
+    )
+    return helper.make_model(graph, functions=[function])
+
+
+def filled() -> Report:
+    report = Report("in.onnx", nodes_before={"Add": 3, "Constant": 2, "Neg": 4}, nodes_after={"Add": 1, "Neg": 4})
+    report.cost_before, report.cost_after = 0.002, 0.001
+    report.seconds = {"read": 0.1, "passes": 0.2}
+    statistics = Statistics()
+    statistics.record("Simplify", "folded", 2)
+    statistics.record("Simplify", "seconds", 0.1)
+    for key, amount in {
+        "matched:Sums.zero": 3,
+        "refused:Sums.zero": 1,
+        "fired:Sums.zero": 2,
+        "matched:Sums.other": 1,
+        "fired:Sums.other": 0,
+    }.items():
+        statistics.record("Simplify", key, amount)
+    statistics.remark("Simplify", "stopped at the limit of nodes: more than 10; the best so far was taken")
+    statistics.remark("Simplify", "something else")
+    report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], ["Mine.rule"])
+    trials = (Trial(0, {"n": 2}), Trial(1, {"n": 5}))
+    report.verification = VerifyReport(True, (OutputReport("y", "tensor(float)", 1e-6, 1e-7, 2),), trials, seconds=0.3)
+    report.output = "out.onnx"
+    return report
+
+
+def test_nodes_in_subgraphs_and_functions_count() -> None:
+    assert histogram(conditional()) == {"Exp": 1, "If": 1, "Neg": 2, "made.up.Strange": 1}
+
+
+def test_statistics_become_rules_passes_limits_and_remarks() -> None:
+    report = filled()
+    assert [(rule.name, rule.matched, rule.refused, rule.fired) for rule in report.rules] == [
+        ("Sums.zero", 3, 1, 2),
+        ("Mine.rule", 0, 0, 0),
+        ("Sums.other", 1, 0, 0),
+    ]
+    assert report.passes[0].counters == {"folded": 2}
+    assert report.limits == ["Simplify: stopped at the limit of nodes: more than 10; the best so far was taken"]
+    assert report.remarks == ["Simplify: something else"]
+
+
+def test_json_holds_everything() -> None:
+    data = json.loads(filled().to_json())
+    assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
+    assert data["nodes_after"] == {"Add": 1, "Neg": 4}
+    assert data["rules"][0] == {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2}
+    assert data["verification"]["equal"] is True
+    assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
+    assert data["output"] == "out.onnx"
+
+
+def test_a_report_reads() -> None:
+    assert report_text(filled(), width=200).splitlines() == [
+        "in.onnx: 7 nodes became 5 (-29 %), estimated 2 ms became 1 ms (-50 %), in 300 ms",
+        "",
+        "operator           before  after",
+        "Add                     3      1  -2",
+        "Constant                2      0  -2  holds data, does not count",
+        "others, unchanged       4      4",
+        "",
+        "pass        time",
+        "Simplify  150 ms  2 folded",
+        "(read)    100 ms",
+        "",
+        "rule       fired  matched  refused",
+        "Sums.zero      2        3        1",
+        "! Simplify: stopped at the limit of nodes: more than 10; the best so far was taken",
+        "",
+        "verified on ONNX Runtime: the same values up to rounding (largest relative difference 1.0e-07), on random inputs "
+        "(seed 0, n=2; seed 1, n=5), in 300 ms",
+        "written to out.onnx",
+    ]
+
+
+def test_what_was_not_done_is_said() -> None:
+    report = Report("in.onnx", nodes_before={"Add": 1}, nodes_after={"Add": 1})
+    assert "no operator occurs more or less often than before" in str(report)
+    assert "no rule fired" in str(report)
+    assert "verification: switched off" in str(report)
+    report.kept = "no pass changed anything"
+    assert "the input came back: no pass changed anything" in str(report)
+    assert "nothing to compare" in str(report)
+    report.verification = VerifyReport(None, skipped="it does not load")
+    assert "nothing was compared: it does not load" in str(report)
+    report.verification = VerifyReport(True, (OutputReport("y", "tensor(float)", note="not compared: chance"),))
+    assert "output y: not compared: chance" in str(report)

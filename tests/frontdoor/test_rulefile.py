@@ -1,0 +1,122 @@
+"""Reading a user's rule file, and the one sentence for each way in which it may be wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from passat.rulefile import RuleFileError, load_rules
+
+GOOD = '''
+"""My rules."""
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import RuleSet
+
+(x,) = tensors("x")
+
+class Negations(RuleSet):
+    """Negations that meet."""
+    twice = op.negative(op.negative(x)) >> x
+
+class Empty(RuleSet):
+    """Nothing."""
+
+class More(Negations):
+    """These and another."""
+    relu = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)
+'''
+
+
+def write(folder: Path, text: str, name: str = "rules.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(RuleFileError) as caught:
+        load_rules(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_sets_come_in_order_and_without_empty_bases(tmp_path: Path) -> None:
+    sets = load_rules(write(tmp_path, GOOD))
+    assert [rules.__name__ for rules in sets] == ["Negations", "More"]
+    assert [rule.name for rule in sets[1].rules] == ["Negations.twice", "More.relu"]
+
+
+def test_a_set_that_was_only_imported_is_not_the_files_own(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "base_rules_of_a_test.py")
+    second = GOOD.replace("class Negations(RuleSet)", "from base_rules_of_a_test import Negations\nclass Own(RuleSet)").split(
+        "class Empty"
+    )[0]
+    try:
+        assert [rules.__name__ for rules in load_rules(write(tmp_path, second))] == ["Own"]
+    finally:
+        sys.modules.pop("base_rules_of_a_test", None)
+
+
+def test_two_files_of_one_name_are_two_modules_and_the_path_is_left_alone(tmp_path: Path) -> None:
+    before = list(sys.path)
+    (tmp_path / "a").mkdir()
+    first = load_rules(write(tmp_path, GOOD))
+    second = load_rules(write(tmp_path / "a", GOOD))
+    assert first[0] is not second[0]
+    assert sys.path == before
+    assert "rules" not in sys.modules
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert error_of(tmp_path / "none.py") == f"{tmp_path / 'none.py'} cannot be read: No such file or directory"
+    assert "is a folder" in error_of(tmp_path)
+
+
+def test_a_syntax_error_gives_the_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "x = 1\nclass (:\n")
+    assert error_of(path) == f"{path}, line 2: invalid syntax"
+
+
+def test_a_failing_import_gives_the_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "\n\nimport no_such_module_anywhere\n")
+    assert error_of(path) == f"{path}, line 3: ModuleNotFoundError: No module named 'no_such_module_anywhere'"
+
+
+def test_an_exit_is_no_exit(tmp_path: Path) -> None:
+    assert "SystemExit: 3" in error_of(write(tmp_path, "raise SystemExit(3)\n"))
+
+
+def test_text_that_is_no_python_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "rules.py"
+    path.write_bytes(b"\x00\x01\xff")
+    assert str(path) in error_of(path)
+
+
+def test_no_rule_set(tmp_path: Path) -> None:
+    assert "defines no rules" in error_of(write(tmp_path, "x = 1\n"))
+    assert "defines no rules" in error_of(write(tmp_path, "from passat.rules.rule import RuleSet\n"))
+
+
+HEAD = "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
+
+
+def test_an_unbound_hole_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, HEAD + "    bad = op.negative(x) >> y\n")
+    text = error_of(path)
+    assert text.startswith(f"{path}, line 5: ")
+    assert "'y', which the left side does not bind" in text
+
+
+def test_sides_of_different_type_are_refused(tmp_path: Path) -> None:
+    assert "the sides have different types" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x) >> op.equal(x, x)\n"))
+
+
+def test_an_unknown_operator_is_named_with_the_nearest(tmp_path: Path) -> None:
+    text = error_of(write(tmp_path, HEAD + "    bad = op.negativ(x) >> x\n"))
+    assert "negativ" in text
+    assert "did you mean negative" in text
+
+
+def test_a_pattern_without_a_right_side_is_refused(tmp_path: Path) -> None:
+    assert "needs a right side" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x)\n"))

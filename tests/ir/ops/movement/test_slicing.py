@@ -1,0 +1,140 @@
+"""Slices: their lengths for all sizes, how they compose, and which do nothing."""
+
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.bounds import FAR, ceiling, least, positive_part, smaller
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.ops.slicing import END, compose_slices, is_identity_slice, slice_length
+from passat.ir.shape import ANY, Any, Dim, SymDim
+from passat.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from tests.ir.ops.movement.conftest import Bench
+
+N, M = SymDim.named("n"), SymDim.named("m")
+
+ends = st.one_of(st.integers(-6, 6), st.sampled_from([FAR, END, -FAR, -END, 100, -100]))
+strides = st.sampled_from([1, 1, 2, 3, -1, -2])
+sizes = st.one_of(st.integers(0, 6), st.builds(lambda a, b: a * N + b, st.integers(1, 2), st.integers(0, 3)))
+named = st.fixed_dictionaries({"n": st.integers(0, 5), "m": st.integers(0, 5)})
+indices = st.one_of(ends, st.builds(lambda a, b, c: a * N + b * M + c, st.integers(-1, 1), st.integers(-1, 1), st.integers(-2, 2)))
+
+
+@settings(deadline=None, max_examples=400)
+@given(size=sizes, begin=indices, end=indices, stride=strides, values=named)
+def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, end: Dim, stride: int, values: dict[str, int]) -> None:
+    found = slice_length(size, begin, end, stride)
+    run = [bench.run_dim(dim, values) for dim in (size, begin, end, found)]
+    if run[3] is not None:
+        assert run[3] == len(range(run[0] or 0)[slice(run[1], run[2], stride)])
+
+
+@pytest.mark.parametrize(
+    ("size", "begin", "end", "stride", "expected"),
+    [
+        (N, 0, END, 1, N),
+        (N, 0, FAR, 2, (N + 1) // 2),
+        (N, 0, N, 1, N),
+        (N + 3, 2, END, 1, N + 1),
+        (N + 3, -2, END, 1, 2),
+        (N, -1, END, 1, smaller(N, 1)),
+        (N + M, N, END, 1, M),
+        (N + M, 0, N, 1, N),
+        (N + M, N, N + 2 * M, 1, M),
+        (N, 1, -1, 1, positive_part(positive_part(N - 1) - smaller(1, N))),
+        (N + 2, 1, -1, 1, N),
+        (N, -1, -END, -1, N),
+        (N, 3, -END, -1, smaller(4, N)),
+        (N, 5, 0, -1, ANY),
+        (N, 0, ANY, 1, ANY),
+        (N, ANY, END, 1, ANY),
+        (ANY, 0, END, 1, ANY),
+        (ANY, 0, 0, 1, 0),
+        (8, 0, N, 1, smaller(8, N)),
+        (8, N, END, 1, positive_part(8 - N)),
+    ],
+)
+def test_lengths(size: Dim, begin: Dim, end: Dim, stride: int, expected: Dim) -> None:
+    assert slice_length(size, begin, end, stride) == expected
+
+
+def test_bounds() -> None:
+    assert least(ANY) is None
+    assert least(N * M + 2) == 2
+    assert least((N - 3) // 2) is None
+    assert least((N + 3) // 2) == 0
+    assert least(positive_part(N - 3)) == 0
+    assert positive_part(ANY) is ANY
+    assert positive_part(-3) == 0
+    assert smaller(ANY, 0) == 0
+    assert smaller(ANY, 1) is ANY
+    assert ceiling(N, 1) == N
+
+
+parts = st.tuples(ends, ends, strides)
+
+
+def attrs_of(part: tuple[int, int, int], axis: int) -> dict[str, AnyValue]:
+    return {"begin": (part[0],), "end": (part[1],), "strides": (part[2],), "axes": (axis,)}
+
+
+@settings(deadline=None, max_examples=300)
+@given(size=st.integers(0, 7), hidden=st.booleans(), first=parts, then=parts, same_axis=st.booleans())
+def test_two_slices_as_one(
+    bench: "Bench", size: int, hidden: bool, first: tuple[int, int, int], then: tuple[int, int, int], same_axis: bool
+) -> None:
+    a, b = attrs_of(first, 0), attrs_of(then, 0 if same_axis else -1)
+    merged = compose_slices((N if hidden else size, 5), a, b)
+    if merged is None:
+        assert hidden
+        assert same_axis
+        return
+    array = np.arange(size * 5).reshape(size, 5)
+    once = bench.value("strided_slice", [array], **merged)
+    np.testing.assert_array_equal(once, bench.value("strided_slice", [bench.value("strided_slice", [array], **a)], **b))
+
+
+def test_slices_of_symbolic_sizes_compose() -> None:
+    assert compose_slices((N,), attrs_of((2, END, 1), 0), attrs_of((1, 4, 1), 0)) == attrs_of((3, 6, 1), 0)
+    assert compose_slices((N,), attrs_of((2, 5, 1), 0), attrs_of((1, FAR, 1), 0)) == attrs_of((3, 5, 1), 0)
+    assert compose_slices((N,), attrs_of((0, FAR, 1), 0), attrs_of((-1, -END, -1), 0)) == attrs_of((-1, -END, -1), 0)
+    assert compose_slices((N,), attrs_of((-2, END, 1), 0), attrs_of((1, END, 1), 0)) is None
+
+
+@settings(deadline=None, max_examples=100)
+@given(size=st.integers(0, 4), part=parts)
+def test_what_does_nothing(bench: "Bench", size: int, part: tuple[int, int, int]) -> None:
+    attrs = attrs_of(part, 0)
+    array = np.arange(size)
+    kept = bench.value("strided_slice", [array], **attrs)
+    assert is_identity_slice(TensorType((size,), "int64"), attrs) == np.array_equal(kept, array)
+    if is_identity_slice(TensorType((N,), "int64"), attrs):
+        np.testing.assert_array_equal(kept, array)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"begin": (0, 1), "end": (2,)}, "begin, end, strides and axes have different lengths: 2, 1, 2, 2"),
+        ({"begin": (0,), "end": (2,), "axes": (2,)}, "axis 2 is out of range for 2 dimensions"),
+        ({"begin": (0, 0), "end": (2, 2), "axes": (0, -2)}, r"axes=\(0, -2\) names an axis twice"),
+        ({"begin": (0,), "end": (2,), "strides": (0,)}, "a stride is 0"),
+    ],
+)
+def test_errors(attrs: dict[str, AnyValue], message: str) -> None:
+    op = get_op("strided_slice")
+    with pytest.raises(OpTypeError, match=message):
+        op.infer([TensorType((4, 4))], op.bind_attrs(attrs))
+
+
+def test_types_keep_symbols(bench: "Bench") -> None:
+    op = get_op("strided_slice")
+    found = op.infer([TensorType((N, M, 4))], op.bind_attrs({"begin": (0, 1), "end": (END, 3), "axes": (0, 2)}))
+    assert found == TensorType((N, M, 2))
+    assert not isinstance(slice_length(N, 2, END, 3), Any)

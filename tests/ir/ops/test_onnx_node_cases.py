@@ -1,0 +1,112 @@
+"""The test cases that ONNX has for each operator: what is not read as an opaque call has the value that the case says."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.expr import Call, Constant, Function, Tuple, TupleGetItem
+from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.importer import import_model
+from passat.ir.op import Op
+from passat.ir.tensor import Array, Tensor
+from passat.ir.traverse import post_order
+
+CONTRADICTORY = {"test_stft", "test_stft_with_window"}
+"""With its operands known, ONNX's own inference finds another shape than the case declares."""
+TOLERANCE = {2: (1e-2, 1e-3), 4: (1e-3, 1e-5), 8: (1e-6, 1e-6)}
+"""Relative and absolute, by the bytes of an element: some cases give four digits."""
+
+
+def array(value: object) -> Array:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def with_constants(model: onnx.ModelProto, operands: Sequence[Array]) -> onnx.ModelProto:
+    """The model with all inputs but the first as initialisers, so that axes, bounds and shapes are constants."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for value, operand in list(zip(model.graph.input, operands, strict=True))[1:]:
+        result.graph.initializer.append(numpy_helper.from_array(operand, value.name))
+    del result.graph.input[1:]
+    return result
+
+
+def operators(function: Function) -> list[str]:
+    return [node.op.name for node in post_order(function) if isinstance(node, Call) and isinstance(node.op, Op)]
+
+
+def evaluate(function: Function, operands: Iterable[Array]) -> list[Array]:
+    values: dict[int, Value] = {}
+    for param, operand in zip(function.params, operands, strict=False):
+        values[id(param)] = Tensor.dense(operand)
+    for node in post_order(function.body):
+        if isinstance(node, Constant):
+            values[id(node)] = node.data
+        elif isinstance(node, Tuple):
+            values[id(node)] = tuple(values[id(field)] for field in node.fields)
+        elif isinstance(node, TupleGetItem):
+            whole = values[id(node.tuple_value)]
+            assert isinstance(whole, tuple)
+            values[id(node)] = whole[node.index]
+        elif isinstance(node, Call):
+            assert isinstance(node.op, Op)
+            values[id(node)] = evaluate_call(node.op, [values[id(arg)] for arg in node.args], node.attrs, node.checked_type)
+    result = values[id(function.body)]
+    fields = result if isinstance(result, tuple) else (result,)
+    return [field.numpy() for field in fields if isinstance(field, Tensor)]
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array]) -> str:
+    """What is wrong with the results, or nothing."""
+    if len(found) != len(expected):
+        return f"{len(found)} results for {len(expected)}"
+    for a, b in zip(found, expected, strict=True):
+        if a.shape != b.shape or a.dtype not in (b.dtype, np.object_):
+            return f"{a.dtype}{a.shape} for {b.dtype}{b.shape}"
+        if a.dtype.kind in "fV":
+            rtol, atol = TOLERANCE.get(a.dtype.itemsize, (0, 0))
+            if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol, atol, equal_nan=True):
+                return f"{a} for {b}"
+        elif not np.array_equal(a, b):
+            return f"{a} for {b}"
+    return ""
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["operands-at-run-time", "operands-constant"])
+def test_what_is_read_has_the_value_of_the_case(constant: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # making the cases divides by zero, and more
+        cases = collect_testcases(None)
+    wrong: list[str] = []
+    checked: Counter[str] = Counter()
+    for case in cases:
+        if case.model is None or case.data_sets is None:
+            continue
+        if any(not isinstance(value, (np.ndarray, np.generic, onnx.TensorProto)) for values in case.data_sets[0] for value in values):
+            continue  # sequences and optional values
+        operands, expected = (list(map(array, values)) for values in case.data_sets[0])
+        try:
+            module = import_model(with_constants(case.model, operands) if constant and operands else case.model)
+        except OnnxError:
+            assert constant
+            assert case.name in CONTRADICTORY
+            continue
+        names = operators(module["main"])
+        if any(name.startswith("onnx.") for name in names):
+            continue
+        try:
+            problem = difference(evaluate(module["main"], operands), expected)
+        except ValueError as error:
+            problem = str(error)
+        if problem:
+            wrong.append(f"{case.name} as {names}: {problem}")
+        checked.update(names)
+    assert not wrong, "\n".join(wrong)
+    assert len(checked) > 100  # operators that had a case
