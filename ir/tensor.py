@@ -180,3 +180,15 @@ def _bits(array: Array) -> Array:
     if array.dtype.kind == "c":
         return array.view(np.dtype(f"u{array.itemsize // 2}")).reshape(-1, 2)
     return array.view(np.dtype(f"u{array.itemsize}"))
+
+
+def same_sample(a: Tensor, b: Tensor) -> bool:
+    """Whether two constants of one shape and type agree at some places: a cheap look before their contents are compared.
+
+    Tensors in external files count as different, since looking would read them.
+    """
+    if any(tensor._key is not None and tensor._key[0] == "file" for tensor in (a, b)):
+        return a._key == b._key
+    step = max(1, a.size // 16)
+    x, y = a.numpy().reshape(-1)[::step], b.numpy().reshape(-1)[::step]
+    return x.tobytes() == y.tobytes() if x.dtype != np.object_ else bool(np.array_equal(x, y))

@@ -110,7 +110,7 @@ class Engine:
 
     def _dataflow(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
         folder = Folder(self.max_growth, static=self.static) if self.fold else None
-        graph = Graph(folder)
+        graph = Graph(folder, compare_large=self.merge)
         root = graph.load(body)
         saturator = Saturator(graph, self.matchers, self.limits)
         changed_leaf = any(leaves.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)

@@ -257,10 +257,10 @@ class _Solution:
         for part in extractor.children(old):
             self._free(part)
         if self.total < total * (1 - 1e-12):
-            # What came in stands after all that it uses and before this class.
-            low = max((self._position.get(part, -1.0) for _, chosen in added for part in extractor.children(chosen)), default=-1.0)
-            for i, (new, _) in enumerate(added):
-                self._position[new] = low + (here - low) * (i + 1) / (len(added) + 1)
+            # What came in stands right after what it uses, as far before this class as can be.
+            for new, chosen in added:
+                low = max((self._position[part] for part in extractor.children(chosen)), default=-2.0)
+                self._position[new] = low + min(1.0, here - low) * 1e-4
             return
         for part in extractor.children(old):
             self._use(part)

@@ -13,7 +13,7 @@ from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import known_value
 from passat.ir.op import KnownValue, Op, get_op, is_followed
 from passat.ir.ops.static_forms import static_form
-from passat.ir.tensor import Tensor
+from passat.ir.tensor import Tensor, same_sample
 from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.fold import Folder
 
@@ -23,7 +23,8 @@ LEAF: Final = "leaf"
 TUPLE: Final = "tuple"
 GET: Final = "get"
 _SMALL: Final = 4096
-"""Constants up to this many bytes are one node where their contents are equal; larger ones where they are one object."""
+"""Constants up to this many bytes are one node where their contents are equal; larger ones where they are one object,
+or, with `compare_large`, where their contents are equal."""
 
 
 class Symbol:
@@ -64,7 +65,7 @@ GET_SYMBOL: Final = symbol(GET, None, 1)
 class Graph:
     """A program loaded from an expression. `ids` maps every loaded expression (by identity) to its node."""
 
-    def __init__(self, folder: Folder | None = None) -> None:
+    def __init__(self, folder: Folder | None = None, *, compare_large: bool = False) -> None:
         self.symbols: list[Symbol] = []
         self.payloads: list[int] = []
         self.operands: list[tuple[int, ...]] = []
@@ -87,6 +88,7 @@ class Graph:
         self.edges: set[tuple[Symbol, int, Symbol]] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
         self._tensor_ids: dict[object, int] = {}
+        self._large: dict[tuple[str, tuple[int, ...]], list[int]] | None = {} if compare_large else None
         self._nodes: dict[tuple[Symbol, int, tuple[int, ...]], int] = {}
 
     def __len__(self) -> int:
@@ -220,13 +222,25 @@ class Graph:
         key: object = tensor.key() if tensor.is_splat or tensor.nbytes <= _SMALL else id(tensor)
         handle = self._tensor_ids.get(key)
         if handle is None:
-            handle = self._tensor_ids[key] = len(self.tensors)
-            self.tensors.append(tensor)
+            handle = self._equal_large(tensor) if type(key) is int and self._large is not None else None
+            if handle is None:
+                handle = len(self.tensors)
+                self.tensors.append(tensor)
+            self._tensor_ids[key] = handle
         node = self._nodes.get((CONST_SYMBOL, handle, ()))
         if node is None:
             node = self._new(CONST_SYMBOL, handle, (), TensorType(tensor.shape, tensor.dtype), origin or Constant(tensor))
             self.constants[node] = tensor
         return node
+
+    def _equal_large(self, tensor: Tensor) -> int | None:
+        """The payload of an equal large constant met before. Only those of one shape and type that agree in a sample are hashed."""
+        assert self._large is not None
+        seen = self._large.setdefault((tensor.dtype, tensor.shape), [])
+        found = next((handle for handle in seen if same_sample(self.tensors[handle], tensor) and self.tensors[handle] == tensor), None)
+        if found is None:
+            seen.append(len(self.tensors))
+        return found
 
     def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
         """The node of a symbol on operand classes, typed, and folded where there is a folder. Raises OpTypeError where it has no type."""

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
-from passat.passmgr import Pass, Sequential, parse_pipeline, pipeline_text, register_pass
-from passat.rules.passes import default_pipeline
+from passat.passmgr import Pass, Sequential, UnknownPassError, get_entry, parse_pipeline, pipeline_text, register_pass
+from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import RuleError
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
@@ -17,8 +17,9 @@ Passes: TypeAlias = "str | Pass | Sequence[Pass] | None"
 def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -> Sequential:
     """The pipeline that `optimize` runs: `passes`, or the default one, with passes of one's own rule sets.
 
-    In a text a rule set can be named, as a pass; sets that are not run together: before and after the default pipeline, or after the
-    given passes. Raises PipelineError and RuleError.
+    In a text a rule set can be named, as a pass. Sets that are not run before and after the default pipeline, or after the given passes,
+    in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
+    Raises PipelineError and RuleError.
     """
     if isinstance(passes, str):
         named = [rules_ for rules_ in rules if _stands_in(rules_.__name__, passes)]
@@ -29,11 +30,12 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     elif passes is not None:
         stated = [passes] if isinstance(passes, Pass) else list(passes)
     else:
-        stated = [default_pipeline()]
+        stated = [default_pipeline()] if not rules else list(default_pipeline().members)
     if not rules:
         return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
-    name = rules[0].__name__ if len(rules) == 1 else "+".join(rules_.__name__ for rules_ in rules)
-    own = rule_pass(*rules, name=name, opt_level=0, fold=True)
+    name = "+".join(rules_.__name__ for rules_ in rules)
+    library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
+    own = rule_pass(*rules, *library, name=name, opt_level=0, fold=True)
     return Sequential([own, *stated, own] if passes is None else [*stated, own])
 
 
@@ -50,11 +52,18 @@ def _make_known(rules: type[RuleSet]) -> None:
     name = rules.__name__
     if _OWN.get(name) is rules:
         return
-    try:
-        register_pass(name, rule_pass(rules, name=name, opt_level=0, fold=True), override=name in _OWN)
-    except ValueError:
-        raise RuleError(f"the rule set {name} has the name of a pass; give it another to name it in a pipeline") from None
+    if name not in _OWN and _is_registered(name):
+        raise RuleError(f"the rule set {name} has the name of a pass; give it another to name it in a pipeline")
+    register_pass(name, rule_pass(rules, name=name, opt_level=0, fold=True), override=True)
     _OWN[name] = rules
+
+
+def _is_registered(name: str) -> bool:
+    try:
+        get_entry(name)
+    except UnknownPassError:
+        return False
+    return True
 
 
 def text_of(pipeline: Sequential) -> str:

@@ -101,10 +101,11 @@ def verification_text(report: VerifyReport) -> Text:
         return Text(f"verification: nothing was compared: {report.skipped}", style="yellow")
     if not report.equal:
         return Text(f"verification: {report.mismatch}", style="bold red")
-    runs = "; ".join(map(str, report.trials))
+    sizes = "; ".join(", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes)
+    runs = f"{len(report.trials)} random inputs" + (f" ({sizes})" if sizes else "")
     exact = report.relative == 0
     found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
-    text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on random inputs ({runs}), in {seconds(report.seconds)}")
+    text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on {runs}, in {seconds(report.seconds)}")
     for output in report.outputs:
         if output.note:
             text.append(f"\n  output {output.name}: {output.note}", style="yellow")

@@ -48,7 +48,7 @@ class FakeEmitter:
 
     def constant(self, value: Tensor | Array) -> str:
         name = f"c{len(self.constants)}"
-        array = np.ascontiguousarray(value.numpy() if isinstance(value, Tensor) else value)
+        array = np.asarray(value.numpy() if isinstance(value, Tensor) else value, order="C")
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 

@@ -95,8 +95,8 @@ def test_l2_normalize_in_narrow_and_double_precision_and_of_scalars(nodes: "Node
             assert found.dtype == x.dtype
             np.testing.assert_allclose(found, np.full((2, 3), 3**-0.5), rtol=1e-3 if dtype == "float16" else 1e-12)
     scalar = infer_type(get_op("nn.l2_normalize")(Var("x", TensorType(())), eps=1e-6))
-    assert nodes.run(nodes.write(scalar, 13), {"x": np.float32(-4)}) == -1
-    assert nodes.evaluate(scalar, {"x": np.float32(-4)}) == -1
+    four = {"x": np.array(-4, np.float32)}
+    assert nodes.run(nodes.write(scalar, 13), four) == nodes.evaluate(scalar, four) == -1
 
 
 def test_an_infinite_norm_survives_the_oldest_opset(nodes: "Nodes") -> None:

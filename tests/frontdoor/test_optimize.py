@@ -1,0 +1,221 @@
+"""`passat.optimize`: what it returns, what it refuses, what it keeps, and that the same input gives the same output."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import passat
+from passat import MismatchError, optimize
+from passat.ir.onnx import OnnxError
+from passat.passmgr import PipelineError, Sequential
+from passat.pipelines import build_pipeline
+from passat.rules import RuleError, RuleSet, op, rule_pass, tensors
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+x, y = tensors("x y")
+
+
+class Negations(RuleSet):
+    """A rule that is right and makes a program smaller."""
+
+    doubled = op.negative(op.negative(x)) >> x
+
+
+class Wrong(RuleSet):
+    """A rule that is wrong: the check of types cannot see it."""
+
+    cosine = op.cos(x) >> x
+
+
+def build(nodes: Sequence[NodeProto], constants: Mapping[str, npt.NDArray[np.generic]] | None = None) -> ModelProto:
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")}
+    tensors_ = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(list(nodes), "g", [values["x"]], [values["y"]], tensors_)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def chain(*ops: str) -> ModelProto:
+    names = ["x", *(f"v{i}" for i in range(len(ops) - 1)), "y"]
+    return build([helper.make_node(name, [names[i]], [names[i + 1]], name=f"node{i}") for i, name in enumerate(ops)])
+
+
+def ops_of(model: ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_a_model_comes_back_smaller_and_the_input_is_untouched() -> None:
+    model = chain("Neg", "Neg", "Relu", "Relu")
+    before = model.SerializeToString()
+    result = optimize(model)
+    assert ops_of(result.model) == ["Relu"]
+    assert model.SerializeToString() == before
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+    assert (result.report.node_count_before, result.report.node_count_after) == (4, 1)
+    assert result.report.cost_after < result.report.cost_before
+    assert repr(result) == "<Result: 4 nodes became 1, verified>"
+
+
+@pytest.mark.parametrize("name", ["bert_tiny", "resnet_tiny"])
+def test_example_models(name: str, tmp_path: Path) -> None:
+    result = optimize(EXAMPLES / f"{name}.onnx")
+    report = result.report
+    assert report.node_count_after < report.node_count_before
+    assert report.verification is not None
+    assert report.verification.equal is True
+    assert any(rule.fired for rule in report.rules)
+    result.save(tmp_path / "out.onnx")
+    assert onnx.load(tmp_path / "out.onnx").SerializeToString() == result.model.SerializeToString()
+    assert report.output == str(tmp_path / "out.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.onnx"]
+
+
+def test_the_same_input_gives_the_same_output() -> None:
+    first, second = (optimize(EXAMPLES / "bert_tiny.onnx", verify=False).model.SerializeToString() for _ in range(2))
+    assert first == second
+
+
+def test_optimising_again_changes_nothing_more() -> None:
+    once = optimize(EXAMPLES / "bert_tiny.onnx", verify=False)
+    twice = optimize(once.model, verify=False)
+    assert twice.report.node_count_after == once.report.node_count_after
+
+
+def test_what_cannot_be_made_cheaper_comes_back_itself() -> None:
+    model = chain("Relu", "Sin")
+    result = optimize(model)
+    assert result.model is model
+    assert result.report.kept == "no pass changed anything"
+    assert result.report.nodes_after == {"Relu": 1, "Sin": 1}
+
+
+def test_a_dearer_result_is_replaced_by_the_input() -> None:
+    @passat_module_pass
+    def worse(model: ModelProto) -> ModelProto:
+        return build([helper.make_node("Sin", ["x"], ["s"]), helper.make_node("Neg", ["s"], ["t"]), helper.make_node("Neg", ["t"], ["y"])])
+
+    model = chain("Sin")
+    result = optimize(model, passes=[worse])
+    assert result.model is model
+    assert "the result is not cheaper: 3 nodes" in result.report.kept
+
+
+def passat_module_pass(make: Callable[[ModelProto], ModelProto]) -> passat.passmgr.Pass:
+    """A pass that replaces the module by that of another model."""
+    from passat.ir.onnx import from_onnx, to_onnx
+    from passat.passmgr import module_pass
+
+    made: passat.passmgr.Pass = module_pass(lambda mod, ctx: from_onnx(make(to_onnx(mod))), opt_level=0, name=make.__name__.title())
+    return made
+
+
+def test_a_wrong_rule_is_caught_and_its_pass_named() -> None:
+    passes = Sequential([rule_pass(Negations, opt_level=0), rule_pass(Wrong, opt_level=0)])
+    with pytest.raises(MismatchError, match="the difference comes from the pass Wrong") as caught:
+        optimize(chain("Neg", "Neg", "Cos"), passes=passes)
+    report = caught.value.report
+    assert report.verification is not None
+    assert report.verification.equal is False
+    assert report.verification.guilty == "Wrong"
+    assert "the output 'y'" in str(caught.value)
+
+
+def test_without_verification_nothing_is_compared() -> None:
+    result = optimize(chain("Cos", "Sin"), passes=[rule_pass(Wrong, opt_level=0)], verify=False)
+    assert ops_of(result.model) == ["Sin"]
+    assert result.report.verification is None
+
+
+def test_rules_of_ones_own_run_with_the_default_pipeline() -> None:
+    class Sines(RuleSet):
+        """Sines of negations."""
+
+        odd = op.sin(op.negative(x)) >> op.negative(op.sin(x))
+
+    result = optimize(chain("Neg", "Sin", "Neg"), rules=[Sines])
+    assert ops_of(result.model) == ["Sin"]
+    assert next(rule for rule in result.report.rules if rule.name == "Sines.odd").fired == 1
+
+
+def test_a_rule_that_found_nothing_is_listed() -> None:
+    report = optimize(chain("Relu", "Relu"), rules=[Negations]).report
+    assert [rule.name for rule in report.rules if not rule.fired and not rule.matched] == ["Negations.doubled"]
+
+
+def test_rule_sets_are_named_in_a_pipeline() -> None:
+    pipeline = build_pipeline("InferType,Negations", [Negations, Wrong])
+    assert [member.info.name for member in pipeline.members] == ["sequential", "Wrong"]
+    assert optimize(chain("Neg", "Neg", "Sin"), passes="Negations", rules=[Negations]).report.pipeline == "Negations"
+
+
+def test_a_rule_set_cannot_take_the_name_of_a_pass() -> None:
+    taken = type("SimplifyExpr", (Negations,), {"__doc__": "Taken.", "again": op.abs(op.abs(x)) >> op.abs(x)})
+    with pytest.raises(RuleError, match="has the name of a pass"):
+        build_pipeline("SimplifyExpr", [taken])
+
+
+def test_a_pipeline_that_cannot_be_read() -> None:
+    with pytest.raises(PipelineError, match="did you mean SimplifyExpr"):
+        optimize(chain("Relu"), passes="SimplfyExpr")
+
+
+def test_the_level_and_the_config_reach_the_passes() -> None:
+    none = optimize(chain("Neg", "Neg"), passes=[rule_pass(Negations, opt_level=3)], opt_level=2)
+    assert none.report.kept
+    some = optimize(chain("Neg", "Neg", "Sin"), passes=[rule_pass(Negations, opt_level=3)], opt_level=3)
+    assert ops_of(some.model) == ["Sin"]
+    off = optimize(chain("Neg", "Neg"), passes=[rule_pass(Negations)], config={"rules.disabled": ["Negations.doubled"]})
+    assert off.report.kept
+    with pytest.raises(AttributeError, match=r"rules\.nodes"):
+        optimize(chain("Neg"), config={"rules.node": 3})
+
+
+def test_no_time_is_a_limit_that_the_report_names() -> None:
+    report = optimize(chain("Neg", "Neg", "Sin"), passes=[rule_pass(Negations)], time_limit=0.0).report
+    assert report.limits
+    assert "time" in report.limits[0]
+
+
+def test_progress_tells_stages_and_passes() -> None:
+    told: list[str] = []
+    optimize(chain("Neg", "Neg"), passes=[rule_pass(Negations)], progress=told.append)
+    assert told[0] == "reading the model"
+    assert "running Negations" in told
+    assert told.index("running Negations") < told.index("writing the model")
+
+
+def test_external_data_is_read_compared_and_copied(tmp_path: Path) -> None:
+    weights = np.arange(4000, dtype=np.float32).reshape(4, 1000) / 4000
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
+    nodes += [helper.make_node("MatMul", ["b", "w"], ["c"]), helper.make_node("MatMul", ["c", "v"], ["y"])]
+    model = build(nodes, {"w": weights, "v": np.ascontiguousarray(weights.T)})
+    source, other = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    other.mkdir()
+    onnx.save(model, source / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    result = optimize(source / "m.onnx")
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+    result.save(other / "n.onnx")
+    assert ops_of(onnx.load(other / "n.onnx")) == ["MatMul", "MatMul"]
+    in_memory = optimize(onnx.load(source / "m.onnx", load_external_data=False), folder=source)
+    assert in_memory.report.verification is not None
+    assert in_memory.report.verification.equal is True
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x07\x12\xff\xff"])
+def test_what_is_no_model_is_an_onnx_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(OnnxError, match=str(path)):
+        optimize(path)
+
+
+def test_what_is_not_even_a_path() -> None:
+    with pytest.raises(OnnxError, match="takes a ModelProto or the path of a model, not int"):
+        optimize(3)  # type: ignore[arg-type]  # on purpose

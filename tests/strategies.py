@@ -1,0 +1,3 @@
+"""x"""
+def programs() -> int:
+    return 1
