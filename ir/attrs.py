@@ -78,5 +78,5 @@ def _exact(value: AnyValue) -> object:
     if kind is bool:
         return ("bool", value)
     if isinstance(value, Tensor):
-        return value.key()
+        return value.content_key()
     return value

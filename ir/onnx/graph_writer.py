@@ -142,11 +142,7 @@ class GraphWriter:
         known = self.names
         inputs = ["" if value is None else known.get(id(value)) or self.name(value) for value in reads]
         if node.output != wanted:
-            results = list(node.output)
-            places = [i for i, name in enumerate(results) if name] if len(results) != len(wanted) else range(len(results))
-            for place, name in zip(places, wanted, strict=False):
-                results[place] = name
-            node = _with_names(node, inputs, results)
+            node = _with_names(node, inputs, _placed(node.output, wanted))
         elif node.input != inputs:
             node = _with_names(node, inputs, wanted)
         self.nodes.append(node)
@@ -257,3 +253,14 @@ def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) 
     copy.input[:] = inputs
     copy.output[:] = outputs
     return copy
+
+
+def _placed(outputs: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
+    """The outputs of a node under other names: all of them, those that are there, or the first ones where nobody reads the others."""
+    places = [i for i, name in enumerate(outputs) if name]
+    if len(outputs) == len(wanted):
+        return wanted
+    results = [""] * (places[len(wanted) - 1] + 1)
+    for place, name in zip(places, wanted, strict=False):
+        results[place] = name
+    return results

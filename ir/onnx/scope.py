@@ -9,8 +9,8 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from passat.ir.expr import Constant, Expr, Var
 from passat.ir.onnx.errors import OnnxError
 
-MAX_DEPTH: Final = 100
-"""Subgraphs nested deeper than this are refused."""
+MAX_DEPTH: Final = 32
+"""Subgraphs nested deeper than this are refused: protobuf reads no message of more than 100 levels, and a subgraph takes three."""
 GRAPH: Final = 5
 
 E = TypeVar("E", bound=Expr)
@@ -36,7 +36,7 @@ class Scope:
         self.values: dict[str, Expr] = {}
         self.captured: dict[int, tuple[Var, Expr]] = {}
         if self.depth > MAX_DEPTH:
-            raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep")
+            raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep, which is more than protobuf reads")
 
     def define(self, name: str, value: E) -> E:
         """Gives a name its value. Raises OnnxError where it has one."""
@@ -77,7 +77,7 @@ def attribute_graphs(attribute: AttributeProto) -> Iterable[GraphProto]:
 def free_names(graph: GraphProto, depth: int = 0) -> dict[str, None]:
     """The names that a graph reads from outside, in the order in which it does."""
     if depth > MAX_DEPTH:
-        raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep")
+        raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep, which is more than protobuf reads")
     made = defined_names(graph)
     free: dict[str, None] = {}
     for node in graph.node:

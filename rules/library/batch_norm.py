@@ -48,9 +48,9 @@ def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
 
 
 @condition
-def at_least_matrices(x: Term, w: Term) -> bool | str:
-    """The weight is a matrix and the data are at least one."""
-    return (x.type.ndim >= 2 and w.type.ndim == 2) or f"multiplies {x.type!r} by {w.type!r}"
+def are_matrices(x: Term, w: Term) -> bool | str:
+    """Both factors are matrices: only their product takes a bias in ONNX."""
+    return (x.type.ndim == 2 and w.type.ndim == 2) or f"multiplies {x.type!r} by {w.type!r}"
 
 
 @computed
@@ -125,7 +125,7 @@ def _rules() -> RuleSetMeta:
         return op.nn.matmul(x, w * k)
 
     straight = op.nn.matmul(x, w, transpose_a=False, transpose_b=False)
-    rules |= _product_rules("matmul", straight, scaled_matmul, -1, channels(w, -1), [at_least_matrices(x, w)])
+    rules |= _product_rules("matmul", straight, scaled_matmul, -1, channels(w, -1), [are_matrices(x, w)])
     return RuleSetMeta("ScaleAxis", (RuleSet,), {"__doc__": "Scales and shifts fold into the weights and biases before them.", **rules})
 
 

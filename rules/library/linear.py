@@ -2,7 +2,7 @@
 
 import math
 
-from passat.rules.conditions import Term, computed, condition, is_float
+from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -27,6 +27,30 @@ def keeps_rows(x: Term, flat: Term) -> bool | str:
     )
 
 
+@condition
+def is_matrix(w: Term) -> bool | str:
+    """The weight is a matrix."""
+    return w.type.ndim == 2 or f"{w.type!r} is no matrix"
+
+
+@condition
+def is_vector_of(b: Term, w: Term) -> bool | str:
+    """The constant is a vector as long as the rows of the weight."""
+    return b.type.shape == w.type.shape[1:] or f"{b.type!r} is no bias of a product by {w.type!r}"
+
+
+@computed
+def rows(w: Term) -> tuple[int, ...]:
+    """The newshape that makes a matrix for a weight."""
+    size = w.type.shape[0]
+    if not isinstance(size, int):
+        raise Refuse(f"{w.type!r} is not static")
+    return (-1, size)
+
+
+_VIEWED = op.reshape(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False) + b)
+
+
 class Products(RuleSet):
     """Matrix products with biases, and the reshapes around them that exist only to make matrices."""
 
@@ -36,6 +60,9 @@ class Products(RuleSet):
     unflatten_biased = (
         op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False), b)) >> op.nn.matmul(x, w) + b
     ).when(keeps_rows(x, op.reshape(x)))
+    flatten_biased = (
+        _VIEWED >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED))
+    ).when(is_matrix(w), is_vector_of(b, w))
     unflatten = (op.reshape(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)) >> op.nn.matmul(x, w)).when(
         keeps_rows(x, op.reshape(x))
     )
