@@ -253,8 +253,8 @@ def define_op(
     """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
 
     `onnx` is the short form of the ONNX mapping, for operators that differ in name only: `"Relu"`, `"Transpose(perm=axes)"`
-    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9). Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`).
-    Raises ValueError for a name that is taken.
+    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9). Everything else is written with `@from_onnx` and
+    `@to_onnx` (`passat.ir.onnx_mapping`). Raises ValueError for a name that is taken.
     """
 
     def declare(relation: Relation) -> Op:
@@ -281,7 +281,7 @@ def _parse_mapping(text: str) -> tuple[str, dict[str, str], int]:
     if found is None:
         raise ValueError(f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), not {text!r}")
     pairs = (pair.split("=") for pair in (found[3] or "").replace(" ", "").split(",") if pair)
-    return found[1], {theirs: ours for theirs, ours in pairs}, int(found[2] or 1)
+    return found[1], {pair[0]: pair[1] for pair in pairs}, int(found[2] or 1)
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:

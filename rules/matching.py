@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,41 @@ _VARIANTS = 16
 
 class Refusal(Exception):
     """A match that the rule does not apply to; its text is the reason."""
+
+
+class Variant(NamedTuple):
+    """A left side with its commutative operands in one order: as a query for egglog, and as steps that find the matches in a program
+    in which every class is one node (which is how a program comes in).
+
+    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`.
+    """
+
+    query: Query
+    edges: frozenset[tuple[Symbol, int, Symbol]]
+    steps: tuple[tuple[int, int, int, Symbol | None], ...]
+    registers: int
+    classes: tuple[int, ...]
+    payloads: tuple[int, ...]
+
+    def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
+        """The rows of all matches whose root is among the candidates, which have the root's symbol."""
+        symbols, operands, payloads = graph.symbols, graph.operands, graph.payloads
+        rows: list[tuple[int, ...]] = []
+        registers = [-1] * self.registers
+        for root in candidates:
+            registers[1:] = [-1] * (self.registers - 1)
+            registers[0] = root
+            for whole, i, part, expected in self.steps:
+                node = operands[registers[whole]][i]
+                if expected is not None and symbols[node] is not expected:
+                    break
+                if registers[part] < 0:
+                    registers[part] = node
+                elif registers[part] != node:
+                    break
+            else:
+                rows.append((*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads]))
+        return rows
 
 
 class Matcher:
@@ -50,7 +86,7 @@ class Matcher:
         self._literals = [node for node in terms if isinstance(node, PLiteral)]
         self.symbols = frozenset(_symbol(node) for node in terms if not isinstance(node, PVar))
         self.makes = frozenset(_symbol(node) for node in subterms(rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
-        self.queries = [self._query(swaps) for swaps in self._orders(terms)]
+        self.variants = [self._variant(swaps) for swaps in self._orders(terms)]
         self._checks, self._binds = self._attr_plan()
         self._plan = self._compile(rule.rhs)
         root = _symbol(rule.lhs)
@@ -65,15 +101,17 @@ class Matcher:
         for bits in range(min(1 << len(commutative), _VARIANTS)):
             yield frozenset(id(terms[i]) for j, i in enumerate(commutative) if bits >> j & 1)
 
-    def _query(self, swapped: frozenset[int]) -> tuple[Query, frozenset[tuple[Symbol, int, Symbol]]]:
+    def _variant(self, swapped: frozenset[int]) -> "Variant":
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
-        names: dict[tuple[AnyValue, ...], str] = {}
+        names: dict[tuple[AnyValue, ...], int] = {self.rule.lhs.key: 0}
         payloads: dict[int, str] = {}
+        places: dict[int, int] = {}
+        steps: list[tuple[int, int, int, Symbol | None]] = []
         stack = [self.rule.lhs]
         while stack:
             node = stack.pop()
-            name = names.setdefault(node.key, f"e{len(names)}")
+            name = places[id(node)] = names[node.key]
             if isinstance(node, PVar):
                 continue
             head = _symbol(node)
@@ -81,20 +119,24 @@ class Matcher:
             if id(node) in swapped:
                 parts.reverse()
             for i, part in enumerate(parts):
-                names.setdefault(part.key, f"e{len(names)}")
-                if not isinstance(part, PVar):
-                    edges.add((head, i, _symbol(part)))
+                child = names.setdefault(part.key, len(names))
+                expected = None if isinstance(part, PVar) else _symbol(part)
+                steps.append((name, i, child, expected))
+                if expected is not None:
+                    edges.add((head, i, expected))
             payload = ""
             if head.has_payload:
                 payload = payloads.setdefault(id(node), f"p{len(payloads)}")
-            atoms.append(f"(= {name} ({' '.join([head.name, *(names[part.key] for part in parts), payload]).rstrip()}))")
+            atoms.append(f"(= e{name} ({' '.join([head.name, *(f'e{names[part.key]}' for part in parts), payload]).rstrip()}))")
             stack.extend(parts)
         columns = []
         for i, key in enumerate(self.class_keys):
-            atoms.append(f"(= k{i} (key {names[key]}))")
+            atoms.append(f"(= k{i} (key e{names[key]}))")
             columns.append(f"k{i}")
         columns += [payloads[id(node)] for node in self._calls]
-        return Query(self.name, tuple(dict.fromkeys(atoms)), tuple(columns)), frozenset(edges)
+        query = Query(self.name, tuple(dict.fromkeys(atoms)), tuple(columns))
+        classes = [names[key] for key in self.class_keys]
+        return Variant(query, frozenset(edges), tuple(steps), len(names), tuple(classes), tuple(places[id(node)] for node in self._calls))
 
     def _attr_plan(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
         """Which payload columns must hold which values, and which bind which holes; '' stands for the whole of the attributes."""

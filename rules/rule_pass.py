@@ -1,7 +1,9 @@
 """Rule sets as passes: `rule_pass(Arithmetic, Transposes, name="Simplify")` is a function pass that saturates with these rules."""
 
+import functools
 import time
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Literal, cast
 
 from passat.ir.expr import Function
@@ -61,10 +63,10 @@ class RulePass(FunctionPass):
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
-    @property
+    @cached_property
     def rules(self) -> list[Rule]:
         """The rules of the pass, each direction of a two-way rule by itself."""
-        return [direction for rules in self.sets for rule in rules for direction in rule.directions()]
+        return [direction for rules in self.sets for rule in rules for direction in _directions(rule)]
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
@@ -101,7 +103,7 @@ class RulePass(FunctionPass):
         engine = self._engines.get(key)
         if engine is None:
             model: CostModel = NodeCount() if cost == "nodes" else Roofline()
-            chosen = [Matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
+            chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
             engine = self._engines[key] = Engine(chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge)
         engine.limits = limits
         return engine
@@ -131,6 +133,17 @@ def rule_pass(
     return RulePass(
         cast(Sequence[RuleSetMeta], sets), name=title, opt_level=opt_level, required=tuple(required), fold=fold, static=static, merge=merge, rounds=rounds
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _directions(rule: Rule) -> tuple[Rule, ...]:
+    return tuple(rule.directions())
+
+
+@functools.lru_cache(maxsize=4096)
+def _matcher(rule: Rule) -> Matcher:
+    """The matcher of a rule, made once: passes are cheap to make, queries are not."""
+    return Matcher(rule)
 
 
 def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:

@@ -63,58 +63,74 @@ class Saturator:
         self._budget = Budget(limits)
         self._limits = limits
         self._loaded = 0
-        self._queries: list[Matcher] = []
-        self._waiting = list(matchers)
+        self._queries = [(matcher, variant) for matcher in matchers for variant in matcher.variants]
+        self._asked: list[int] = []
+        self._started = False
+        self._waiting: list[int] = []
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
         self._pending: Sequence[tuple[int, int]] = ()
 
     def run(self) -> Saturation:
-        """Runs rounds until nothing new is found or a limit is reached. Raises EngineError where egglog fails."""
-        graph = self.graph
-        if any(edges <= graph.edges and self._occurs(matcher) for matcher in self._waiting for _, edges in matcher.queries):
-            self._egraph = EGraph()
-            try:
-                self._rounds()
-            except LimitReached as limit:
-                self.result.stopped = str(limit)
-        self.result.nodes = len(graph)
+        """Runs rounds until nothing new is found or a limit is reached. Raises EngineError where egglog fails.
+
+        A program comes in with one node in each class, so its own matches are found by walking it; egglog is asked only once there
+        are classes of several nodes, that is, where some rule applies to the program at all.
+        """
+        try:
+            unions = self._decide(self._search(), set())
+            if unions:
+                self.result.rounds += 1
+                self._start()
+                self._rounds(unions)
+        except LimitReached as limit:
+            self.result.stopped = str(limit)
+        self.result.nodes = len(self.graph)
         return self.result
 
-    def _occurs(self, matcher: Matcher) -> bool:
-        # An operator of no operands in an edge (a lone call over holes) has no edge to show for it.
-        return matcher.symbols <= self._present()
+    def _search(self) -> list[list[tuple[int, ...]]]:
+        graph = self.graph
+        nodes: dict[Symbol, list[int]] = {}
+        for node, symbol in enumerate(graph.symbols):
+            nodes.setdefault(symbol, []).append(node)
+        edges = graph.edges
+        return [
+            variant.search(graph, nodes[matcher.root]) if matcher.root in nodes and variant.edges <= edges else []
+            for matcher, variant in self._queries
+        ]
 
-    def _present(self) -> set[Symbol]:
-        return set(self.graph.symbols)
-
-    def _rounds(self) -> None:
-        self._choose_symbols()
-        for round_ in range(self._limits.rounds):
-            self._load_new(())
-            self._add_queries(first=round_ == 0)
-            moved, tables = self._egraph.step()
+    def _rounds(self, unions: Sequence[tuple[int, int]]) -> None:
+        while self.result.rounds < self._limits.rounds:
+            self._load_new(unions)
+            self._add_queries()
+            moved, found = self._egraph.step()
             self.result.rounds += 1
-            changed = self._follow(moved)
-            unions = self._decide(tables, changed)
+            tables: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
+            for number, rows in zip(self._asked, found, strict=True):
+                tables[number] = rows
+            unions = self._decide(tables, self._follow(moved))
             if not unions:
                 return
-            self._load_new(unions)
+        self._load_new(unions)
+        self._follow(self._egraph.step()[0])
         self.result.stopped = f"rounds: more than {self._limits.rounds}"
 
     # ---- egglog's side
 
-    def _choose_symbols(self) -> None:
-        """Only symbols that some rule can see need constructors: those of rules whose operators occur, or can come to be."""
-        present = self._present()
+    def _start(self) -> None:
+        """Makes the e-graph. Only symbols that some rule can see need constructors: those of rules whose operators occur, or can come to be."""
+        self._egraph = EGraph()
+        self._started = True
+        present = set(self.graph.symbols)
         while True:
             possible = [matcher for matcher in self.matchers if matcher.symbols <= present]
             wider = present.union(*(matcher.makes for matcher in possible))
             if wider == present:
                 break
             present = wider
-        self._waiting = possible
+        chosen = set(possible)
+        self._waiting = [number for number, (matcher, _) in enumerate(self._queries) if matcher in chosen]
         self._visible = set().union(*(matcher.symbols for matcher in possible))
         for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
             self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
@@ -122,20 +138,17 @@ class Saturator:
             if matcher.rule.reducing:
                 self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
 
-    def _add_queries(self, *, first: bool) -> None:
-        """Adds the queries that can match by now: in the first round those whose every edge occurs, later those whose symbols do."""
-        present = self._present()
+    def _add_queries(self) -> None:
+        """Adds the queries that can match by now: those whose symbols all occur."""
+        present = set(self.graph.symbols)
         waiting = []
-        for matcher in self._waiting:
-            possible = matcher.symbols <= present
-            if possible and first:
-                possible = any(edges <= self.graph.edges for _, edges in matcher.queries)
-            if not possible:
-                waiting.append(matcher)
-                continue
-            for query, _ in matcher.queries:
-                self._egraph.add_query(query)
-                self._queries.append(matcher)
+        for number in self._waiting:
+            matcher, variant = self._queries[number]
+            if matcher.symbols <= present:
+                self._egraph.add_query(variant.query)
+                self._asked.append(number)
+            else:
+                waiting.append(number)
         self._waiting = waiting
 
     def _load_new(self, unions: Iterable[tuple[int, int]]) -> None:
@@ -204,16 +217,18 @@ class Saturator:
         graph, budget, seen = self.graph, self._budget, self._seen
         unions = list(self._pending)
         self._pending = ()
-        again: dict[int, list[tuple[int, ...]]] = {}
+        again: dict[int, set[tuple[int, ...]]] = {}
         if learnt:
             for number, row in list(self._refused):
-                if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number].class_keys)]):
+                if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number][0].class_keys)]):
                     del self._refused[number, row]
-                    again.setdefault(number, []).append(row)
-        for number, (matcher, rows) in enumerate(zip(self._queries, tables, strict=True)):
+                    again.setdefault(number, set()).add(row)
+        for number, ((matcher, _), rows) in enumerate(zip(self._queries, tables, strict=True)):
+            if not rows and number not in again:
+                continue
             statistics = self.result.of(matcher.name)
             start = time.perf_counter()
-            for row in (*again.get(number, ()), *rows):
+            for row in (*sorted(again.get(number, ())), *rows):
                 if (number, row) in seen and row not in again.get(number, ()):
                     continue
                 seen.add((number, row))
@@ -249,6 +264,8 @@ class Saturator:
 
     def _stop(self, unions: Sequence[tuple[int, int]], limit: LimitReached) -> None:
         """Applies what has been decided so far, so that the best so far can be taken out, and passes the limit on."""
+        if not self._started:
+            self._start()
         self._load_new(unions)
         moved, _ = self._egraph.step()
         self._follow(moved)

@@ -42,7 +42,7 @@ from passat.ir.functor import ExprMutator
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import get_op
-from passat.ir.shape import ANY, Dim, SymDim, broadcast
+from passat.ir.shape import ANY, Dim, SymDim, broadcast, divide
 from passat.ir.tensor import Tensor
 from passat.ir.types import (
     FuncType,
@@ -74,7 +74,7 @@ def dims() -> SearchStrategy[Dim]:
 
 
 def _computed(parts: SearchStrategy[Dim]) -> SearchStrategy[Dim]:
-    return st.builds(lambda a, b, which: (a + b, a * b, a - b, a // b)[which], parts, parts, st.integers(0, 3))
+    return st.builds(lambda a, b, which: (a + b, a * b, a - b, divide(a, b))[which], parts, parts, st.integers(0, 3))
 
 
 def tensor_types() -> SearchStrategy[TensorType]:
@@ -146,13 +146,15 @@ class _Builder:
 
     def body(self, size: int) -> Expr:
         """An expression of about `size` operations, perhaps behind lets."""
-        for _ in range(size):
-            if self.draw(st.integers(0, 3)) == 0:
-                return self.let(self.pick(), size - 1)
-            if self.effects and self.draw(st.integers(0, 3)) == 0:
-                return self.effect(size - 1)
+        for left in range(size, 0, -1):
+            kind = self.draw(st.integers(0, 11))
+            if kind == 11:
+                return self.let(self.pick(), left - 1)
+            if kind == 10 and self.effects:
+                return self.effect(left - 1)
             self.grow()
-        return self.pick()
+        results = [self.pick() for _ in range(self.draw(st.integers(1, 3)))]
+        return self.add(Tuple(results)) if len(results) > 1 else results[0]
 
     def pick(self) -> Expr:
         """Something of the pool, more often something late."""
@@ -290,7 +292,7 @@ def programs(draw: DrawFn, *, effects: bool = False, size: int = 8, callees: Seq
     shapes: list[tuple[Dim, ...]] = [(2, 3), (3,), (), (n, 3), (2, n), (ANY, 3), (2 * n, n + 1)]
     params = [Var(draw(names()), TensorType(shape, "float32")) for shape in draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=3))]
     params.append(Var("c", TensorType((), "bool")))
-    body = _Builder(draw, effects, list(params), callees).body(draw(st.integers(0, size)))
+    body = _Builder(draw, effects, list(params), callees).body(draw(st.integers(min(3, size), size)))
     result = body.checked_type if draw(st.booleans()) else None
     return _untyped(Function(params, body, result))
 

@@ -16,7 +16,7 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.naming import Names
 from passat.ir.onnx.value_types import DTYPES, UNKNOWN, type_of, value_info
-from passat.ir.types import TensorType, TupleType
+from passat.ir.types import TensorType, TupleType, Type
 
 DEFAULT_OPSET: Final = 21
 DEFAULT_IR_VERSION: Final = 10
@@ -93,7 +93,7 @@ class ModelWriter:
 
     def _outputs(self, fields: Sequence[Expr]) -> list[ValueInfoProto]:
         declared = self.frame.graph.output
-        found = list(declared[: len(fields)])
+        found = [_with_shape(value, field.checked_type) for value, field in zip(declared, fields, strict=False)]
         self.names.used.update(value.name for value in found)
         for i, field in enumerate(fields[len(found) :], len(found)):
             found.append(value_info(self.names.take("output" if len(fields) == 1 else f"output_{i}"), field.checked_type))
@@ -120,6 +120,12 @@ def result_fields(body: Expr) -> Sequence[Expr]:
     if isinstance(type_, TupleType):
         return [infer_type(TupleGetItem(body, i)) for i in range(len(type_.fields))]
     return (body,)
+
+
+def _with_shape(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:
+    """The declaration of an output; `onnx.checker` wants tensors to have a shape, so one that has none gets the inferred one."""
+    bare = declared.type.HasField("tensor_type") and not declared.type.tensor_type.HasField("shape")
+    return value_info(declared.name, type_) if bare and isinstance(type_, TensorType) else declared
 
 
 def _default_frame() -> Frame:

@@ -34,6 +34,8 @@ def read_model(path: str) -> ModelProto:
             data = file.read()
     except OSError as error:
         raise OnnxError(f"{path} cannot be read: {error.strerror}") from error
+    if not data:
+        raise OnnxError(f"{path} is not an ONNX model: the file is empty")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except DecodeError:

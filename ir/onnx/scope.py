@@ -9,7 +9,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from passat.ir.expr import Constant, Expr, Var
 from passat.ir.onnx.errors import OnnxError
 
-MAX_DEPTH: Final = 32
+MAX_DEPTH: Final = 31
 """Subgraphs nested deeper than this are refused: protobuf reads no message of more than 100 levels, and a subgraph takes three."""
 GRAPH: Final = 5
 

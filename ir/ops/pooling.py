@@ -298,7 +298,8 @@ def _read_lp(node: OnnxNode) -> Expr | None:
 def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[Call, Sequence[str], Emitter], str]:
     """The writer of a windowed pooling, whose ONNX operator has ceil_mode and dilations since these opsets.
 
-    Before that, padding at the end takes the place of ceil_mode where sizes are known and padding does not count.
+    Before that, and where ONNX counted other windows until opset 22, padding at the end takes the place of ceil_mode, if sizes
+    are known and padding does not count.
     """
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
@@ -309,11 +310,14 @@ def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[
         layout = attrs.get("layout", canonical)
         axes = _axes(rank, attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
         given: dict[str, AnyValue] = {"kernel_shape": tuple(axis.length for axis in axes)}
-        if ceil and emit.opset < ceil_since:
-            sizes = [size for size in arranged_shape(data.shape, layout, canonical)[2:] if isinstance(size, int)]
-            if len(sizes) < rank or counted:
+        sizes = arranged_shape(data.shape, layout, canonical)[2:]
+        disputed = emit.opset < 22 and not all(axis.settled(size) for axis, size in zip(axes, sizes, strict=True))
+        if ceil and (disputed or emit.opset < ceil_since):
+            known = [size for size in sizes if isinstance(size, int)]
+            if len(known) == rank and not counted:
+                ceil, axes = False, [axis.without_ceil(size) for axis, size in zip(axes, known, strict=True)]
+            else:
                 need_opset(emit, ceil_since, op)
-            ceil, axes = False, [axis.without_ceil(size) for axis, size in zip(axes, sizes, strict=True)]
         if any(axis.gap > 1 for axis in axes):
             need_opset(emit, dilation_since, op)
             given["dilations"] = tuple(axis.gap for axis in axes)

@@ -173,7 +173,8 @@ class ExprReader(AtomReader):
             if attrs or self._attributes.begins():
                 self._attributes.read(attrs)
             else:
-                args.append(self._argument() or (yield self.block("")))
+                argument = self._argument()
+                args.append((yield self.block("")) if argument is None else argument)
             if not tokens.accept(","):
                 break
         tokens.expect(")", "after the arguments of the call")
@@ -222,7 +223,8 @@ class ExprReader(AtomReader):
         fields: list[Expr] = []
         comma = False
         while tokens.kind != ")":
-            fields.append(self._argument() or (yield self.block("")))
+            field = self._argument()
+            fields.append((yield self.block("")) if field is None else field)
             comma = tokens.accept(",")
             if not comma:
                 break

@@ -97,7 +97,6 @@ class ExprPrinter:
         self._scopes = Scopes(root)
         self._names: dict[Var, str] = {}
         self._taken: dict[str, int] = {}
-        self._noted: set[Expr] = set()
         self._types: dict[Type, str] = {}
         self._numbers: dict[Expr, str] = {}
         self._statements: dict[Scope, list[Expr]] = {}
@@ -286,10 +285,7 @@ class ExprPrinter:
         return text
 
     def _note(self, node: Expr) -> str:
-        """What stands behind an expression, the first time it is printed."""
-        if node in self._noted:
-            return ""
-        self._noted.add(node)
+        """What stands behind an expression where it is written out."""
         if self._annotate is not None:
             text = self._annotate(node)
             return f" {text}" if text else ""

@@ -151,6 +151,13 @@ def test_one_value_under_two_output_names(parse: Parse, run: Run) -> None:
         np.testing.assert_array_equal(result, [1, 0])
 
 
+def test_an_output_without_a_shape_gets_the_inferred_one(parse: Parse) -> None:
+    model = parse("g (float[N, 2] x) => (float[N, 2] y) { y = Relu(x) }")
+    want = parse("g (float[N, 2] x) => (float[N, 2] y) { y = Relu(x) }")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert through(model) == want
+
+
 def test_a_constant_node_comes_back_as_an_initialiser_or_a_node(parse: Parse, run: Run) -> None:
     model = parse("g (float[2] x) => (float[2] y) { c = Constant<value_floats = [1.5, 2.5]>()\n y = Add(x, c) }")
     out = through(model)
@@ -267,10 +274,7 @@ def test_what_training_changes_is_no_constant(parse: Parse) -> None:
 
 
 def test_zero_size_scalar_and_text_tensors(parse: Parse) -> None:
-    model = parse(
-        "g (float[0, 3] x, string[1] s) => (float[0, 3] y, string[2] t) "
-        '{ y = Add(x, w)\n t = Concat<axis = 0>(s, e) }'
-    )
+    model = parse("g (float[0, 3] x, string[1] s) => (float[0, 3] y, string[2] t) { y = Add(x, w)\n t = Concat<axis = 0>(s, e) }")
     initializer(model, "w", np.zeros((0, 3), np.float32))
     model.graph.initializer.append(TensorProto(name="e", data_type=TensorProto.STRING, dims=[1], string_data=[b"caf\xc3\xa9\0"]))
     module = from_onnx(model)

@@ -12,8 +12,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from passat.ir.evaluate import Value, evaluate_call
 from passat.ir.expr import Call, Constant, Function, Tuple, TupleGetItem
-from passat.ir.onnx.errors import OnnxError
-from passat.ir.onnx.importer import import_model
+from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.op import Op
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
@@ -93,7 +92,7 @@ def test_what_is_read_has_the_value_of_the_case(constant: bool) -> None:
             continue  # sequences and optional values
         operands, expected = (list(map(array, values)) for values in case.data_sets[0])
         try:
-            module = import_model(with_constants(case.model, operands) if constant and operands else case.model)
+            module = from_onnx(with_constants(case.model, operands) if constant and operands else case.model)
         except OnnxError:
             assert constant
             assert case.name in CONTRADICTORY

@@ -188,9 +188,12 @@ def test_layouts(nodes: "Nodes", rank: int, kind: str) -> None:
 def test_before_ceil_mode_padding_takes_its_place(nodes: "Nodes", name: str, size: int, padding: AnyValue) -> None:
     x = floats(1, 2, size, size)
     call = get_op(name)(Var("x", tensor(*x.shape)), pool_size=2, strides=3, padding=padding, ceil_mode=True)
-    model = nodes.write(call, 7)
-    assert [node.op_type for node in model.graph.node] == [{"nn.max_pool2d": "MaxPool", "nn.avg_pool2d": "AveragePool"}.get(name, "LpPool")]
-    np.testing.assert_allclose(nodes.run(model, {"x": x}), nodes.evaluate(call, {"x": x}), rtol=1e-5, atol=1e-6)
+    for opset in (7, 10, 18, nodes.runtime):  # full checks: onnx infers the same size
+        model = nodes.write(call, opset)
+        assert [node.op_type for node in model.graph.node] == [
+            {"nn.max_pool2d": "MaxPool", "nn.avg_pool2d": "AveragePool"}.get(name, "LpPool")
+        ]
+        np.testing.assert_allclose(nodes.run(model, {"x": x}), nodes.evaluate(call, {"x": x}), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_what_is_impossible(shape: Shape, newshape: tuple[int, ...], message: st
 
 def test_the_operator_is_named_with_its_types() -> None:
     op = get_op("reshape")
-    with pytest.raises(
-        OpTypeError, match=r"^reshape\(Tensor\[\(2, 3\), float32\]; newshape=\(4,\), allowzero=False\): \(2, 3\) has 6 elements"
-    ):
+    with pytest.raises(OpTypeError) as error:
         op.infer([TensorType((2, 3))], op.bind_attrs({"newshape": (4,)}))
+    expected = "reshape(Tensor[(2, 3), float32]; newshape=(4,), allowzero=False): (2, 3) has 6 elements, (4,) has 4"
+    assert str(error.value) == expected
 
 
 @st.composite

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from passat.ir.evaluate import evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.op import Op, get_op
@@ -180,8 +181,6 @@ def test_what_is_known_is_what_a_run_gives(bench: "Bench", name: str, attrs: dic
 
 
 def test_splats_stay_splats(bench: "Bench") -> None:
-    from passat.ir.evaluate import evaluate_call
-
     splat = Tensor.splat(2.5, (4, 1024, 1024), "float32")
     type_ = TensorType(splat.shape, "float32")
     for name, attrs in (
@@ -195,8 +194,7 @@ def test_splats_stay_splats(bench: "Bench") -> None:
         found = evaluate_call(get_op(name), [splat], bound, get_op(name).infer([type_], bound))
         assert isinstance(found, Tensor)
         assert found.is_splat, name
-    halves = evaluate_call(
-        get_op("split"), [splat], (bound := get_op("split").bind_attrs({"indices_or_sections": 2})), get_op("split").infer([type_], bound)
-    )
+    split, bound = get_op("split"), get_op("split").bind_attrs({"indices_or_sections": 2})
+    halves = evaluate_call(split, [splat], bound, split.infer([type_], bound))
     assert isinstance(halves, tuple)
     assert [isinstance(half, Tensor) and half.is_splat for half in halves] == [True, True]

@@ -1,0 +1,245 @@
+"""Bad input on the command line: one clear sentence, exit code 1 or 2, nothing written, no traceback."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from passat.cli import app
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+HEAD = 'from passat.rules import RuleSet, attributes, constant, op, tensors\nx, y, z = tensors("x y z")\n'
+EXPLODING = (
+    HEAD
+    + '''
+class Sums(RuleSet):
+    """Every order and bracketing of sums."""
+
+    commute = (x + y >> y + x).exploring()
+    associate = ((x + y) + z >> x + (y + z)).and_back()
+'''
+)
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sum_of(count: int, shape: tuple[int, ...] = (4,)) -> ModelProto:
+    """The sum of many inputs."""
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape) for i in range(count)]
+    nodes = [helper.make_node("Add", ["x0" if i == 1 else f"s{i - 1}", f"x{i}"], [f"s{i}"]) for i in range(1, count)]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info(f"s{count - 1}", TensorProto.FLOAT, shape)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def refused(*arguments: object, code: int = 1, written: str = "out.onnx") -> str:
+    """The sentence with which a command ends; it has written nothing."""
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert sorted(os.listdir()) == before
+    assert not Path(written).exists()
+    assert result.stderr.startswith("error: ")
+    return result.stderr
+
+
+def refused_model(model: ModelProto) -> str:
+    Path("in.onnx").write_bytes(model.SerializeToString())
+    text = refused("optimize", "in.onnx", "-o", "out.onnx")
+    assert text.count("\n") == 1
+    assert "in.onnx" in text
+    return text
+
+
+def edited(change: Callable[[ModelProto], object]) -> ModelProto:
+    model = sum_of(3)
+    change(model)
+    return model
+
+
+def test_not_a_file() -> None:
+    assert "nothing.onnx cannot be read: No such file or directory" in refused("optimize", "nothing.onnx", "-o", "out.onnx")
+
+
+def test_a_folder_as_model() -> None:
+    Path("folder").mkdir()
+    assert "folder cannot be read: Is a directory" in refused("optimize", "folder", "-o", "out.onnx")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, this is text", b"\x08\x07\x12\xff\xff", b"\x00" * 64])
+def test_not_onnx(content: bytes) -> None:
+    Path("in.onnx").write_bytes(content)
+    assert "in.onnx is not an ONNX model" in refused("optimize", "in.onnx", "-o", "out.onnx")
+
+
+def test_a_truncated_model() -> None:
+    Path("in.onnx").write_bytes(RESNET.read_bytes()[:-1000])
+    assert "in.onnx is not an ONNX model, or only a part of one" in refused("optimize", "in.onnx", "-o", "out.onnx")
+
+
+def test_an_unknown_opset() -> None:
+    assert "uses version 999 of the ONNX operators" in refused_model(edited(lambda m: setattr(m.opset_import[0], "version", 999)))
+
+
+def test_an_unknown_ir_version() -> None:
+    assert "has IR version 99" in refused_model(edited(lambda m: setattr(m, "ir_version", 99)))
+
+
+def test_a_cycle() -> None:
+    def close(model: ModelProto) -> None:
+        model.graph.node[0].input[1] = "s2"
+
+    assert "cycl" in refused_model(edited(close)) or "reads" in refused_model(edited(close))
+
+
+def test_a_value_that_nothing_makes() -> None:
+    assert "'nowhere', which nothing makes" in refused_model(edited(lambda m: m.graph.node[1].input.__setitem__(1, "nowhere")))
+
+
+def external(location: str) -> ModelProto:
+    model = sum_of(2)
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), "x1")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    model.graph.initializer.append(tensor)
+    del model.graph.input[1]
+    return model
+
+
+def test_missing_external_data() -> None:
+    assert "external file 'weights.bin', which is not there" in refused_model(external("weights.bin"))
+
+
+def test_external_data_outside_the_folder(tmp_path: Path) -> None:
+    outside = tmp_path.parent / "outside.bin"
+    outside.write_bytes(np.ones(4, np.float32).tobytes())
+    assert "leads outside the model's folder; this is refused" in refused_model(external("../outside.bin"))
+    assert "leads outside the model's folder; this is refused" in refused_model(external(str(outside)))
+    Path("link.bin").symlink_to(outside)
+    assert "a link that leads outside the model's folder; this is refused" in refused_model(external("link.bin"))
+
+
+def test_shapes_that_contradict() -> None:
+    def widen(model: ModelProto) -> None:
+        model.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 7
+
+    refused_model(edited(widen))
+
+
+def test_an_output_folder_that_is_not_there() -> None:
+    text = refused("optimize", RESNET, "-o", "no/such/out.onnx", code=2, written="no")
+    assert "no/such/out.onnx cannot be written: there is no folder no/such" in text
+
+
+def test_an_output_that_is_a_folder(empty: Path) -> None:
+    (empty / "folder").mkdir()
+    assert "folder is a folder" in refused("optimize", RESNET, "-o", "folder", code=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def f(:\n", "rules.py, line 1: "),
+        ("import not_there_at_all\n", "rules.py, line 1: ModuleNotFoundError"),
+        ("x = 1\n", "rules.py defines no rules"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> y\n", "uses 'y', which the left side does not bind"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> op.equal(x, x)\n", "the sides have different types"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.negatve(x) >> x\n", "did you mean negative"),
+    ],
+)
+def test_a_rule_file_that_is_wrong(text: str, sentence: str) -> None:
+    Path("rules.py").write_text(text)
+    assert sentence in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+    assert sentence in refused("rules", "list", "--rules", "rules.py")
+
+
+def test_a_rule_file_that_is_not_there() -> None:
+    assert "rules.py cannot be read: No such file or directory" in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+
+
+def test_an_unknown_pass_gives_the_nearest() -> None:
+    text = refused("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstnt,SimplifyExpr", code=2)
+    assert "did you mean FoldConstant" in text
+    assert "column 1" in text
+    assert "did you mean FoldConstant" in refused("order", "--passes", "FoldConstnt", code=2)
+
+
+def test_a_pipeline_that_does_not_parse() -> None:
+    assert "column" in refused("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstant,,", code=2)
+
+
+def test_a_wrong_rule_is_a_mismatch_that_names_it_and_writes_nothing() -> None:
+    Path("rules.py").write_text(HEAD + "class Wrong(RuleSet):\n    relu = op.nn.relu(x) >> x\n")
+    text = refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+    assert "the optimised model computes something else than the original" in text
+    assert "the difference comes from the pass Wrong; nothing was written" in text
+
+
+def test_with_json_the_sentence_is_json_too() -> None:
+    result = CliRunner().invoke(app, ["optimize", "nothing.onnx", "-o", "out.onnx", "--json"])
+    assert result.exit_code == 1
+    assert result.stdout.startswith('{"error": "nothing.onnx cannot be read')
+
+
+def test_a_rule_set_that_explodes_stops_at_a_limit_with_the_best_so_far() -> None:
+    Path("rules.py").write_text(EXPLODING)
+    onnx.save(sum_of(14), "in.onnx")
+    limits = ["--config", "rules.nodes=3000", "--config", "rules.matches=20000"]
+    result = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits])
+    assert result.exit_code == 0, result.output
+    assert "stopped at the limit of" in result.stdout
+    assert len(onnx.load("out.onnx").graph.node) <= 13
+
+
+def start(*arguments: str, **options: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", "from passat.cli import main; main()", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]  # options of the caller
+
+
+def test_an_interruption_during_saturation_writes_nothing() -> None:
+    Path("rules.py").write_text(EXPLODING + 'open("loaded", "w").close()\n')
+    onnx.save(sum_of(40), "in.onnx")
+    limits = ["--config", "rules.nodes=100000000", "--config", "rules.matches=100000000", "--config", "rules.seconds=600.0"]
+    process = start("optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits)
+    while not Path("loaded").exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)  # for reading the model, which takes far less
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err == "error: interrupted; nothing was written\n"
+    assert out == ""
+    assert sorted(os.listdir()) == ["in.onnx", "loaded", "rules.py"]
+
+
+def test_a_full_disk_leaves_nothing_behind() -> None:
+    def fill() -> None:
+        # No file may grow beyond this: writing then fails as it does on a full disk, with another number.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    process = start("optimize", str(RESNET), "-o", "out.onnx", "--no-verify", preexec_fn=fill)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert os.listdir() == []

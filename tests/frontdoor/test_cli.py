@@ -1,0 +1,145 @@
+"""The command line on good input: what it prints, what it writes, its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+import passat
+from passat.cli import app
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+RULES = '''
+"""Rules of a user."""
+from passat.rules import RuleSet, op, tensors
+
+(x,) = tensors("x")
+
+class Mine(RuleSet):
+    """What I know about my models."""
+
+    relu = op.nn.relu(x) >> op.maximum(x, 0.0)
+'''
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"passat {passat.__version__}\n")
+
+
+def test_help_answers_without_importing_anything_heavy() -> None:
+    code = "import sys; from passat.cli import app; print([m for m in ('numpy', 'onnx', 'egglog', 'networkx') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_optimize_writes_a_smaller_model_and_a_report(empty: Path) -> None:
+    result = run("optimize", RESNET, "-o", "out.onnx")
+    assert result.exit_code == 0, result.stderr
+    assert "73 nodes became 51" in result.stdout
+    assert "BatchNormalization" in result.stdout
+    assert "verified on ONNX Runtime" in result.stdout
+    assert "written to out.onnx" in result.stdout
+    assert result.stderr == ""
+    assert len(onnx.load("out.onnx").graph.node) < len(onnx.load(RESNET).graph.node)
+    assert [path.name for path in empty.iterdir()] == ["out.onnx"]
+
+
+def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
+    result = run("optimize", RESNET, "-o", "out.onnx", "--json")
+    report = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert report["node_count_after"] < report["node_count_before"]
+    assert report["verification"]["equal"] is True
+    assert report["output"] == "out.onnx"
+    assert {"name", "seconds", "depth", "counters"} == set(report["passes"][0])
+
+
+def test_optimize_in_place(empty: Path) -> None:
+    Path("m.onnx").write_bytes(RESNET.read_bytes())
+    assert run("optimize", "m.onnx", "-o", "m.onnx").exit_code == 0
+    assert len(onnx.load("m.onnx").graph.node) < len(onnx.load(RESNET).graph.node)
+
+
+def test_the_same_input_gives_the_same_file(empty: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        assert run("optimize", RESNET, "-o", name, "--no-verify").exit_code == 0
+    assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
+
+
+def test_a_pipeline_and_a_level_can_be_given(empty: Path) -> None:
+    result = run("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldBatchNorm", "-O", "1", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["kept"] == "no pass changed anything"
+
+
+def test_options_of_the_passes_can_be_given(empty: Path) -> None:
+    exact = run("optimize", RESNET, "-o", "out.onnx", "--config", "rules.math=exact", "--json")
+    assert json.loads(exact.stdout)["nodes_after"]["BatchNormalization"] == 22
+    assert run("optimize", RESNET, "-o", "out.onnx", "--config", "rules.math").exit_code == 2
+    assert run("optimize", RESNET, "-o", "out.onnx", "--config", "rules.meth=exact").exit_code == 2
+
+
+def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
+    Path("rules.py").write_text(RULES)
+    result = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert next(rule for rule in json.loads(result.stdout)["rules"] if rule["name"] == "Mine.relu")["matched"] > 0
+    named = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--passes", "Mine", "--json")
+    assert json.loads(named.stdout)["pipeline"] == "Mine"
+
+
+def test_order_in_every_format(empty: Path) -> None:
+    text = run("order")
+    assert text.exit_code == 0
+    assert "SimplifyExpr" in text.stdout
+    assert "does not run" in run("order", "-O", "0").stdout
+    assert run("order", "--format", "dot").stdout.startswith("digraph")
+    assert run("order", "--format", "mermaid").stdout.startswith("flowchart")
+    plan = json.loads(run("order", "--format", "json", "--passes", "FoldConstant").stdout)
+    assert plan["order"][-1] == "FoldConstant"
+
+
+def test_order_shows_where_rules_of_ones_own_run(empty: Path) -> None:
+    Path("rules.py").write_text(RULES)
+    lines = run("order", "--rules", "rules.py").stdout.splitlines()
+    assert sum("Mine" in line for line in lines) >= 2
+
+
+def test_passes_are_listed() -> None:
+    rows = {row["name"]: row for row in json.loads(run("passes", "--json").stdout)}
+    assert {"FoldConstant", "SimplifyExpr", "InferType"} <= set(rows)
+    assert rows["FoldConstant"]["doc"]
+    assert "FoldConstant" in run("passes").stdout
+
+
+def test_every_rule_of_the_library_is_listed_with_its_passes() -> None:
+    rows = json.loads(run("rules", "list", "--json").stdout)
+    assert len(rows) > 20
+    assert len({row["name"] for row in rows}) == len(rows)
+    assert all(row["passes"] and " -> " in row["rule"] for row in rows if row["math"] == "exact" and " <-> " not in row["rule"])
+    assert rows[0]["name"] in run("rules", "list").stdout
+
+
+def test_rules_of_a_file_are_listed(empty: Path) -> None:
+    Path("rules.py").write_text(RULES)
+    result = run("rules", "list", "--rules", "rules.py")
+    assert result.stdout == "Mine.relu\n    nn.relu(x) -> maximum(x, 0.0)\n"
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    assert "optimize" in run().output

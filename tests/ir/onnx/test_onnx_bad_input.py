@@ -1,0 +1,239 @@
+"""Bad input is one clear sentence that names the file, the node, the operator and what is wrong."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from passat.ir.expr import Function, GlobalVar, RefCreate, RefRead, Var, const, var
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, check, from_onnx, load, read_model, save, to_onnx
+
+Parse = Callable[..., ModelProto]
+
+
+def message(action: Callable[[], object]) -> str:
+    with pytest.raises(OnnxError) as found:
+        action()
+    text = str(found.value)
+    assert "\n" not in text
+    return text
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    assert message(lambda: load(tmp_path / "none.onnx")) == f"{tmp_path}/none.onnx cannot be read: No such file or directory"
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    assert message(lambda: load(tmp_path)) == f"{tmp_path} cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize("content", [b"hello, this is not a model", b"PK\x03\x04zip", b"\xff" * 100, b"{}"])
+def test_not_onnx(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    assert f"{path} is not an ONNX model" in message(lambda: load(path))
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.touch()
+    assert message(lambda: load(path)) == f"{path} is not an ONNX model: the file is empty"
+
+
+def test_truncated(tmp_path: Path, parse: Parse) -> None:
+    path = tmp_path / "m.onnx"
+    content = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }").SerializeToString()
+    path.write_bytes(content[:-10])
+    assert message(lambda: load(path)) == f"{path} is not an ONNX model, or only a part of one: it does not parse as protobuf"
+
+
+def test_a_model_without_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(ModelProto(ir_version=8).SerializeToString())
+    assert message(lambda: read_model(path)) == f"{path} is not an ONNX model: it has no graph"
+
+
+@pytest.mark.parametrize("version", [99, 0])
+def test_an_unknown_opset(version: int, parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=version)
+    text = message(lambda: from_onnx(model))
+    assert text.startswith(
+        f"the model uses version {version} of the ONNX operators; the installed onnx {onnx.__version__} knows versions 1 to "
+    )
+    assert "export the model for an older version" in text
+
+
+@pytest.mark.parametrize("version", [99, 0])
+def test_an_unknown_ir_version(version: int, parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", ir=version)
+    assert f"the model has IR version {version}; the installed onnx" in message(lambda: from_onnx(model))
+
+
+def test_a_cycle(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Add(x, c)\n b = Neg(a)\n c = Relu(b)\n y = Exp(c) }")
+    for node, name in zip(model.graph.node, "pqrs", strict=True):
+        node.name = name
+    assert message(lambda: from_onnx(model)) == (
+        "the graph has a cycle: node 'p' (Add) reads from node 'r' (Relu) reads from node 'q' (Neg) reads from node 'p' (Add)"
+    )
+
+
+def test_a_long_cycle_is_shortened(parse: Parse) -> None:
+    steps = "\n".join(f" v{i} = Neg(v{(i - 1) % 20})" for i in range(20))
+    text = message(lambda: from_onnx(parse(f"g (float[2] x) => (float[2] v0) {{\n{steps}\n}}")))
+    assert "... 12 more ..." in text
+
+
+def test_a_cycle_through_a_subgraph(parse: Parse) -> None:
+    model = parse(
+        """g (bool c, float[2] x) => (float[2] y) {
+            a = If (c) <
+                then_branch = yes () => (float[2] p) { p = Neg(b) },
+                else_branch = no () => (float[2] q) { q = Neg(x) }
+            >
+            b = Relu(a)
+            y = Exp(b)
+        }"""
+    )
+    assert "the graph has a cycle" in message(lambda: from_onnx(model))
+
+
+def test_nodes_that_are_not_sorted_are_sorted(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Exp(b)\n b = Neg(a)\n a = Relu(x) }")
+    out = to_onnx(from_onnx(model))
+    onnx.checker.check_model(out)
+    assert [node.op_type for node in out.graph.node] == ["Relu", "Neg", "Exp"]
+
+
+def test_a_name_that_nothing_makes(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Add(x, ghost) }")
+    model.graph.node[0].name = "sum"
+    assert message(lambda: from_onnx(model)) == "node 'sum' (Add) reads 'ghost', which nothing makes"
+
+
+def test_a_name_inside_a_subgraph_that_nothing_makes(parse: Parse) -> None:
+    model = parse(
+        """g (bool c, float[2] x) => (float[2] y) {
+            y = If (c) <
+                then_branch = yes () => (float[2] p) { p = Neg(ghost) },
+                else_branch = no () => (float[2] q) { q = Neg(x) }
+            >
+        }"""
+    )
+    assert message(lambda: from_onnx(model)) == "the Neg node that makes 'p' reads 'ghost', which nothing makes"
+
+
+def test_an_output_that_nothing_makes(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y, float[2] ghost) { y = Relu(x) }")
+    assert message(lambda: from_onnx(model)) == "the list of outputs reads 'ghost', which nothing makes"
+
+
+def test_two_values_of_one_name(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x)\n y = Neg(x) }")
+    assert message(lambda: from_onnx(model)) == "the Neg node that makes 'y' makes 'y', which is the name of another value"
+
+
+def test_two_inputs_of_one_name(parse: Parse) -> None:
+    model = parse("g (float[2] x, float[2] x) => (float[2] y) { y = Relu(x) }")
+    assert message(lambda: from_onnx(model)) == "the name 'x' is given to two values"
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        ("MatMul(x, z)", "the MatMul node that makes 'y' cannot take operands of types float32[2, 3], float32[4, 5]: "),
+        ("Add(x, z)", "the Add node that makes 'y' cannot take operands of types float32[2, 3], float32[4, 5]: "),
+        ("Conv(x, z)", "the Conv node that makes 'y' cannot take operands of types float32[2, 3], float32[4, 5]: "),
+        ("Transpose<perm = [0, 1, 2]>(x)", "the Transpose node that makes 'y' cannot take operands of types float32[2, 3]: "),
+    ],
+)
+def test_shapes_that_contradict_each_other(node: str, shown: str, parse: Parse) -> None:
+    model = parse(f"g (float[2, 3] x, float[4, 5] z) => (float[N, M] y) {{ y = {node} }}")
+    text = message(lambda: from_onnx(model))
+    assert text.startswith(shown)
+    assert len(text) > len(shown)
+
+
+def test_an_output_whose_declaration_contradicts_its_type(parse: Parse) -> None:
+    model = parse("g (float[2, 3] x) => (float[2, 4] y) { y = Relu(x) }")
+    assert message(lambda: from_onnx(model)) == "the output 'y' is declared as float32[2, 4], but what makes it gives float32[2, 3]"
+
+
+def test_a_domain_that_is_not_imported(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = com.example.Thing(x) }")
+    assert "of the operator domain 'com.example', which the model does not import" in message(lambda: from_onnx(model))
+
+
+def test_a_tensor_that_is_too_short(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
+    model.graph.initializer.append(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], raw_data=b"\0\0\0\0"))
+    constant = from_onnx(model)["main"].body.args[1]  # type: ignore[attr-defined]  # a call
+    assert "the tensor 'w', declared as float32[2], cannot be read" in message(constant.data.numpy)
+
+
+def test_a_tensor_of_an_unknown_type(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
+    model.graph.initializer.append(TensorProto(name="w", data_type=77, dims=[2], raw_data=b"\0\0\0\0"))
+    assert message(lambda: from_onnx(model)) == "the tensor 'w' has the element type 77, which Passat does not know"
+
+
+def test_errors_of_a_file_begin_with_its_name(tmp_path: Path, parse: Parse) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(parse("g (float[2] x) => (float[2] y) { y = Add(x, ghost) }").SerializeToString())
+    assert message(lambda: load(path)).startswith(f"{path}: ")
+
+
+def test_the_checkers_complaint_is_an_error(parse: Parse, tmp_path: Path) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    model.graph.node[0].attribute.append(helper.make_attribute("slope", 1.0))
+    assert message(lambda: check(model)).startswith("onnx.checker does not accept the model: ")
+    message(lambda: save(model, tmp_path / "m.onnx"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to(parse: Parse, tmp_path: Path) -> None:
+    module = from_onnx(parse("g (float[2] x) => (float[2] y) { y = Relu(x) }"))
+    path = tmp_path / "none" / "m.onnx"
+    assert message(lambda: save(module, path)) == f"{path} cannot be written: No such file or directory"
+
+
+def programs() -> dict[str, tuple[Function, str]]:
+    x = var("x", shape=(2,))
+    y = Var("y", x.type_annotation)
+    return {
+        "a reference": (Function([x], RefRead(RefCreate(x))), "a value of kind RefRead cannot be written to ONNX"),
+        "a free variable": (Function([x], x + y), "the variable 'y' is not bound"),
+        "a function": (Function([x], Function([y], y + const(1.0))(x)), "a call of a value of kind Function cannot be written to ONNX"),
+        "a global": (Function([x], GlobalVar("f")(x)), "a call of a value of kind GlobalVar cannot be written to ONNX"),
+    }
+
+
+@pytest.mark.parametrize("name", programs())
+def test_programs_that_onnx_cannot_express(name: str) -> None:
+    function, text = programs()[name]
+    assert text in message(lambda: to_onnx(IRModule({"main": function})))
+
+
+def test_a_module_without_main() -> None:
+    assert message(lambda: to_onnx(IRModule())) == "the module has no function main"
+
+
+def test_importing_the_package_does_not_import_onnx() -> None:
+    code = "import sys, passat.ir.onnx, passat.ir.op; passat.ir.op.get_op('onnx.Resize'); assert 'onnx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_onnx_the_sentence_says_how_to_install_it() -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "from passat.ir.onnx import OnnxError, load\n"
+        "try: load('m.onnx')\n"
+        "except OnnxError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip().endswith("install it with: pip install 'passat[onnx]'")

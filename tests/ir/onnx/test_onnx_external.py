@@ -1,0 +1,273 @@
+"""Tensor data in files beside the model: read where it lies, copied when the model is saved, never outside the model's folder."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from passat.ir.expr import Call, Constant
+from passat.ir.onnx import OnnxError, data_file, from_onnx, load, save, to_onnx
+from passat.ir.tensor import Tensor
+
+Parse = Callable[..., ModelProto]
+WEIGHT = np.arange(1024, dtype=np.float32).reshape(32, 32)
+BIAS = np.linspace(-1, 1, 32, dtype=np.float32)
+ENTRIES = {"location": "m.bin", "offset": "4096", "length": str(WEIGHT.nbytes)}
+
+
+def external(name: str, array: np.ndarray[Any, Any], entries: dict[str, str]) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=array.shape, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+@pytest.fixture
+def source(tmp_path: Path, parse: Parse) -> Path:
+    """A model of one large external tensor, a small one, and one in the model."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "m.bin").write_bytes(b"\0" * 4096 + WEIGHT.tobytes() + BIAS.tobytes())
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { h = MatMul(x, w)\n s = Add(h, b)\n y = Mul(s, k) }")
+    small = {"location": "m.bin", "offset": str(4096 + WEIGHT.nbytes)}
+    model.graph.initializer.extend([external("w", WEIGHT, ENTRIES), external("b", BIAS, small)])
+    model.graph.initializer.append(numpy_helper.from_array(BIAS + 2, "k"))
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def values(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The initialisers of a model as onnx itself loads them, which checks the file's form."""
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+
+
+def constants(path: Path) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    call = load(path)["main"].body
+    while isinstance(call, Call):
+        found |= {arg.span.outputs[0]: arg.data for arg in call.args if isinstance(arg, Constant) and arg.span is not None}
+        call = call.args[0]
+    return found
+
+
+def test_data_is_mapped_not_read(source: Path) -> None:
+    tensor = constants(source)["w"]
+    array = tensor.numpy()
+    np.testing.assert_array_equal(array, WEIGHT)
+    assert not array.flags.writeable
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_equal_ranges_have_equal_keys_without_being_read(source: Path) -> None:
+    first, second = constants(source)["w"], constants(source)["w"]
+    assert first.key() == second.key()
+    assert first._array is None
+
+
+def test_saved_beside_a_data_file_of_its_own(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target" / "out.onnx"
+    target.parent.mkdir()
+    save(load(source), target)
+    shutil.rmtree(source.parent)
+    assert sorted(os.listdir(target.parent)) == ["out.onnx", "out.onnx.data"]
+    found = values(target)
+    np.testing.assert_array_equal(found["w"], WEIGHT)
+    np.testing.assert_array_equal(found["b"], BIAS)
+    np.testing.assert_array_equal(found["k"], BIAS + 2)
+    model = onnx.load(target, load_external_data=False)
+    by_name = {tensor.name: tensor for tensor in model.graph.initializer}
+    assert by_name["w"].data_location == TensorProto.EXTERNAL
+    assert by_name["b"].HasField("raw_data")  # 128 bytes are not worth a file
+    onnx.checker.check_model(str(target), full_check=True)
+
+
+def test_the_result_loads_from_any_folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(load(source), tmp_path / "out.onnx")
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in ("out.onnx", "out.onnx.data"):
+        os.rename(tmp_path / name, moved / name)
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(constants(moved / "out.onnx")["w"].numpy(), WEIGHT)
+    monkeypatch.chdir(moved)
+    save(load("out.onnx"), "again.onnx")
+    np.testing.assert_array_equal(values(moved / "again.onnx")["w"], WEIGHT)
+
+
+def test_a_model_in_memory_keeps_the_locations_of_its_source(source: Path) -> None:
+    model = to_onnx(load(source))
+    by_name = {tensor.name: tensor for tensor in model.graph.initializer}
+    assert by_name["w"] == external("w", WEIGHT, ENTRIES)
+
+
+def test_a_model_in_memory_is_saved_with_the_folder_of_its_data(source: Path, tmp_path: Path) -> None:
+    model = to_onnx(load(source))
+    save(model, tmp_path / "out.onnx", folder=source.parent)
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+    assert model.graph.initializer[0].external_data[0].value == "m.bin"  # the model itself is as it was
+    with pytest.raises(OnnxError, match="the model's folder is not known"):
+        save(model, tmp_path / "other.onnx")
+
+
+def test_saving_over_the_model_that_is_read(source: Path) -> None:
+    save(load(source), source)
+    np.testing.assert_array_equal(values(source)["w"], WEIGHT)
+    save(load(source), source)
+    np.testing.assert_array_equal(values(source)["w"], WEIGHT)
+
+
+def test_a_model_that_is_replaced_takes_its_data_file_along(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.onnx"
+    for _ in range(3):
+        save(load(source), target)
+    assert sum(name.startswith("out.onnx") for name in os.listdir(tmp_path)) == 2
+    np.testing.assert_array_equal(values(target)["w"], WEIGHT)
+
+
+def test_a_data_file_of_somebody_else_is_not_written_over(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.onnx.data").write_bytes(b"precious")
+    save(load(source), tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx.data").read_bytes() == b"precious"
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+
+
+def test_tied_tensors_are_stored_once(source: Path, tmp_path: Path) -> None:
+    model = onnx.load(source, load_external_data=False)
+    model.graph.initializer.append(external("v", WEIGHT, ENTRIES))
+    model.graph.node[1].input[1] = "v"
+    model.graph.node[1].op_type = "MatMul"
+    source.write_bytes(model.SerializeToString())
+    save(load(source), tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx.data").stat().st_size == WEIGHT.nbytes
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["v"], WEIGHT)
+
+
+def test_new_tensors_and_attributes_go_along(source: Path, tmp_path: Path) -> None:
+    model = onnx.load(source, load_external_data=False)
+    inside = helper.make_node("Thing", ["y"], ["z"], domain="com.example")
+    inside.attribute.add(name="table", type=onnx.AttributeProto.TENSOR, t=external("t", WEIGHT, ENTRIES))
+    model.graph.node.append(inside)
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n"]))
+    model.opset_import.add(domain="com.example", version=1)
+    source.write_bytes(model.SerializeToString())
+    module = load(source)
+    main = module["main"]
+    body: Any = main.body
+    module["main"] = main.with_body(type(body)([body[0] @ Constant(WEIGHT * 2), body[1]]))
+    save(module, tmp_path / "out.onnx")
+    out = onnx.load(tmp_path / "out.onnx")
+    assert any(np.array_equal(array, WEIGHT * 2) for array in values(tmp_path / "out.onnx").values())
+    assert (tmp_path / "out.onnx.data").stat().st_size == 2 * WEIGHT.nbytes  # the attribute's table is the range of w
+    thing = next(node for node in out.graph.node if node.domain)
+    np.testing.assert_array_equal(numpy_helper.to_array(thing.attribute[0].t), WEIGHT)
+
+
+def test_too_much_for_one_message_goes_to_a_file(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_file, "INLINE_LIMIT", 4000)
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { y = MatMul(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
+    save(from_onnx(model), tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx.data").stat().st_size == WEIGHT.nbytes
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+
+
+def test_nothing_is_left_where_writing_fails(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "m.onnx").write_bytes(b"before")
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "copy_file_range", full, raising=False)
+    with pytest.raises(OnnxError, match=r"m\.onnx cannot be written: No space left on device"):
+        save(load(source), target / "m.onnx")
+    assert os.listdir(target) == ["m.onnx"]
+    assert (target / "m.onnx").read_bytes() == b"before"
+
+
+def test_copying_without_the_kernels_help(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "copy_file_range", raising=False)
+    save(load(source), tmp_path / "out.onnx")
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+
+
+def test_saved_files_have_ordinary_permissions(source: Path, tmp_path: Path) -> None:
+    save(load(source), tmp_path / "out.onnx")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("out.onnx", "out.onnx.data")}
+    (tmp_path / "plain").write_bytes(b"")
+    assert modes == {stat.S_IMODE((tmp_path / "plain").stat().st_mode)}
+
+
+BAD: dict[str, tuple[dict[str, str], str]] = {
+    "absolute": ({"location": "/etc/passwd"}, "leads outside the model's folder"),
+    "parent": ({"location": "../m.bin"}, "leads outside the model's folder"),
+    "parent behind a folder": ({"location": "a/../../m.bin"}, "leads outside the model's folder"),
+    "drive": ({"location": "C:\\m.bin"}, "leads outside the model's folder"),
+    "link": ({"location": "link.bin"}, "a link that leads outside the model's folder"),
+    "linked folder": ({"location": "folder/m.bin"}, "a link that leads outside the model's folder"),
+    "missing": ({"location": "none.bin"}, "which is not there"),
+    "a folder": ({"location": "sub"}, "which is not there"),
+    "no location": ({"offset": "0"}, "names no file"),
+    "offset": ({"location": "m.bin", "offset": "99999999"}, "but the file has 8320 bytes"),
+    "negative offset": ({"location": "m.bin", "offset": "-1"}, "but the file has 8320 bytes"),
+    "length": ({"location": "m.bin", "length": "100"}, "with 100 bytes, but its type and shape need 4096"),
+    "no number": ({"location": "m.bin", "offset": "x"}, "that is no number"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_references_are_refused(name: str, source: Path) -> None:
+    entries, message = BAD[name]
+    outside = source.parent.parent / "outside"
+    outside.mkdir()
+    (outside / "m.bin").write_bytes(b"\0" * 9000)
+    (source.parent / "link.bin").symlink_to(outside / "m.bin")
+    (source.parent / "folder").symlink_to(outside)
+    (source.parent / "sub").mkdir()
+    model = onnx.load(source, load_external_data=False)
+    model.graph.initializer[0].CopyFrom(external("w", WEIGHT, entries))
+    source.write_bytes(model.SerializeToString())
+    with pytest.raises(OnnxError) as found:
+        load(source)
+    text = str(found.value)
+    assert text.startswith(f"{source}: ")
+    assert "'w'" in text
+    assert message in text
+    assert "\n" not in text
+
+
+def test_a_link_that_stays_inside_is_followed(source: Path) -> None:
+    (source.parent / "link.bin").symlink_to("m.bin")
+    model = onnx.load(source, load_external_data=False)
+    model.graph.initializer[0].CopyFrom(external("w", WEIGHT, {**ENTRIES, "location": "link.bin"}))
+    source.write_bytes(model.SerializeToString())
+    np.testing.assert_array_equal(constants(source)["w"].numpy(), WEIGHT)
+
+
+@pytest.mark.parametrize("dtype", ["UINT4", "INT4"])
+def test_packed_external_tensors(dtype: str, parse: Parse, tmp_path: Path) -> None:
+    number = TensorProto.DataType.Value(dtype)
+    data = np.tile(np.array([1, 2, 3, 4], np.int8), 1000)
+    tensor = helper.make_tensor("w", number, data.shape, data)
+    (tmp_path / "m.bin").write_bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+    model = parse("g () => (float[4000] y) { y = Cast<to = 1>(w) }", opset=21, ir=10)
+    proto = TensorProto(name="w", data_type=number, dims=data.shape, data_location=TensorProto.EXTERNAL)
+    proto.external_data.add(key="location", value="m.bin")
+    model.graph.initializer.append(proto)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    tensors = constants(tmp_path / "m.onnx")
+    np.testing.assert_array_equal(tensors["w"].numpy().astype(np.int8), data)
+    save(load(tmp_path / "m.onnx"), tmp_path / "out.onnx")
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"].astype(np.int8), data)

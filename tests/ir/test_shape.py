@@ -1,0 +1,181 @@
+"""Dimensions: their arithmetic is checked against integers, at random sizes of the names."""
+
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from passat.ir.shape import (
+    ANY,
+    Any,
+    Dim,
+    Shape,
+    SymDim,
+    broadcast,
+    divide,
+    evaluate_dim,
+    is_static,
+    may_equal,
+    parse_dim,
+    product,
+    same_dim,
+    show_shape,
+    static_size,
+)
+from tests.strategies import dims
+
+n, m = SymDim.named("n"), SymDim.named("m")
+Sizes = dict[str, int]
+Formula = Callable[[Callable[[str], Dim]], Dim]
+"""An expression that can be worked out over dimensions, and over integers."""
+
+
+@st.composite
+def formulas(draw: st.DrawFn, depth: int = 3) -> Formula:
+    kind = draw(st.sampled_from(["name", "integer", "+", "-", "*", "//", "%", "negate"] if depth else ["name", "integer"]))
+    if kind == "name":
+        name = draw(st.sampled_from("nmk"))
+        return lambda leaf: leaf(name)
+    if kind == "integer":
+        value = draw(st.integers(-3, 12))
+        return lambda leaf: value
+    a = draw(formulas(depth - 1))
+    if kind == "negate":
+        return lambda leaf: -a(leaf)
+    b = draw(formulas(depth - 1))
+    if kind == "+":
+        return lambda leaf: a(leaf) + b(leaf)
+    if kind == "-":
+        return lambda leaf: a(leaf) - b(leaf)
+    if kind == "*":
+        return lambda leaf: a(leaf) * b(leaf)
+    if kind == "//":
+        return lambda leaf: divide(a(leaf), b(leaf))
+    return lambda leaf: a(leaf) - divide(a(leaf), b(leaf)) * b(leaf)
+
+
+sizes = st.fixed_dictionaries({"n": st.integers(1, 50), "m": st.integers(1, 50), "k": st.integers(1, 5)})
+
+
+@settings(deadline=None, max_examples=300)
+@given(formulas(), sizes)
+def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes) -> None:
+    exact = formula(at.__getitem__)
+    symbolic = formula(SymDim.named)
+    assume(isinstance(exact, int) and not isinstance(symbolic, Any))
+    assert evaluate_dim(symbolic, at) == exact
+
+
+@settings(deadline=None, max_examples=200)
+@given(formulas())
+def test_a_dimension_is_parsed_from_its_text(formula: Formula) -> None:
+    dim = formula(SymDim.named)
+    assume(not isinstance(dim, Any))
+    assert parse_dim(repr(dim)) == dim
+
+
+@settings(deadline=None, max_examples=100)
+@given(dims(), dims(), dims())
+def test_equal_polynomials_are_equal_dimensions(a: Dim, b: Dim, c: Dim) -> None:
+    assert a + b == b + a
+    assert a * b == b * a
+    assert (a + b) + c == a + (b + c)
+    assert a - b + b == a or isinstance(a - b, Any)
+    assert pickle.loads(pickle.dumps(a * b - c)) == a * b - c
+    assert hash(a + b) == hash(b + a)
+    if not any(isinstance(dim, Any) for dim in (a, b, c)):
+        assert a * (b + c) == a * b + a * c
+        assert a - a == 0
+        assert a * 0 == 0
+
+
+@pytest.mark.parametrize(
+    ("dim", "text"),
+    [
+        (2 * (n + 1), "2*n + 2"),
+        (n * m * 3 - n, "3*m*n - n"),
+        (-n + 4, "-n + 4"),
+        ((4 * n) // 2, "2*n"),
+        ((n * m) // m, "n"),
+        ((n + 1) // 2, "(n + 1)//2"),
+        ((n + 1) // 2 * 2, "2*((n + 1)//2)"),
+        (-(n // 3), "-(n//3)"),
+        (((n + 1) // 2 + 1) // 2, "((n + 1)//2 + 1)//2"),
+        (7 // n, "7//n"),
+        (0 // n, "0"),
+        (n // n, "1"),
+        (n % n, "0"),
+        (n // 0, "?"),
+        (n + ANY, "?"),
+        (3 - n, "-n + 3"),
+        (n % 4, "n - 4*(n//4)"),
+    ],
+)
+def test_text_of_dimensions(dim: Dim, text: str) -> None:
+    assert repr(dim) == text
+
+
+@pytest.mark.parametrize("text", ["floor(x)", "a b", "n +", "(n", "n)", "", "*", "2 3", "a,b", "größe!", "min(n)", "n//0", "(" * 100_000])
+def test_text_that_is_no_expression_is_a_name(text: str) -> None:
+    assert parse_dim(text) == SymDim.named(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("n//4", 2), ("2*n - 1", 19), ("min(n, 4)", 4), ("max(0, n - 12) + 1", 1), ("(n + 1)//2*m", 15), ("-n + 12", 2)]
+)
+def test_dimensions_are_evaluated_at_sizes(text: str, value: int) -> None:
+    assert evaluate_dim(parse_dim(text), {"n": 10, "m": 3}) == value
+
+
+def test_names_without_a_size_count_as_assumed() -> None:
+    assert evaluate_dim(n * 2, {}, assumed=5) == 10
+    assert evaluate_dim((n + 1) // 2, {}, assumed=5) == 3
+    assert evaluate_dim(ANY, {"n": 3}, assumed=7) == 7
+    assert static_size((2, n, ANY), assumed=3) == 18
+
+
+def test_there_is_one_unknown_dimension() -> None:
+    assert Any() is ANY is pickle.loads(pickle.dumps(ANY))
+    assert (ANY + 1, 2 * ANY, ANY - n, n // ANY, -ANY) == (ANY,) * 5
+    assert not same_dim(ANY, ANY)
+    assert same_dim(n, n)
+    assert may_equal(n, 3)
+    assert not may_equal(2, 3)
+    assert (is_static((1, 2)), is_static((1, n)), is_static((ANY,))) == (True, False, False)
+
+
+def test_sizes_of_shapes() -> None:
+    assert product(()) == 1
+    assert product((2, n, 3)) == 6 * n
+    assert product((2, ANY)) is ANY
+    assert show_shape((3,)) == "(3,)"
+    assert show_shape((1, ANY, n)) == "(1, ?, n)"
+
+
+shapes = st.lists(st.sampled_from([1, 1, 2, 3, n, m, 2 * n]), max_size=3).map(tuple)
+
+
+@settings(deadline=None, max_examples=300)
+@given(shapes, shapes, sizes)
+def test_broadcasting_agrees_with_numpy(a: Shape, b: Shape, at: Sizes) -> None:
+    try:
+        expected: tuple[int, ...] | None = np.broadcast_shapes(*(tuple(evaluate_dim(dim, at) for dim in shape) for shape in (a, b)))
+    except ValueError:
+        expected = None
+    try:
+        found = broadcast(a, b)
+    except ValueError:
+        assert expected is None
+        return
+    assert broadcast(b, a) == found
+    if expected is not None:
+        assert len(found) == len(expected)
+        assert all(isinstance(dim, Any) or evaluate_dim(dim, at) == size for dim, size in zip(found, expected, strict=True))
+
+
+def test_shapes_that_do_not_broadcast_are_named() -> None:
+    with pytest.raises(ValueError, match=r"shapes \(2, 3\) and \(4,\) do not broadcast: 3 against 4"):
+        broadcast((2, 3), (4,))
