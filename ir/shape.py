@@ -329,10 +329,13 @@ def may_equal(a: Dim, b: Dim) -> bool:
 def broadcast(a: Shape, b: Shape) -> Shape:
     """The shape of an elementwise operation under NumPy's broadcasting. Raises ValueError where it is impossible.
 
-    A named or unknown dimension against an integer other than 1 must turn out to be that integer (or 1), so the integer wins.
+    A named or unknown dimension against an integer other than 1 must turn out to be that integer (or 1), so the integer wins. So does a
+    named one against its own minimum with an integer: a table of 512 rows, of which n are taken, that meets n.
 
     >>> broadcast((3, 1), (4,))
     (3, 4)
+    >>> broadcast((SymDim.named("min(512, n)"), 1), (SymDim.named("n"), 4))
+    (n, 4)
     """
     if a == b and ANY not in a:
         return a
@@ -352,8 +355,19 @@ def broadcast(a: Shape, b: Shape) -> Shape:
         elif type(other) is int:
             result[offset + i] = other
         elif type(dim) is not int:
-            result[offset + i] = ANY
+            result[offset + i] = other if _is_minimum(dim, other) else dim if _is_minimum(other, dim) else ANY
     return tuple(result)
+
+
+def _is_minimum(dim: Dim, of: Dim) -> bool:
+    """Whether `dim` is the smaller of `of` and a positive integer (as `passat.ir.bounds.smaller` names it)."""
+    if not isinstance(dim, SymDim) or not isinstance(of, SymDim) or len(dim.terms) != 1 or dim.terms[0][1] != 1:
+        return False
+    name, size = dim.terms[0][0], repr(of)
+    if len(name) != 1 or not name[0].startswith("min("):
+        return False
+    limit = name[0][4:-1].removeprefix(f"{size}, ").removesuffix(f", {size}")
+    return limit.isdigit() and int(limit) > 0
 
 
 def show_shape(shape: Shape) -> str:

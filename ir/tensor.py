@@ -104,12 +104,15 @@ class Tensor:
             return self._scalar[()] if self.size else None
         if self._uniform is None:
             self._uniform = self._all_equal()
-        return self.numpy().reshape(-1)[0] if self._uniform else None
+        return self.numpy()[(0,) * self.ndim] if self._uniform else None
 
     def _all_equal(self) -> bool:
         if not self.size:
             return False
-        flat = self.numpy().reshape(-1)
+        array = self.numpy()
+        if not any(stride for stride, dim in zip(array.strides, array.shape, strict=True) if dim > 1):
+            return True  # a view of one element, which flattening would spread out
+        flat = array.reshape(-1)
         if flat.dtype == np.object_:
             return all(element == flat[0] for element in flat)
         first = flat[:1].tobytes()
@@ -178,7 +181,7 @@ def _element_bytes(value: AnyValue) -> bytes:
 
 def _bits(array: Array) -> Array:
     if array.dtype.kind == "c":
-        return array.view(np.dtype(f"u{array.itemsize // 2}")).reshape(-1, 2)
+        return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize // 2}")).reshape(-1, 2)
     return array.view(np.dtype(f"u{array.itemsize}"))
 
 

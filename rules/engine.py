@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from passat.ir.analysis import is_effectful
-from passat.ir.expr import Expr, Function, If, Let, Match, RefCreate, RefRead, RefWrite
+from passat.ir.collector import collector_paused
+from passat.ir.expr import Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import CostModel, Roofline
@@ -76,19 +77,24 @@ class Engine:
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
-        infer_type(function)
-        replaced: dict[int, Expr] = {}
-        for region in _regions(function):
-            replaced[id(region)] = self._region(region, replaced, report)
-        result = replaced[id(function)]
-        assert isinstance(result, Function)
-        return result
+        with collector_paused():
+            infer_type(function)
+            graph = self._graph()
+            root = graph.load(function.body)
+            if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
+                return function.with_body(self._optimise(graph, root, function.body, {}, report))
+            replaced: dict[int, Expr] = {}
+            for region in _regions(function):
+                replaced[id(region)] = self._region(region, replaced, report)
+            result = replaced[id(function)]
+            assert isinstance(result, Function)
+            return result
 
     def _region(self, region: Expr, replaced: dict[int, Expr], report: EngineReport) -> Expr:
         if isinstance(region, Function):
-            return region.with_body(self._body(region.body, replaced, report))
-        parts = [self._body(part, replaced, report) for part in children(region)]
-        made = with_children(region, parts)
+            made: Expr = region.with_body(self._body(region.body, replaced, report))
+        else:
+            made = with_children(region, [self._body(part, replaced, report) for part in children(region)])
         made._checked_type = region._checked_type
         return made
 
@@ -109,9 +115,15 @@ class Engine:
         return self._dataflow(body, leaves, report)
 
     def _dataflow(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+        graph = self._graph()
+        return self._optimise(graph, graph.load(body), body, leaves, report)
+
+    def _graph(self) -> Graph:
         folder = Folder(self.max_growth, static=self.static) if self.fold else None
-        graph = Graph(folder, compare_large=self.merge)
-        root = graph.load(body)
+        return Graph(folder, compare_large=self.merge)
+
+    def _optimise(self, graph: Graph, root: int, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+        """The body that takes the place of one that a graph was loaded from."""
         saturator = Saturator(graph, self.matchers, self.limits)
         changed_leaf = any(leaves.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         try:
@@ -126,8 +138,8 @@ class Engine:
         report.merged += graph.merged
         report.projected += graph.projected
         report.made_static += graph.made_static
-        if folder is not None:
-            report.too_large += folder.refused
+        if graph.folder is not None:
+            report.too_large += graph.folder.refused
         if result.stopped != "saturated":
             report.stopped.append(result.stopped)
         if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):

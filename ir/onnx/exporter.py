@@ -9,7 +9,7 @@ import passat.ir.ops  # noqa: F401  # importing registers the writers
 from passat.ir.expr import Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.onnx.collector import collector_paused
+from passat.ir.collector import collector_paused
 from passat.ir.onnx.constants import ConstantPool, Place
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame

@@ -1,0 +1,158 @@
+"""Writing modules: any program that ONNX can express, whether it was read from ONNX or built by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from passat.ir.expr import Constant, Function, Let, Tuple, TupleGetItem, Var, const, var
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx, to_onnx
+from passat.ir.op import get_op
+from passat.ir.types import TensorType
+
+Parse = Callable[..., ModelProto]
+Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
+X = np.array([[1, -2, 3]], np.float32)
+
+
+def relu(x: Any) -> Any:
+    return get_op("nn.relu")(x)
+
+
+def written(function: Function) -> ModelProto:
+    model = to_onnx(IRModule({"main": function}))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def kinds(model: ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_a_module_built_by_hand(run: Run) -> None:
+    x = var("x", shape=("n", 3))
+    model = written(Function([x], relu(x) + const(1.0)))
+    assert [value.name for value in model.graph.input] == ["x"]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+    assert kinds(model) == ["Relu", "Add"]
+    np.testing.assert_array_equal(run(model, {"x": X})[0], np.maximum(X, 0) + 1)
+
+
+def test_several_results_and_shared_parts(run: Run) -> None:
+    x = var("x", shape=(1, 3))
+    shared = relu(x)
+    model = written(Function([x], Tuple([shared + shared, shared])))
+    assert kinds(model) == ["Relu", "Add"]
+    results = run(model, {"x": X})
+    np.testing.assert_array_equal(results[0], 2 * np.maximum(X, 0))
+    np.testing.assert_array_equal(results[1], np.maximum(X, 0))
+
+
+def test_a_function_that_returns_its_argument_or_a_constant(run: Run) -> None:
+    x = var("x", shape=(1, 3))
+    model = written(Function([x], Tuple([x, Constant(X), x])))
+    assert kinds(model) == ["Identity", "Identity"]
+    for result in run(model, {"x": X}):
+        np.testing.assert_array_equal(result, X)
+
+
+def test_lets(run: Run) -> None:
+    x = var("x", shape=(1, 3))
+    a, b, unused = Var("a"), Var("b"), Var("unused")
+    body = Let(a, relu(x), Let(unused, a * a, Let(b, Tuple([a + x, a]), TupleGetItem(b, 0) * TupleGetItem(b, 1))))
+    model = written(Function([x], body))
+    assert sorted(kinds(model)) == ["Add", "Mul", "Relu"]
+    np.testing.assert_array_equal(run(model, {"x": X})[0], (np.maximum(X, 0) + X) * np.maximum(X, 0))
+
+
+def test_parameters_of_one_name(run: Run) -> None:
+    first, second = var("x", shape=(1, 3)), var("x", shape=(1, 3))
+    model = written(Function([first, second], first - second))
+    names = [value.name for value in model.graph.input]
+    assert names == ["x", "x_1"]
+    np.testing.assert_array_equal(run(model, dict(zip(names, (X, 2 * X), strict=True)))[0], -X)
+
+
+def test_dead_code_is_not_written(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { dead = Exp(x)\n deader = Neg(dead)\n y = Relu(x) }")
+    assert kinds(to_onnx(from_onnx(model))) == ["Relu"]
+
+
+def test_outputs_that_nobody_reads_are_not_written(parse: Parse, run: Run) -> None:
+    model = parse(
+        "g (float[1, 1, 4, 4] x) => (float[1, 1, 2, 2] y) { y, places = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) }", opset=12
+    )
+    out = to_onnx(from_onnx(model))
+    onnx.checker.check_model(out)
+    assert [list(node.output) for node in out.graph.node] == [["y"]]
+
+
+def test_the_order_of_the_source_is_kept(parse: Parse) -> None:
+    nodes = ["a = Relu(x)", "b = Neg(x)", "c = Exp(x)", "d = Add(c, a)", "e = Tanh(b)", "y = Mul(e, d)"]
+    model = parse(f"g (float[2] x) => (float[2] y) {{ {' '.join(node + chr(10) for node in nodes)} }}")
+    assert list(to_onnx(from_onnx(model)).graph.node) == list(model.graph.node)
+
+
+def test_the_order_of_the_source_is_kept_around_new_parts(parse: Parse, rebuilt: Callable[[IRModule], IRModule]) -> None:
+    model = parse("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x)\n b = Neg(x)\n y = Exp(b)\n z = Tanh(a) }")
+    module = rebuilt(from_onnx(model))
+    main = module["main"]
+    body: Any = main.body
+    module["main"] = main.with_body(Tuple([body[0] + const(1.0), body[1]]))
+    out = to_onnx(module)
+    onnx.checker.check_model(out)
+    assert kinds(out) == ["Relu", "Neg", "Exp", "Add", "Tanh"]
+    assert [value.name for value in out.graph.output] == ["y", "z"]
+    assert out.graph.node[3].output[0] == "y"
+
+
+def test_a_new_name_does_not_take_one_that_is_there(parse: Parse) -> None:
+    model = parse("g (float[2] add, float[2] constant) => (float[2] y) { y = Relu(add)\n }")
+    module = from_onnx(model)
+    main = module["main"]
+    call: Any = main.body
+    module["main"] = main.with_body(relu(call.args[0] + main.params[1] + const(2.0)))
+    out = to_onnx(module)
+    onnx.checker.check_model(out, full_check=True)
+    names = [name for node in out.graph.node for name in node.output]
+    assert len({*names, "add", "constant"}) == len(names) + 2
+
+
+def test_a_bias_is_written_with_its_product_again(parse: Parse, rebuilt: Callable[[IRModule], IRModule], run: Run) -> None:
+    model = parse("g (float[N, 3] x, float[4, 3] w, float[4] b) => (float[N, 4] y) { y = Gemm<transB = 1>(x, w, b) }")
+    out = to_onnx(rebuilt(from_onnx(model)))
+    assert kinds(out) == ["Gemm"]
+    assert len(out.graph.node[0].input) == 3
+
+
+def test_a_product_that_is_read_elsewhere_keeps_its_own_node(parse: Parse, rebuilt: Callable[[IRModule], IRModule], run: Run) -> None:
+    model = parse("g (float[N, 3] x, float[4, 3] w, float[4] b) => (float[N, 4] y) { y = Gemm<transB = 1>(x, w, b) }")
+    module = rebuilt(from_onnx(model))
+    main = module["main"]
+    biased: Any = main.body
+    module["main"] = main.with_body(biased * biased.args[0])
+    out = to_onnx(module)
+    onnx.checker.check_model(out)
+    w, b = np.ones((4, 3), np.float32), np.arange(4, dtype=np.float32)
+    np.testing.assert_allclose(run(out, {"x": X, "w": w, "b": b})[0], (X @ w.T + b) * (X @ w.T))
+
+
+def test_a_parameter_with_a_new_type_is_declared_anew(parse: Parse) -> None:
+    module = from_onnx(parse("g (float[N, 3] x) => (float[N, 3] y) { y = Relu(x) }"))
+    x = Var("x", TensorType((7, 3)))
+    module["main"] = Function([x], relu(x))
+    out = to_onnx(module)
+    assert [dim.dim_value for dim in out.graph.input[0].type.tensor_type.shape.dim] == [7, 3]
+
+
+def test_long_chains_and_wide_graphs(parse: Parse, rebuilt: Callable[[IRModule], IRModule]) -> None:
+    names = ["x", *(f"v{i}" for i in range(20_000))]
+    model = parse("g (float[2] x) => (float[2] v19999) { }")
+    for name, following in zip(names, names[1:], strict=False):
+        model.graph.node.add(op_type="Tanh", input=[name], output=[following])
+    module = from_onnx(model)
+    assert to_onnx(module) == model
+    assert len(to_onnx(rebuilt(module)).graph.node) == 20_000

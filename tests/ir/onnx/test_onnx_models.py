@@ -1,0 +1,172 @@
+"""Models that ship with the onnx package go through: same operators, same interface, same values.
+
+The normal run takes every twentieth of onnx's node tests; PASSAT_ALL_MODELS=1 takes all. PASSAT_BIG_MODEL=1 adds a model of 2.2 GB.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import ModelProto
+
+from passat.ir.module import IRModule
+from passat.ir.onnx import check, from_onnx, load, read_model, save, to_onnx
+from passat.ir.onnx.frame import Frame
+
+Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
+Rebuilt = Callable[[IRModule], IRModule]
+Histogram = Callable[[ModelProto], Counter[str]]
+
+DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+LIGHT = sorted((DATA / "light").glob("*.onnx"))
+FILES = sorted(DATA.glob("*/*/model.onnx"))
+ALL = bool(os.environ.get("PASSAT_ALL_MODELS"))
+RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+
+def interface(model: ModelProto) -> tuple[list[bytes], list[bytes]]:
+    """Inputs that are no initialisers, and outputs, to the last byte."""
+    fixed = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
+    return (
+        [value.SerializeToString() for value in model.graph.input if value.name not in fixed],
+        [value.SerializeToString() for value in model.graph.output],
+    )
+
+
+def both_ways(model: ModelProto, rebuilt: Rebuilt, histogram: Histogram) -> Iterator[ModelProto]:
+    """The model read and written as nodes that it had, and through the writers of all operators; both checked."""
+    module = from_onnx(model)
+    for out in (to_onnx(module), to_onnx(rebuilt(module))):
+        check(out)
+        assert interface(out) == interface(model)
+        assert (out.ir_version, out.opset_import) == (model.ir_version, model.opset_import)
+        assert sum(histogram(out).values()) <= sum(histogram(model).values())
+        yield out
+    assert histogram(to_onnx(module)) == histogram(model)
+
+
+@pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
+def test_light_models_come_back_with_the_same_nodes(path: Path, rebuilt: Rebuilt, histogram: Histogram) -> None:
+    model = read_model(path)
+    for out in both_ways(model, rebuilt, histogram):
+        assert histogram(out) == histogram(model)
+        assert out.ByteSize() <= 1.02 * path.stat().st_size
+        assert out.ir_version == 3
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+def test_light_models_compute_the_same(name: str, rebuilt: Rebuilt, histogram: Histogram, run: Run, random: np.random.Generator) -> None:
+    model = read_model(DATA / "light" / f"light_{name}.onnx")
+    feeds = {model.graph.input[0].name: random.normal(size=(1, 3, 224, 224)).astype(np.float32)}
+    (want,) = run(model, feeds)
+    for out in both_ways(model, rebuilt, histogram):
+        np.testing.assert_array_equal(run(out, feeds)[0], want)
+
+
+def test_onnx_runtime_still_takes_the_initialisers_of_ir_version_3_for_constants(tmp_path: Path) -> None:
+    out = to_onnx(load(DATA / "light" / "light_squeezenet.onnx"))
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    options.log_severity_level = 4
+    session = ort.InferenceSession(out.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert len(session.get_inputs()) == 1
+    kinds = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx").graph.node}
+    assert "ConstantOfShape" not in kinds
+
+
+@pytest.mark.parametrize("path", FILES if ALL else FILES[::4], ids=lambda path: path.parent.name)
+def test_model_files_of_the_onnx_package(path: Path, rebuilt: Rebuilt, histogram: Histogram) -> None:
+    assert len(list(both_ways(read_model(path), rebuilt, histogram))) == 2
+
+
+def equal(got: Any, want: Any) -> bool:
+    if isinstance(want, list):
+        return len(got) == len(want) and all(map(equal, got, want))
+    if not isinstance(want, np.ndarray):
+        return bool(got == want)
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return False
+    if want.dtype.kind in "OUS":
+        return bool((got == want).all())
+    if want.dtype.kind not in "biufc":  # types of ml_dtypes
+        got, want = got.astype(np.float32), want.astype(np.float32)
+    return bool(np.allclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True))
+
+
+def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, run: Run) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package makes its cases by overflowing on purpose
+        from onnx.backend.test.case.node import collect_testcases
+
+        cases = [case for case in collect_testcases(None) if case.data_sets]  # type: ignore[arg-type]  # None means all operators
+    assert len(cases) > 1500
+    compared = 0
+    for case in cases if ALL else cases[::20]:
+        model = case.model
+        assert model is not None
+        outs = list(both_ways(model, rebuilt, histogram))
+        if RANDOM & {node.op_type for node in model.graph.node}:
+            continue
+        feeds = dict(zip((value.name for value in model.graph.input), case.data_sets[0][0], strict=False))  # type: ignore[index]  # there are some
+        try:
+            want = run(model, feeds)
+        except Exception:
+            continue  # ONNX Runtime does not have every operator
+        compared += 1
+        for out in outs:
+            assert equal(run(out, feeds), want), case.name
+    assert compared > 40
+
+
+@pytest.mark.skipif(not os.environ.get("PASSAT_BIG_MODEL"), reason="writes 4.4 GB; PASSAT_BIG_MODEL=1 runs it")
+def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) -> None:
+    width, layers = 4096, 33
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[N, 4096] x) => (float[N, 4096] y) { }')
+    block = np.random.default_rng(0).random((width, width), np.float32)
+    with open(tmp_path / "m.bin", "wb") as file:
+        for layer in range(layers):
+            block[0] = layer
+            file.write(block.data)
+            tensor = model.graph.initializer.add(name=f"w{layer}", data_type=1, dims=[width, width], data_location=1)
+            for key, value in (("location", "m.bin"), ("offset", layer * block.nbytes), ("length", block.nbytes)):
+                tensor.external_data.add(key=key, value=str(value))
+            model.graph.node.add(
+                op_type="MatMul",
+                input=[f"v{layer - 1}" if layer else "x", f"w{layer}"],
+                output=["y" if layer == layers - 1 else f"v{layer}"],
+            )
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    code = (
+        "import resource, sys; from passat.ir.onnx import load, save; save(load(sys.argv[1]), sys.argv[2]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.onnx", out / "m.onnx"], check=True, capture_output=True, text=True)
+    assert int(done.stdout) * resource.getpagesize() // resource.getpagesize() < 500_000  # kilobytes
+    (tmp_path / "m.bin").unlink()
+    body: Any = load(out / "m.onnx")["main"].body
+    np.testing.assert_array_equal(body.args[1].data.numpy()[:2], np.stack([np.full(width, layers - 1, np.float32), block[1]]))
+
+
+def test_the_frame_travels_with_the_module() -> None:
+    module = load(LIGHT[0])
+    assert isinstance(module.attrs["onnx"], Frame)
+    assert isinstance(module.shallow_copy().attrs["onnx"], Frame)
+
+
+def test_saving_writes_what_is_loaded_again(tmp_path: Path) -> None:
+    path = DATA / "light" / "light_resnet50.onnx"
+    save(load(path), tmp_path / "m.onnx")
+    assert os.listdir(tmp_path) == ["m.onnx"]
+    assert read_model(tmp_path / "m.onnx") == to_onnx(load(path))

@@ -1,0 +1,160 @@
+"""Operators without a form of their own: what their calls carry, which types and values they have."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto
+
+from passat.ir.attrs import Attrs
+from passat.ir.evaluate import EvaluateError, evaluate_call
+from passat.ir.expr import Call, const, var
+from passat.ir.infer import InferError, infer_type
+from passat.ir.onnx import from_onnx
+from passat.ir.onnx.opaque import OpaqueOp, escape, opaque_name, own_attributes
+from passat.ir.onnx.value_types import MAP, OPTIONAL, SEQUENCE, SPARSE, UNKNOWN, parse_type, show_type, type_of, type_proto
+from passat.ir.op import get_op
+from passat.ir.shape import ANY, Any as Unknown, SymDim
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, Type, TypeCall
+
+Parse = Callable[..., ModelProto]
+
+dims = st.one_of(
+    st.integers(0, 9), st.just(ANY), st.sampled_from(["n", "batch", "s0"]).map(SymDim.named), st.just(SymDim.named("n") * 2 + 1)
+)
+tensors = st.builds(TensorType, st.lists(dims, max_size=4).map(tuple), st.sampled_from(["float32", "int4", "string", "bool", "bfloat16"]))
+types: st.SearchStrategy[Type] = st.recursive(
+    st.one_of(tensors, st.just(UNKNOWN), tensors.map(lambda type_: TypeCall(SPARSE, [type_]))),
+    lambda inner: st.one_of(
+        inner.map(lambda type_: TypeCall(SEQUENCE, [type_])),
+        inner.map(lambda type_: TypeCall(OPTIONAL, [type_])),
+        inner.map(lambda type_: TypeCall(MAP, [TensorType((), "int64"), type_])),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(types)
+def test_types_as_text_and_back(type_: Type) -> None:
+    assert parse_type(show_type(type_)) == type_
+
+
+@settings(deadline=None, max_examples=200)
+@given(types)
+def test_types_as_protos_and_back(type_: Type) -> None:
+    assert type_of(type_proto(type_)) == type_
+
+
+@pytest.mark.parametrize("text", ["", "float32", "vec(float32[])", "float32[2", "seq()"])
+def test_text_that_is_no_type(text: str) -> None:
+    with pytest.raises(ValueError, match="is no type"):
+        parse_type(text)
+
+
+def test_negative_and_missing_dimensions_are_unknown() -> None:
+    proto = type_proto(TensorType((2, 3)))
+    proto.tensor_type.shape.dim[0].dim_value = -1
+    proto.tensor_type.shape.dim[1].Clear()
+    found = type_of(proto)
+    assert isinstance(found, TensorType)
+    assert all(isinstance(dim, Unknown) for dim in found.shape)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(st.sampled_from(["axis", "opset", "outputs", "types", "opset_", "outputs__", "bodies", "x_"]), st.integers()))
+def test_attributes_that_are_called_like_ours(attributes: dict[str, int]) -> None:
+    attrs = {escape(name): value for name, value in attributes.items()} | {"opset": 17, "outputs": "1"}
+    assert own_attributes(attrs) == attributes
+
+
+def test_operators_by_name() -> None:
+    op = get_op("onnx.com.example.Thing")
+    assert isinstance(op, OpaqueOp)
+    assert (op.domain, op.op_type) == ("com.example", "Thing")
+    assert op.stateful
+    assert op.kernel is None
+    det = get_op("onnx.Det")
+    assert not det.stateful
+    assert det.kernel is not None
+    assert get_op("onnx.RandomNormal").stateful
+    dotted = get_op(opaque_name("torch.nn", "Linear.forward"))
+    assert isinstance(dotted, OpaqueOp)
+    assert (dotted.domain, dotted.op_type) == ("torch.nn", "Linear.forward")
+
+
+def test_built_by_hand_with_the_newest_version() -> None:
+    call = infer_type(get_op("onnx.Det")(var("x", shape=("n", 3, 3))))
+    assert repr(call.checked_type) == "Tensor[(n,), float32]"
+
+
+def test_types_come_from_onnx_again_after_a_change(parse: Parse) -> None:
+    module = from_onnx(parse("g (float[2, 3, 3] x) => (float[2] y) { y = Det(x) }"))
+    call: Any = module["main"].body
+    again = infer_type(Call(call.op, [var("x", shape=(5, 3, 3))], call.attrs))
+    assert repr(again.checked_type) == "Tensor[(5,), float32]"
+
+
+def test_operands_that_do_not_fit() -> None:
+    with pytest.raises(InferError, match="onnx.Det"):
+        infer_type(get_op("onnx.Det")(var("x", shape=(3,))))
+
+
+def test_types_that_depend_on_values_are_carried(parse: Parse) -> None:
+    model = parse(
+        "g (float[1, 1, 2, 2] x) => (float[N, C, H, W] y) {"
+        ' s = Constant<value_ints = [1, 1, 4, 6]>()\n y = Resize<mode = "cubic">(x, , , s) }',
+        opset=18,
+    )
+    call: Any = from_onnx(model)["main"].body
+    assert repr(call.checked_type) == "Tensor[(1, 1, 4, 6), float32]"
+    assert call.attrs["types"] == ("float32[1, 1, 4, 6]",)
+    again = infer_type(Call(call.op, call.args, call.attrs))
+    assert again.checked_type == call.checked_type
+
+
+def test_several_outputs_of_which_one_is_absent(parse: Parse) -> None:
+    model = parse(
+        "g (float[5, 2, 3] x, float[1, 16, 3] w, float[1, 16, 4] r) => (float[5, 1, 2, 4] y, float[1, 2, 4] c) {"
+        " y, , c = LSTM<hidden_size = 4>(x, w, r) }"
+    )
+    module = from_onnx(model)
+    body: Any = module["main"].body
+    assert body[0].tuple_value is body[1].tuple_value
+    assert body[0].tuple_value.attrs["outputs"] == "101"
+    assert [repr(field.checked_type) for field in body] == ["Tensor[(5, 1, 2, 4), float32]", "Tensor[(1, 2, 4), float32]"]
+
+
+def evaluate(name: str, *values: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
+    call = infer_type(get_op(name)(*map(const, values), **attrs))
+    assert isinstance(call, Call)
+    found = evaluate_call(get_op(name), list(map(Tensor.dense, values)), call.attrs, call.checked_type)
+    assert isinstance(found, Tensor)
+    return found.numpy()
+
+
+def test_values_come_from_the_reference_implementation() -> None:
+    x = np.array([[[2, 1], [0, 3]]], np.float32)
+    np.testing.assert_allclose(evaluate("onnx.Det", x), [6])
+    np.testing.assert_array_equal(
+        evaluate("onnx.BitShift", np.array([1, 2], np.uint8), np.array([3, 1], np.uint8), direction="LEFT"), [8, 4]
+    )
+
+
+def test_what_the_reference_refuses_is_an_evaluate_error() -> None:
+    op = get_op("onnx.BitShift")
+    attrs = Attrs(opset=11, outputs="1", direction="SIDEWAYS")
+    with pytest.raises(EvaluateError, match="BitShift"):
+        evaluate_call(op, [Tensor.dense(np.array([1], np.uint8))] * 2, attrs, TensorType((1,), "uint8"))
+
+
+def test_operators_of_old_opsets_are_opaque(parse: Parse) -> None:
+    call: Any = from_onnx(parse("g (float[2] x, float[1] z) => (float[2] y) { y = Add<axis = 0, broadcast = 1>(x, z) }", opset=6))[
+        "main"
+    ].body
+    assert call.op.name == "onnx.Add"
+    assert call.attrs["opset"] == 6
