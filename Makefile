@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples wheel clean
+.PHONY: help demo test check format format-check lint types unit examples wheel readme clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,6 +55,9 @@ examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
+
+readme: $(VENV)/.dev  ## Bring the output in the README up to date
+	$(BIN)/python tests/house/test_readme.py
 
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -54,7 +54,8 @@ class InferError(TypeError):
 def infer_type(expr: Expr) -> Expr:
     """Infers `checked_type` of an expression and of all its parts; returns the expression. Nodes that have a type keep it.
 
-    Raises InferError naming the place and the operator. Parameters without annotation have an unknown type, and so has what depends on them.
+    Raises InferError naming the place and the operator. Parameters without annotation have an unknown type, and so has what depends
+    on them.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2, "n"))
@@ -70,8 +71,7 @@ def infer_type(expr: Expr) -> Expr:
             if state == 0:
                 stack += [(node, 1), (node.value, 0)]
             elif state == 1:
-                if node.var._checked_type is None:
-                    node.var._checked_type = node.value.checked_type
+                _bind_let(node)
                 stack += [(node, 2), (node.body, 0)]
             else:
                 node._checked_type = node.body.checked_type
@@ -93,25 +93,30 @@ def infer_type(expr: Expr) -> Expr:
 
 
 def infer_module(module: IRModule) -> IRModule:
-    """Infers the types of all functions; callees before callers, recursive ones by their annotations. Returns the module."""
+    """Infers the types of all functions; callees before callers, recursive ones by their annotations. Returns the module.
+
+    Raises InferError naming the place and the operator.
+    """
+    by_name = {var.name_hint: var for var in module.functions}
+    used = {var: [node for node in post_order(function) if isinstance(node, GlobalVar)] for var, function in module.functions.items()}
     for var, function in module.functions.items():
         if function.ret_type is not None:
             var._checked_type = FuncType([_param_type(param) for param in function.params], function.ret_type, _type_params(function))
-    waiting = list(module.functions.items())
-    while waiting:
-        ready = [item for item in waiting if all(callee._checked_type is not None for callee in _callees(item[1]))] or waiting[:1]
-        for var, function in ready:
-            for callee in _callees(function):
+    begun: set[GlobalVar] = set()
+    stack = [(var, False) for var in reversed(module.functions)]
+    while stack:
+        var, ready = stack.pop()
+        if ready:
+            for callee in used[var]:
                 if callee._checked_type is None:
-                    callee._checked_type = UNKNOWN
-            infer_type(function)
-            var._checked_type = function.checked_type
-        waiting = [item for item in waiting if item not in ready]
+                    known = by_name.get(callee.name_hint)
+                    callee._checked_type = known._checked_type if known is not None and known._checked_type is not None else UNKNOWN
+            var._checked_type = infer_type(module.functions[var]).checked_type
+        elif var not in begun:
+            begun.add(var)
+            stack.append((var, True))
+            stack.extend((by_name[callee.name_hint], False) for callee in used[var] if callee.name_hint in by_name)
     return module
-
-
-def _callees(function: Function) -> list[GlobalVar]:
-    return [node for node in post_order(function) if isinstance(node, GlobalVar)]
 
 
 def _param_type(param: Var) -> Type:
@@ -140,10 +145,15 @@ def _type_of(node: Expr) -> Type:
         return RefType(node.value.checked_type)
     if isinstance(node, RefRead):
         ref = node.ref.checked_type
+        if isinstance(ref, IncompleteType):
+            return UNKNOWN
         if not isinstance(ref, RefType):
             raise InferError(f"{_where(node)}ref_read of a value of type {ref!r}, which is no reference")
         return ref.value
     if isinstance(node, RefWrite):
+        ref, value = node.ref.checked_type, node.value.checked_type
+        if not compatible(ref, RefType(value)):
+            raise InferError(f"{_where(node)}a value of type {value!r} is written to one of type {ref!r}")
         return TupleType(())
     if isinstance(node, Constructor):
         result = node.belong_to
@@ -215,11 +225,10 @@ def _type_of_if(node: If) -> Type:
     cond = node.cond.checked_type
     if not compatible(cond, TensorType((), "bool")):
         raise InferError(f"{_where(node)}the condition of an if has type {cond!r}, a scalar bool is needed")
-    joined = join(node.true_branch.checked_type, node.false_branch.checked_type)
+    then, other = node.true_branch.checked_type, node.false_branch.checked_type
+    joined = join(then, other)
     if joined is None:
-        raise InferError(
-            f"{_where(node)}the branches of an if have types {node.true_branch.checked_type!r} and {node.false_branch.checked_type!r}, which are not one type"
-        )
+        raise InferError(f"{_where(node)}the branches of an if have types {then!r} and {other!r}, which are not one type")
     return joined
 
 
@@ -248,6 +257,14 @@ def _join_clauses(clauses: tuple[Clause, ...]) -> Type:
     return UNKNOWN if result is None else result
 
 
+def _bind_let(let: Let) -> None:
+    given, declared = let.value.checked_type, let.var.type_annotation
+    if declared is not None and not compatible(declared, given):
+        raise InferError(f"{_where(let)}%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}")
+    if let.var._checked_type is None:
+        let.var._checked_type = given
+
+
 def _bind_pattern(pattern: Pattern, type_: Type) -> None:
     stack = [(pattern, type_)]
     while stack:
@@ -256,13 +273,18 @@ def _bind_pattern(pattern: Pattern, type_: Type) -> None:
             if node.var._checked_type is None:
                 node.var._checked_type = of
         elif isinstance(node, PatternTuple):
-            fields = of.fields if isinstance(of, TupleType) else (UNKNOWN,) * len(node.patterns)
+            fields = (UNKNOWN,) * len(node.patterns) if isinstance(of, IncompleteType) else of.fields if isinstance(of, TupleType) else None
+            if fields is None or len(fields) != len(node.patterns):
+                raise InferError(f"a pattern of {len(node.patterns)} fields is matched against a value of type {of!r}")
             stack.extend(zip(node.patterns, fields, strict=True))
         elif isinstance(node, PatternConstructor):
             solution: dict[TypeVar, Type] = {}
             made = node.constructor.belong_to
-            if isinstance(made, TypeCall):
-                _unify(made, of, {arg for arg in made.args if isinstance(arg, TypeVar)}, solution)
+            params = {arg for arg in made.args if isinstance(arg, TypeVar)} if isinstance(made, TypeCall) else set()
+            if not _unify(made, of, params, solution):
+                raise InferError(f"the pattern {node.constructor.name_hint} is matched against a value of type {of!r}")
+            if len(node.patterns) != len(node.constructor.inputs):
+                raise InferError(f"the constructor {node.constructor.name_hint} has {len(node.constructor.inputs)} fields")
             stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
 
 

@@ -19,6 +19,7 @@ _PRELUDE = (
     "(ruleset load)",
     "(ruleset moved)",
     "(ruleset match)",
+    "(ruleset name)",
     "(ruleset retire)",
     "(ruleset clear)",
     "(relation in_bare (i64))",
@@ -36,11 +37,13 @@ class EngineError(RuntimeError):
 
 
 class Query(NamedTuple):
-    """A pattern to look for. `atoms` are egglog facts over the variables; a match is the values of `columns`, all integers."""
+    """A pattern to look for. `atoms` are egglog facts over the variables; a match is the keys of the classes that `classes` are bound to,
+    followed by the integers that `payloads` are bound to."""
 
     name: str
     atoms: tuple[str, ...]
-    columns: tuple[str, ...]
+    classes: tuple[str, ...]
+    payloads: tuple[str, ...]
 
 
 class EGraph:
@@ -50,7 +53,7 @@ class EGraph:
         self._parsed: dict[str, list[AnyValue]] = {}
         self._pending: list[AnyValue] = []
         self._declared: set[str] = set()
-        self._widths: list[int] = []
+        self._forms: list[tuple[int, int]] = []
         self._queries = 0
         try:
             self._egraph = eb.EGraph()
@@ -84,23 +87,32 @@ class EGraph:
         row = f"in_retire_{symbol} {operands}{p}"
         self._define(
             f"(relation in_retire_{symbol} ({'i64 ' * (payload + arity)}))",
-            f"(rule (({row}) (= e ({symbol} {' '.join(f'e{i}' for i in range(arity))}{p}))"
-            f" {' '.join(f'(= e{i} (Ref a{i}))' for i in range(arity))}) ((subsume ({symbol} {refs}{p}))) :ruleset retire)",
-            f"(rule (({row})) ((delete ({row}))) :ruleset clear)",
+            f"(rule (({row})) ((subsume ({symbol} {refs}{p})) (delete ({row}))) :ruleset retire)",
         )
 
     def add_query(self, query: Query) -> int:
-        """Adds a query, to be matched against all that is there and all that comes; returns its number."""
-        number, width = self._queries, len(query.columns)
+        """Adds a query, to be matched against all that is there and all that comes; returns its number.
+
+        Matches are recorded as classes, and their keys looked up by one rule for all queries of a form: atoms for keys in the queries
+        themselves would multiply what egglog has to join again whenever a key changes.
+        """
+        number, form = self._queries, (len(query.classes), len(query.payloads))
         self._queries += 1
-        if width not in self._widths:
-            self._widths.append(width)
-            columns = " ".join(f"c{i}" for i in range(width))
+        found, match = f"found_{form[0]}_{form[1]}", f"match_{form[0]}_{form[1]}"
+        if form not in self._forms:
+            self._forms.append(form)
+            payloads = " ".join(f"p{i}" for i in range(form[1]))
+            classes = " ".join(f"e{i}" for i in range(form[0]))
+            keys = " ".join(f"k{i}" for i in range(form[0]))
+            lookups = " ".join(f"(= k{i} (key e{i}))" for i in range(form[0]))
+            row = f"({found} n {classes} {payloads})"
             self._define(
-                f"(relation match_{width} (i64 {'i64 ' * width}))",
-                f"(rule ((match_{width} n {columns})) ((delete (match_{width} n {columns}))) :ruleset clear)",
+                f"(relation {found} (i64 {'E ' * form[0]}{'i64 ' * form[1]}))",
+                f"(relation {match} (i64 {'i64 ' * sum(form)}))",
+                f"(rule ({row} {lookups}) (({match} n {keys} {payloads}) (delete {row})) :ruleset name)",
+                f"(rule (({match} n {keys} {payloads})) ((delete ({match} n {keys} {payloads}))) :ruleset clear)",
             )
-        head = f"(match_{width} {number} {' '.join(query.columns)})"
+        head = f"({found} {number} {' '.join((*query.classes, *query.payloads))})"
         self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match :name "{number} {query.name}")')
         return number
 
@@ -130,13 +142,13 @@ class EGraph:
         matches of each query. Rows come sorted, so that equal e-graphs give equal answers."""
         try:
             self._flush()
-            self._run("(run moved 1)", "(run match 1)")
+            self._run("(run moved 1)", "(run match 1)", "(run name 1)")
             functions = self._egraph.freeze().functions
             value = self._egraph.value_to_i64
             moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
             matches: list[list[tuple[int, ...]]] = [[] for _ in range(self._queries)]
-            for width in self._widths:
-                for row in functions[f"match_{width}"].rows:
+            for classes, payloads in self._forms:
+                for row in functions[f"match_{classes}_{payloads}"].rows:
                     number, *columns = map(value, row.inputs)
                     matches[number].append(tuple(columns))
             self._run("(run clear 1)")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from passat.ir.op import Op
 from passat.rules.cost import EPSILON, CostModel
 from passat.rules.graph import CALL, CONST, LEAF, Graph
 
@@ -15,7 +16,8 @@ _SWEEPS = 4
 
 
 class Extraction(NamedTuple):
-    """A choice of one node for each class that the roots need, its cost, and the cost of what went in."""
+    """A choice of one node for each class that the roots need, in an order that has parts before wholes, its cost, and the cost of what
+    went in."""
 
     choice: dict[int, int]
     cost: float
@@ -26,36 +28,35 @@ def extract(graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[i
     """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one."""
     extractor = _Extractor(graph, members, model)
     classes = [graph.find(root) for root in roots]
-    start = _Solution(extractor, {}, classes)
+    best = start = _Solution(extractor, {}, classes)
     input_cost = start.total
-    best = start
     if extractor.alternatives:
         greedy = extractor.worklist()
         start.improve(greedy)
-        best = start
         other = _Solution(extractor, greedy, classes)
-        if other.total < best.total * (1 - 1e-12) and other.order():
+        if other.total < start.total * (1 - 1e-12) and other.order():
             other.improve(greedy)
             best = other
-    return Extraction({cls: best.node(cls) for cls in best.uses}, best.total, input_cost)
+    return Extraction({cls: best.node(cls) for cls in best.classes()}, best.total, input_cost)
 
 
 class _Extractor:
-    """Costs of nodes, and the classes where there is something to choose."""
+    """Operands as classes, costs of nodes, and the classes where there is something to choose."""
 
     def __init__(self, graph: Graph, members: Mapping[int, Sequence[int]], model: CostModel) -> None:
         self.graph = graph
         self.model = model
         self.alternatives: dict[int, list[int]] = {}
         self._children: dict[int, tuple[int, ...]] = {}
+        self._costs: dict[int, float] = {}
+        self._prices: dict[tuple[object, ...], float] = {}
+        self._constant: dict[int, bool] = {}
         for cls, nodes in sorted(members.items()):
             if graph.find(cls) == cls:
                 distinct = {self._identity(node): node for node in sorted(nodes, reverse=True)}
                 kept = sorted(distinct.values())
                 constant = [node for node in kept if graph.symbols[node].kind == CONST]
                 self.alternatives[cls] = constant[:1] or kept
-        self._costs: dict[int, float] = {}
-        self._constant: dict[int, bool] = {}
 
     def _identity(self, node: int) -> tuple[object, ...]:
         return (self.graph.symbols[node], self.graph.payloads[node], self.children(node))
@@ -64,8 +65,14 @@ class _Extractor:
         """The classes of a node's operands."""
         found = self._children.get(node)
         if found is None:
-            find = self.graph.find
-            found = self._children[node] = tuple([find(operand) for operand in self.graph.operands[node]])
+            graph = self.graph
+            classes = graph.classes
+            found = graph.operands[node]
+            for operand in found:
+                if classes[operand] != operand:
+                    found = tuple([graph.find(operand) for operand in found])
+                    break
+            self._children[node] = found
         return found
 
     def default(self, cls: int) -> int:
@@ -76,6 +83,10 @@ class _Extractor:
     def is_constant(self, cls: int) -> bool:
         """Whether the class is computed from constants alone (as the program that went in has it)."""
         known = self._constant
+        found = known.get(cls)
+        if found is not None:
+            return found
+        graph = self.graph
         stack = [cls]
         while stack:
             top = stack[-1]
@@ -83,16 +94,16 @@ class _Extractor:
                 stack.pop()
                 continue
             node = self.default(top)
-            symbol = self.graph.symbols[node]
-            if top in self.graph.constants or symbol.kind in (CONST, LEAF) or (symbol.op is not None and symbol.op.stateful):
-                known[top] = top in self.graph.constants or symbol.kind == CONST
+            symbol = graph.symbols[node]
+            if top in graph.constants or symbol.kind in (CONST, LEAF) or (symbol.op is not None and symbol.op.stateful):
+                known[top] = top in graph.constants or symbol.kind == CONST
                 continue
             parts = self.children(node)
             missing = [part for part in parts if part not in known and part < top]
             if missing:
                 stack.extend(missing)
             else:
-                known[top] = bool(parts) and all(known.get(part, False) for part in parts)
+                known[top] = bool(parts) and all([known.get(part, False) for part in parts])
         return known[cls]
 
     def cost(self, node: int) -> float:
@@ -104,35 +115,60 @@ class _Extractor:
             found = EPSILON
             if symbol.kind == CALL and symbol.op is not None:
                 parts = self.children(node)
-                if not parts or symbol.op.stateful or not all(map(self.is_constant, parts)):
-                    types = [graph.types[part] for part in parts]
-                    found = self.model.call(symbol.op, types, graph.types[graph.find(node)], graph.attrs[graph.payloads[node]])
-                    if not (math.isfinite(found) and found > 0):
-                        raise ValueError(f"the cost model gave {found} for {symbol.op.name}; costs are positive and finite")
+                for part in parts:
+                    if not self.is_constant(part):
+                        found = self._price(node, symbol.op, parts)
+                        break
+                else:
+                    if not parts or symbol.op.stateful:
+                        found = self._price(node, symbol.op, parts)
             self._costs[node] = found
+        return found
+
+    def _price(self, node: int, op: Op, parts: Sequence[int]) -> float:
+        """The cost of a call by the model, asked once for each operator on the same types (which are kept alive by the graph)."""
+        graph = self.graph
+        types = graph.types
+        result = types[graph.find(node)]
+        key = (op, graph.payloads[node], id(result), *[id(types[part]) for part in parts])
+        found = self._prices.get(key)
+        if found is None:
+            found = self.model.call(op, [types[part] for part in parts], result, graph.attrs[graph.payloads[node]])
+            if not (math.isfinite(found) and found > 0):
+                raise ValueError(f"the cost model gave {found} for {op.name}; costs are positive and finite")
+            self._prices[key] = found
         return found
 
     def worklist(self) -> dict[int, int]:
         """The cheapest node of each class where there is a choice, by the cost of trees (shared parts counted each time)."""
         graph, alternatives = self.graph, self.alternatives
+        children, cost, find = self.children, self.cost, graph.classes
         total: list[float] = [math.inf] * len(graph)
+        level: list[int] = [0] * len(graph)
         choice: dict[int, int] = {}
         users: dict[int, list[int]] = {}
-        level: list[int] = [0] * len(graph)
-        find = graph.classes
         for node in range(len(graph)):
             cls = find[node] if find[node] == node else graph.find(node)
             if cls != node and cls not in alternatives:
                 continue
-            parts = self.children(node)
+            parts = children(node)
             for part in parts:
-                users.setdefault(part, []).append(cls)
+                found = users.get(part)
+                if found is None:
+                    users[part] = [cls]
+                else:
+                    found.append(cls)
             if cls == node:
                 first = self.default(cls)
                 if first != node:
-                    parts = self.children(first)
-                total[cls] = self.cost(first) + sum([total[part] for part in parts])
-                level[cls] = 1 + max([level[part] for part in parts], default=0)
+                    parts = children(first)
+                tree, deepest = cost(first), 0
+                for part in parts:
+                    tree += total[part]
+                    if level[part] > deepest:
+                        deepest = level[part]
+                total[cls] = tree
+                level[cls] = deepest + 1
         # In the order of depth a change of cost passes through the classes above it once, not once for each path.
         work = [(level[cls], cls) for cls in alternatives]
         heapq.heapify(work)
@@ -142,11 +178,11 @@ class _Extractor:
             waiting.discard(cls)
             best, chosen = total[cls] * (1 - 1e-12), -1
             for node in alternatives.get(cls, (cls,)):
-                cost = self.cost(node)
-                for part in self.children(node):
-                    cost += total[part]
-                if cost < best:
-                    best, chosen = cost, node
+                tree = cost(node)
+                for part in children(node):
+                    tree += total[part]
+                if tree < best:
+                    best, chosen = tree, node
             if chosen >= 0:
                 total[cls] = best
                 if cls in alternatives:
@@ -176,18 +212,22 @@ class _Solution:
         found = self.choice.get(cls)
         return self.extractor.default(cls) if found is None else found
 
-    def _use(self, cls: int, added: list[int] | None = None) -> None:
-        uses, stack = self.uses, [cls]
+    def classes(self) -> list[int]:
+        """The classes of the solution, parts before wholes."""
+        return sorted(self.uses, key=self._position.__getitem__)
+
+    def _use(self, cls: int) -> None:
+        uses, stack, extractor = self.uses, [cls], self.extractor
+        total = self.total
         while stack:
             top = stack.pop()
             count = uses.get(top, 0)
             uses[top] = count + 1
             if not count:
                 node = self.node(top)
-                self.total += self.extractor.cost(node)
-                if added is not None:
-                    added.append(top)
-                stack.extend(self.extractor.children(node))
+                total += extractor.cost(node)
+                stack.extend(extractor.children(node))
+        self.total = total
 
     def _free(self, cls: int) -> None:
         uses, stack = self.uses, [cls]

@@ -40,6 +40,8 @@ class Variant(NamedTuple):
     registers: int
     classes: tuple[int, ...]
     payloads: tuple[int, ...]
+    root: tuple[int, ...]
+    """The columns of a row that hold the operands of the root, where the rule is reducing."""
 
     def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
         """The rows of all matches whose root is among the candidates, which have the root's symbol."""
@@ -89,10 +91,7 @@ class Matcher:
         self.variants = [self._variant(swaps) for swaps in self._orders(terms)]
         self._checks, self._binds = self._attr_plan()
         self._plan = self._compile(rule.rhs)
-        root = _symbol(rule.lhs)
-        self.root = root
-        self._root_parts = [self._slots[part.key] for part in _parts(rule.lhs)] if rule.reducing else []
-        self._root_payload = len(self.class_keys) if root.has_payload else -1
+        self.root = _symbol(rule.lhs)
 
     # ---- what to look for
 
@@ -129,14 +128,19 @@ class Matcher:
                 payload = payloads.setdefault(id(node), f"p{len(payloads)}")
             atoms.append(f"(= e{name} ({' '.join([head.name, *(f'e{names[part.key]}' for part in parts), payload]).rstrip()}))")
             stack.extend(parts)
-        columns = []
-        for i, key in enumerate(self.class_keys):
-            atoms.append(f"(= k{i} (key e{names[key]}))")
-            columns.append(f"k{i}")
-        columns += [payloads[id(node)] for node in self._calls]
-        query = Query(self.name, tuple(dict.fromkeys(atoms)), tuple(columns))
-        classes = [names[key] for key in self.class_keys]
-        return Variant(query, frozenset(edges), tuple(steps), len(names), tuple(classes), tuple(places[id(node)] for node in self._calls))
+        classes = tuple(names[key] for key in self.class_keys)
+        query = Query(
+            self.name,
+            tuple(dict.fromkeys(atoms)),
+            tuple(f"e{name}" for name in classes),
+            tuple(payloads[id(node)] for node in self._calls),
+        )
+        root = [self._slots[part.key] for part in _parts(self.rule.lhs)] if self.rule.reducing else []
+        if id(self.rule.lhs) in swapped:
+            root.reverse()
+        return Variant(
+            query, frozenset(edges), tuple(steps), len(names), classes, tuple(places[id(node)] for node in self._calls), tuple(root)
+        )
 
     def _attr_plan(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
         """Which payload columns must hold which values, and which bind which holes; '' stands for the whole of the attributes."""
@@ -189,14 +193,13 @@ class Matcher:
             raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
 
-    def retired(self, row: Sequence[int]) -> tuple[Symbol, tuple[int, ...]] | None:
-        """The node that a reducing rule has made needless where it matched, as its symbol, operands and payload: it need not be
-        looked at again, though it may still be chosen. Only the order in which a query has its commutative operands is known, so
-        a node that matched swapped is simply not found."""
+    def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
+        """The node that a reducing rule has made needless where a variant of it matched: its operands, and its payload where it has one.
+        It need not be looked at again, though it may still be chosen."""
         if not self.rule.reducing:
             return None
-        payload = (row[self._root_payload],) if self._root_payload >= 0 else ()
-        return self.root, (*(row[slot] for slot in self._root_parts), *payload)
+        payload = (row[len(self.class_keys)],) if self.root.has_payload else ()
+        return (*[row[slot] for slot in variant.root], *payload)
 
     def _compile(self, rhs: Pattern) -> list[tuple[Pattern, tuple[int, ...]]]:
         """The nodes that the right side makes, parts first; operands are columns of the row, or ~i for the i-th node made."""

@@ -7,34 +7,21 @@ from passat.rules.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, Symbol
 
 
 def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
-    """The expression of a node under a choice of one node per class. `leaves` replaces leaf expressions, by their identity.
+    """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extract`). `leaves` replaces leaf expressions, by their identity.
 
     A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
     """
     made: dict[int, Expr] = {}
     equal: dict[tuple[Symbol, int, tuple[int, ...]], Expr] = {}
-    target = graph.find(root)
-    stack = [target]
-    while stack:
-        cls = stack[-1]
-        if cls in made:
-            stack.pop()
-            continue
-        node = choice.get(cls, cls)
-        parts = [graph.find(operand) for operand in graph.operands[node]]
-        missing = [part for part in parts if part not in made]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
-        stack.pop()
-        symbol, payload = graph.symbols[node], graph.payloads[node]
-        operands = [made[part] for part in parts]
-        key = (symbol, payload, tuple(map(id, operands)))
+    symbols, payloads, operands, classes = graph.symbols, graph.payloads, graph.operands, graph.classes
+    for cls, node in choice.items():
+        parts = [made[part if classes[part] == part else graph.find(part)] for part in operands[node]]
+        key = (symbols[node], payloads[node], tuple(map(id, parts)))
         expr = equal.get(key)
         if expr is None:
-            expr = equal[key] = _make(graph, cls, node, operands, leaves or {})
+            expr = equal[key] = _make(graph, cls, node, parts, leaves or {})
         made[cls] = expr
-    return made[target]
+    return made[graph.find(root)]
 
 
 def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mapping[int, Expr]) -> Expr:

@@ -223,7 +223,7 @@ class Saturator:
                 if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number][0].class_keys)]):
                     del self._refused[number, row]
                     again.setdefault(number, set()).add(row)
-        for number, ((matcher, _), rows) in enumerate(zip(self._queries, tables, strict=True)):
+        for number, ((matcher, variant), rows) in enumerate(zip(self._queries, tables, strict=True)):
             if not rows and number not in again:
                 continue
             statistics = self.result.of(matcher.name)
@@ -251,10 +251,9 @@ class Saturator:
                 if graph.find(built) != root:
                     statistics.unions += 1
                     unions.append((root, built))
-                retired = matcher.retired(row)
+                retired = matcher.retired(variant, row)
                 if retired is not None:
-                    head, columns = retired
-                    self._retired.setdefault(f"retire_{head.name}", []).append("\t".join(map(str, columns)))
+                    self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
             statistics.seconds += time.perf_counter() - start
         try:
             budget.check(len(graph))

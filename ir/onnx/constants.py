@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from onnx import NodeProto, SparseTensorProto, TensorProto
+from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 
 from passat.ir.expr import Constant
 from passat.ir.onnx.external import External
@@ -25,9 +25,11 @@ class ConstantPool:
     def __init__(self, names: Names, version: int) -> None:
         self.names = names
         self.version = version
-        self.tensors: dict[str, Tensor] = {}
+        self.read: set[str] = set()
+        """The names that nodes and outputs read: a writer may have no use for an operand, and then its constant is not written."""
         self.sparse: list[SparseTensorProto] = []
         self.nodes: list[NodeProto] = []
+        self._tensors: dict[str, Tensor] = {}
         self._by_tensor: dict[int, str] = {}
         self._by_content: dict[tuple[object, ...], str] = {}
 
@@ -40,7 +42,7 @@ class ConstantPool:
                 span = constant.span
                 wanted = self.names.take(span.outputs[0] if span is not None and span.outputs else "constant")
             name = self._by_tensor[id(tensor)] = wanted
-            self._place(tensor, name)
+            self._tensors[name] = tensor
         return name
 
     def value(self, tensor: Tensor) -> str:
@@ -49,32 +51,31 @@ class ConstantPool:
         name = self._by_content.get(key)
         if name is None:
             name = self._by_content[key] = self.names.take("constant")
-            self._place(tensor, name)
+            self._tensors[name] = tensor
         return name
 
-    def _place(self, tensor: Tensor, name: str) -> None:
-        if is_written_as_splat(tensor, self.version):
-            node = self._node("ConstantOfShape", name)
-            node.input.append(self.value(Tensor.dense(np.array(tensor.shape, np.int64))))
-            value = Tensor.splat(tensor.uniform(), (1,), tensor.dtype)
-            node.attribute.add(name="value", type=4, t=dense_proto(value, ""))
-        elif isinstance(tensor.source, SparseTensorProto):
-            proto = SparseTensorProto()
-            proto.CopyFrom(tensor.source)
-            proto.values.name = name
-            self.sparse.append(proto)
-        else:
-            self.tensors[name] = tensor
-
-    def _node(self, op_type: str, output: str) -> NodeProto:
-        node = NodeProto(op_type=op_type, name=output, output=[output])
-        self.nodes.append(node)
-        return node
-
-    def protos(self, place: Place) -> list[TensorProto]:
-        """The initialisers, those that `place` puts into another file as it says."""
-        elsewhere = place(self.tensors)
-        return [elsewhere.get(name) or _proto(name, tensor) for name, tensor in self.tensors.items()]
+    def finish(self, place: Place) -> list[TensorProto]:
+        """The initialisers, those that `place` puts into another file as it says; fills `nodes` and `sparse`."""
+        dense: dict[str, Tensor] = {}
+        for name, tensor in self._tensors.copy().items():
+            if name not in self.read:
+                continue
+            if is_written_as_splat(tensor, self.version):
+                shape = self.value(Tensor.dense(np.array(tensor.shape, np.int64)))
+                dense[shape] = self._tensors[shape]
+                value = dense_proto(Tensor.splat(tensor.uniform(), (1,), tensor.dtype), "")
+                node = NodeProto(op_type="ConstantOfShape", input=[shape], output=[name])
+                node.attribute.add(name="value", type=AttributeProto.TENSOR, t=value)
+                self.nodes.append(node)
+            elif isinstance(tensor.source, SparseTensorProto):
+                proto = SparseTensorProto()
+                proto.CopyFrom(tensor.source)
+                proto.values.name = name
+                self.sparse.append(proto)
+            else:
+                dense[name] = tensor
+        elsewhere = place(dense)
+        return [elsewhere.get(name) or _proto(name, tensor) for name, tensor in dense.items()]
 
 
 def _proto(name: str, tensor: Tensor) -> TensorProto:

@@ -11,11 +11,12 @@ from passat.ir.tensor import Array, Tensor
 
 
 class NodeEmitter:
-    """An `Emitter` (see `passat.ir.onnx_mapping`) that collects the nodes of one call at a time."""
+    """An `Emitter` (see `passat.ir.onnx_mapping`) that collects the nodes of one call at a time; `read` collects what they read."""
 
-    def __init__(self, opset: int, constant: Callable[[Tensor], str]) -> None:
+    def __init__(self, opset: int, constant: Callable[[Tensor], str], read: set[str]) -> None:
         self.opset = opset
         self._constant = constant
+        self._read = read
         self._records: list[tuple[str, Sequence[str], list[str], Mapping[str, AnyValue] | None, str]] = []
         self._count = 0
 
@@ -45,6 +46,7 @@ class NodeEmitter:
         records = self._records
         if len(records) == 1 and len(results) == 1 and records[0][2] == results:
             op_type, inputs, _, attrs, domain = records.pop()
+            self._read.update(inputs)
             return [_proto(op_type, domain, node_name, inputs=inputs, outputs=wanted, attrs=attrs, versions=versions)], list(wanted)
         given: dict[str, str] = {}
         for result, name in zip(results, wanted, strict=True):
@@ -56,7 +58,8 @@ class NodeEmitter:
             for name in outputs:
                 if name not in given:
                     given[name] = names.take(f"{wanted[0]}/{op_type}")
-            title = node_name if i == last else f"{node_name}/{op_type}_{i}"
+            title = node_name if i == last or not node_name else f"{node_name}/{op_type}_{i}"
+            self._read.update(inputs)
             reads = [given[name] if name[:1] == "\0" else name for name in inputs]
             made = [given[name] for name in outputs]
             protos.append(_proto(op_type, domain, title, inputs=reads, outputs=made, attrs=attrs, versions=versions))
@@ -76,7 +79,8 @@ def _proto(
 ) -> NodeProto:
     proto = NodeProto()
     proto.op_type = op_type
-    proto.name = name
+    if name:
+        proto.name = name
     if domain:
         proto.domain = domain
     proto.input.extend(inputs)

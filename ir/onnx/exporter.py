@@ -6,10 +6,10 @@ from typing import Final
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the writers
+from passat.ir.collector import collector_paused
 from passat.ir.expr import Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.collector import collector_paused
 from passat.ir.onnx.constants import ConstantPool, Place
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
@@ -58,12 +58,13 @@ class ModelWriter:
         graph = model.graph
         graph.CopyFrom(frame.graph)
         del graph.input[:], graph.output[:], graph.quantization_annotation[:]
+        initializers = self.constants.finish(place)
         graph.node.extend(self.constants.nodes)
         graph.node.extend(writer.nodes)
         graph.input.extend(inputs)
         graph.output.extend(outputs)
         graph.initializer.extend(frame.defaults.values())
-        graph.initializer.extend(self.constants.protos(place))
+        graph.initializer.extend(initializers)
         graph.sparse_initializer.extend(self.constants.sparse)
         graph.value_info.extend(writer.value_infos)
         self._annotate(graph)

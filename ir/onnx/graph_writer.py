@@ -36,12 +36,14 @@ class GraphWriter:
         self.outputs: frozenset[str] = frozenset()
         self.nodes: list[NodeProto] = []
         self.value_infos: list[ValueInfoProto] = []
-        self.emitter = NodeEmitter(model.constants.version, model.constants.value)
+        self.read = model.constants.read
+        self.emitter = NodeEmitter(model.constants.version, model.constants.value, self.read)
 
     def write(self, results: Sequence[Expr], wanted: Sequence[str]) -> None:
         """Writes what computes `results`, under the wanted names, which are taken already."""
         model = self.model
         self.outputs = frozenset(wanted)
+        self.read.update(wanted)
         roots = [result for result in results if not (self.inner and isinstance(result, Constant))]
         plan = self.plan = Plan(roots, model.frame.origins, model.frame.order)
         results = [plan.resolve(result) for result in results]
@@ -72,6 +74,7 @@ class GraphWriter:
                 node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
                 self.nodes.append(node)
             elif self.name(result) != name:
+                self.read.add(self.name(result))
                 self.nodes.append(NodeProto(op_type="Identity", name=name, input=[self.name(result)], output=[name]))
 
     def _choose(self, call: Call, targets: dict[tuple[int, int], str]) -> tuple[list[str], str]:
@@ -97,7 +100,8 @@ class GraphWriter:
             names.append(name)
         if key in self.model.frame.origins:
             return names, ""
-        return names, self.model.node_names.take((span.source_name if span is not None else "") or names[0])
+        title = span.source_name if span is not None else names[0]  # what has no name in the source gets none
+        return names, self.model.node_names.take(title) if title else ""
 
     def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
         origin = self.model.frame.origins.get(id(call))
@@ -141,6 +145,7 @@ class GraphWriter:
         _, node, reads, _ = origin
         known = self.names
         inputs = ["" if value is None else known.get(id(value)) or self.name(value) for value in reads]
+        self.read.update(inputs)
         if node.output != wanted:
             node = _with_names(node, inputs, _placed(node.output, wanted))
         elif node.input != inputs:
@@ -175,6 +180,7 @@ class GraphWriter:
         if any(len(names) != 1 for names in inputs):
             raise OnnxError(f"a tuple is an operand of {op.op_type}")
         node.input.extend(names[0] for names in inputs)
+        self.read.update(node.input, outer)
         made = iter(wanted)
         node.output.extend(next(made) if there == "1" else "" for there in attrs["outputs"])
         self.nodes.append(node)

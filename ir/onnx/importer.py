@@ -8,11 +8,11 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
+from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type, type_of_call
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import read_attributes
-from passat.ir.collector import collector_paused
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call

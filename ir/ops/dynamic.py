@@ -142,13 +142,17 @@ def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known
         raise OpTypeError("begin, end, strides and axes have different lengths")
     shape: list[Dim] = list(data.shape)
     places = parts[3]
+    seen: set[int] = set()
     if len(known) != 4 or places is None or not all(isinstance(axis, int) for axis in places):
         return data.with_shape((ANY,) * rank)
     for first, last, stride, axis in zip(*known, strict=True):
         if not isinstance(axis, int) or not -rank <= axis < rank:
             raise OpTypeError(f"axis {axis} is out of range for {rank} dimensions")
+        if axis % rank in seen:
+            raise OpTypeError(f"axes={tuple(places)} names an axis twice")
         if stride == 0:
             raise OpTypeError("a stride is 0")
+        seen.add(axis % rank)
         shape[axis] = slice_length(shape[axis], first, last, stride)
     return data.with_shape(shape)
 
@@ -213,7 +217,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
     return one_hot_array(indices, on_value, off_value, int(depth.reshape(())), axis)
 
 
-@define_op("dyn.one_hot", kernel=_one_hot, pattern=2)
+@define_op("dyn.one_hot", kernel=_one_hot, pattern=2, shape_arith=True)
 def dyn_one_hot(
     indices: TensorType, depth: Known, on_value: TensorType, off_value: TensorType, *, axis: int = -1, dtype: str | None = None
 ) -> TensorType:

@@ -10,7 +10,8 @@ from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
 from passat.ir.ops.creation import scalar_type
-from passat.ir.ops.emitting import unsqueeze
+from passat.ir.ops.emitting import part, unsqueeze
+from passat.ir.ops.indexing import take
 from passat.ir.ops.reshaping import int64
 from passat.ir.shape import Dim
 from passat.ir.tensor import Array, Tensor
@@ -48,7 +49,7 @@ def one_hot_type(
     return TensorType((*indices.shape[:at], depth, *indices.shape[at:]), kind)
 
 
-@define_op("one_hot", kernel=_one_hot, pattern=2)
+@define_op("one_hot", kernel=_one_hot, pattern=2, shape_arith=True)
 def one_hot(
     indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: int, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
@@ -64,10 +65,10 @@ def one_hot(
 
 @from_onnx("OneHot")
 def _read_one_hot(node: OnnxNode) -> Expr | None:
-    values, depth, axis = node.constant(2), node.constant(1), node.attrs.get("axis", -1)
-    if values is None or values.shape != (2,) or node.type(1).size != 1:
+    depth, axis = node.constant(1), node.attrs.get("axis", -1)
+    if node.type(2).shape != (2,) or node.type(1).size != 1:
         return None
-    off, on = (Constant(Tensor.dense(values.numpy()[i : i + 1].reshape(()))) for i in range(2))
+    off, on = (_element(node, 2, i) for i in range(2))
     if depth is not None:
         attrs = one_hot.bind_attrs({"depth": int(depth.numpy().reshape(-1)[0]), "axis": axis})
         return Call(one_hot, [node.input(0), on, off], attrs, span=node.span)
@@ -75,6 +76,15 @@ def _read_one_hot(node: OnnxNode) -> Expr | None:
         return None
     op = get_op("dyn.one_hot")
     return Call(op, [node.input(0), node.input(1), on, off], op.bind_attrs({"axis": axis}), span=node.span)
+
+
+def _element(node: OnnxNode, index: int, place: int) -> Expr:
+    """One element of an operand that is a vector, as a scalar."""
+    values = node.constant(index)
+    if values is not None:
+        return Constant(Tensor.dense(values.numpy()[place : place + 1].reshape(())))
+    attrs = take.bind_attrs({"axis": 0})
+    return Call(take, [node.input(index), Constant(np.array(place, np.int64))], attrs, span=part(node.span))
 
 
 @to_onnx(one_hot)

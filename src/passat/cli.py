@@ -256,16 +256,22 @@ def end(message: str, code: int, as_json: bool) -> None:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A console that does not wrap what is not shown on a terminal."""
+    """A console; where it is no terminal, it is wide, unless COLUMNS says how wide."""
     from rich.console import Console
 
     made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=160)
+    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, highlight=False, width=160)
 
 
 def show(what: "RenderableType") -> None:
-    """Prints a table or a text."""
-    console().print(what)
+    """Prints a table or a text, without spaces at the ends of lines where nobody sees them."""
+    out = console()
+    if out.is_terminal:
+        out.print(what)
+        return
+    with out.capture() as capture:
+        out.print(what)
+    print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
 
 def main() -> None:

@@ -57,8 +57,8 @@ def imports_of(path: Path) -> Iterator[Import]:
             else:
                 yield Import(name, node.lineno, node.module, eager, typing)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module", "__import__"):
-            if node.args and isinstance(node.args[0], ast.Constant):
-                yield Import(name, node.lineno, str(node.args[0].value), eager, typing)
+            named = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+            yield from (Import(name, node.lineno, str(value), eager, typing) for value in named)
         inner = eager and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for_types = typing or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
         stack.extend((child, inner, for_types) for child in ast.iter_child_nodes(node))

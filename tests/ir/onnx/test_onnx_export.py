@@ -1,6 +1,7 @@
 """Writing modules: any program that ONNX can express, whether it was read from ONNX or built by hand."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,7 @@ def test_a_parameter_with_a_new_type_is_declared_anew(parse: Parse) -> None:
 def test_long_chains_and_wide_graphs(parse: Parse, rebuilt: Callable[[IRModule], IRModule]) -> None:
     names = ["x", *(f"v{i}" for i in range(20_000))]
     model = parse("g (float[2] x) => (float[2] v19999) { }")
-    for name, following in zip(names, names[1:], strict=False):
+    for name, following in pairwise(names):
         model.graph.node.add(op_type="Tanh", input=[name], output=[following])
     module = from_onnx(model)
     assert to_onnx(module) == model

@@ -60,14 +60,16 @@ def test_light_models_come_back_with_the_same_nodes(path: Path, rebuilt: Rebuilt
     model = read_model(path)
     for out in both_ways(model, rebuilt, histogram):
         assert histogram(out) == histogram(model)
-        assert out.ByteSize() <= 1.02 * path.stat().st_size
+        assert out.ByteSize() <= 1.1 * path.stat().st_size  # attributes that are defaults are written out
         assert out.ir_version == 3
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_light_models_compute_the_same(name: str, rebuilt: Rebuilt, histogram: Histogram, run: Run, random: np.random.Generator) -> None:
     model = read_model(DATA / "light" / f"light_{name}.onnx")
-    feeds = {model.graph.input[0].name: random.normal(size=(1, 3, 224, 224)).astype(np.float32)}
+    fixed = {tensor.name for tensor in model.graph.initializer}
+    (name,) = [value.name for value in model.graph.input if value.name not in fixed]
+    feeds = {name: random.normal(size=(1, 3, 224, 224)).astype(np.float32)}
     (want,) = run(model, feeds)
     for out in both_ways(model, rebuilt, histogram):
         np.testing.assert_array_equal(run(out, feeds)[0], want)
@@ -108,16 +110,16 @@ def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, 
         warnings.simplefilter("ignore")  # the package makes its cases by overflowing on purpose
         from onnx.backend.test.case.node import collect_testcases
 
-        cases = [case for case in collect_testcases(None) if case.data_sets]  # type: ignore[arg-type]  # None means all operators
+        cases = [(case, case.data_sets[0][0]) for case in collect_testcases(None) if case.data_sets]
     assert len(cases) > 1500
     compared = 0
-    for case in cases if ALL else cases[::20]:
+    for case, inputs in cases if ALL else cases[::20]:
         model = case.model
         assert model is not None
         outs = list(both_ways(model, rebuilt, histogram))
         if RANDOM & {node.op_type for node in model.graph.node}:
             continue
-        feeds = dict(zip((value.name for value in model.graph.input), case.data_sets[0][0], strict=False))  # type: ignore[index]  # there are some
+        feeds = dict(zip((value.name for value in model.graph.input), inputs, strict=False))
         try:
             want = run(model, feeds)
         except Exception:

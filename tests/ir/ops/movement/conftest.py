@@ -328,7 +328,7 @@ class Bench:
         assert form is not None, found.op.name
         static = infer_type(get_op(form.op)(*(fixed[i] for i in form.operands), **form.attrs))
         for part, wanted in zip(parts_of(static, len(expected)), expected, strict=True):
-            same(evaluated(part, {}), wanted)
+            same(evaluated(part, feeds), wanted)
 
 
 def _array(value: AnyValue) -> Array:

@@ -115,12 +115,14 @@ def test_one_hot(bench: "Bench", indices: Array, axis: int, depth: Array) -> Non
     values = number([2.5, -1.0], np.float32)
     bench.hold("OneHot", 11, [indices, depth, values], {"axis": axis}, opsets=(9, 11, 26))
     bench.hold("OneHot", 9, [indices, depth, values], {"axis": axis}, opsets=(9,), variable=(0, 1))
+    bench.hold("OneHot", 11, [indices, depth, values], {"axis": axis}, opsets=(9, 26), variable=(0, 2), dynamic=False)
 
 
 def test_one_hot_of_fractions(bench: "Bench") -> None:
     operands = [number([0.0, 1.0, 2.0], np.float32), number(2.0, np.float32), number([2, -1], np.int32)]
     bench.hold("OneHot", 28, operands, reference=True)
-    assert bench.node("OneHot", 28, [Var(f"x{i}", TensorType((2,) if i == 2 else (1,))) for i in range(3)], {}) is None
+    unread = [Var("x", TensorType((3,))), Var("depth", TensorType((1,))), Var("values", TensorType((2,)))]
+    assert bench.node("OneHot", 28, unread, {}) is None  # a depth that is no integer, and not known
 
 
 def test_one_hot_takes_unsigned_indices(bench: "Bench") -> None:

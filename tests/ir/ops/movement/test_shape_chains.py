@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from passat.ir.bounds import smaller
 from passat.ir.evaluate import evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.op import Op, get_op
 from passat.ir.ops.static_forms import static_form
-from passat.ir.shape import ANY, Any, Dim, SymDim
+from passat.ir.shape import ANY, Any, Dim, SymDim, broadcast
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType
 
@@ -99,6 +100,25 @@ def test_expand_and_slices_of_a_mask() -> None:
     assert static(whole) == ("strided_slice", {"begin": (0,), "end": (2**63 - 1,), "strides": (1,), "axes": (1,)})
 
 
+def test_a_table_of_positions_meets_a_sequence() -> None:
+    """Of 64 positions as many are taken as the sequence is long; where these broadcast with it, they are as many."""
+    ids = Var("ids", TensorType((B, S), "int64"))
+    taken = op("dyn.strided_slice", Constant(np.arange(64).reshape(1, 64)), ints(0), size(ids, 1), ints(1), ints(1))
+    assert taken.checked_type == TensorType((1, SymDim.named("min(64, seq)")), "int64")
+    assert op("dyn.broadcast_to", taken, op("shape_of", ids)).checked_type == TensorType((B, S), "int64")
+    assert op("dyn.broadcast_to", ids, op("shape_of", taken)).checked_type == TensorType((B, S), "int64")
+
+
+@given(limit=st.integers(1, 3), length=st.integers(0, 5))
+def test_a_minimum_that_broadcasts_with_its_size(limit: int, length: int) -> None:
+    assert broadcast((smaller(limit, S),), (S,)) == (S,)
+    try:
+        (found,) = np.broadcast_shapes((min(limit, length),), (length,))
+    except ValueError:
+        return
+    assert found == length
+
+
 def test_ranges_and_fills_have_symbolic_sizes() -> None:
     x = Var("x", TensorType((B, S)))
     length = op("squeeze", size(x, 1), axis=(0,))
@@ -127,6 +147,8 @@ def test_made_vectors_are_followed() -> None:
     assert dims(op("tile", op("shape_of", x, end=1), reps=(2,))) == [B, B]
     assert dims(op("strided_slice", op("shape_of", x), begin=(-1,), end=(-9,), strides=(-1,))) == [3, S, B]
     assert dims(op("gather", op("shape_of", x), ints(2, 0), axis=0)) == [3, B]
+    hot = op("one_hot", ints(1), scalar(9), scalar(4), depth=3)
+    assert dims(hot) == [4, 9, 4]
     unknown = op("concatenate", (ints(0), Var("i", TensorType((1,), "int64"))), axis=0)
     assert dims(op("take", op("shape_of", x), unknown, axis=0)) == [B, ANY]
     assert dims(op("gather", op("shape_of", x), unknown, axis=0)) == [ANY, ANY]

@@ -222,5 +222,7 @@ def test_slices_with_lists_of_different_lengths() -> None:
     op = get_op("dyn.strided_slice")
     with pytest.raises(OpTypeError, match="different lengths"):
         op.infer([TensorType((2, 3)), vector(1), vector(2), vector(1), vector(1)], op.bind_attrs({}))
+    with pytest.raises(OpTypeError, match=r"axes=\(0, -2\) names an axis twice"):
+        op.infer([TensorType((2, 3)), *[vector(2)] * 4], op.bind_attrs({}), [None, *[known([0, 0])] * 3, known([0, -2])])
     with pytest.raises(OpTypeError, match="a stride is 0"):
         op.infer([TensorType((2, 3)), *[vector(1)] * 4], op.bind_attrs({}), [None, *[known([0])] * 4])
