@@ -35,10 +35,7 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> 
             if op.elementwise:
                 one = [_single(arg) for arg in args]
                 return Tensor.splat(_checked(op, _run(op, one, attrs), result.with_shape((1,) * 0), shaped=False), shape, result.dtype)
-            if (
-                op.movement
-                and len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1
-            ):
+            if op.movement and len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1:
                 return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
     value = _run(op, [_arrays(arg) for arg in args], attrs)
     return _wrap(op, value, result)

@@ -87,6 +87,7 @@ class Expr:
         return _call("cast", self, dtype=dtype)
 
     def __call__(self, *args: "Expr") -> "Call":
+        """This expression, a function or a closure, called."""
         return Call(self, args)
 
     def __getitem__(self, index: int) -> "Expr":
@@ -372,7 +373,7 @@ ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
 def var(name_hint: str, type_annotation: Type | str | None = None, shape: Iterable[AnyValue] | None = None, dtype: str = "float32") -> Var:
     """A variable, as Relay makes it: by a type, by the name of a scalar's element type, or by shape and dtype.
 
-    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where both a type and a shape are given.
+    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where a type and a shape are given.
     """
     from passat.ir.shape import parse_dim
 

@@ -133,6 +133,7 @@ class Op(Expr):
         self.arity = len(self.operand_names)
 
     def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
+        """A call on expressions. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""
         if not self.variadic and len(args) != self.arity:
             raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), {len(args)} were given")
         return Call(self, args, self.bind_attrs(attrs), span=span)
@@ -277,7 +278,7 @@ def define_op(
 
 
 def _parse_mapping(text: str) -> tuple[str, dict[str, str], int]:
-    found = re.fullmatch(r"(\w+)(?:@(\d+))?(?:\(([\w=, ]*)\))?", text)
+    found = re.fullmatch(r"(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
     if found is None:
         raise ValueError(f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), not {text!r}")
     pairs = (pair.split("=") for pair in (found[3] or "").replace(" ", "").split(",") if pair)

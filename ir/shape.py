@@ -21,6 +21,7 @@ class Any:
     _instance: "Any | None" = None
 
     def __new__(cls) -> "Any":
+        """The one object."""
         if cls._instance is None:
             cls._instance = super().__new__(cls)
         return cls._instance
@@ -148,7 +149,7 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
 
 
 def divide(dividend: Dim, divisor: Dim) -> Dim:
-    """The floor of a quotient of sizes: a polynomial where it comes out even, an atom where it does not, `Any` for unknown or zero divisors.
+    """The floor of a quotient of sizes: a polynomial where it comes out even, else an atom; `Any` for unknown or zero divisors.
 
     >>> divide(7, 2), divide(SymDim.named("n") * 6, 3), divide(5, 0)
     (3, 2*n, ?)

@@ -21,8 +21,9 @@ from passat.rules.saturate import RuleStatistics, Saturator
 
 @dataclass
 class EngineReport:
-    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule, constants folded,
-    equal expressions merged, fields of tuples taken, costs as the model sees them, and why nothing was done where that has a reason of its own."""
+    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
+    expressions merged, fields of tuples taken, operators made static; costs as the model sees them; and why nothing was done where that
+    has a reason of its own."""
 
     rounds: int = 0
     nodes: int = 0
@@ -157,4 +158,3 @@ def _is_dataflow(expr: Expr) -> bool:
 def _regions(function: Function) -> list[Expr]:
     """Nested functions, branches and the function itself, inner ones first."""
     return [node for node in post_order(function) if isinstance(node, (Function, If, Match))]
-

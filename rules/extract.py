@@ -103,7 +103,7 @@ class _Extractor:
             if missing:
                 stack.extend(missing)
             else:
-                known[top] = bool(parts) and all([known.get(part, False) for part in parts])
+                known[top] = bool(parts) and all(known.get(part, False) for part in parts)
         return known[cls]
 
     def cost(self, node: int) -> float:
@@ -165,8 +165,7 @@ class _Extractor:
                 tree, deepest = cost(first), 0
                 for part in parts:
                     tree += total[part]
-                    if level[part] > deepest:
-                        deepest = level[part]
+                    deepest = max(deepest, level[part])
                 total[cls] = tree
                 level[cls] = deepest + 1
         # In the order of depth a change of cost passes through the classes above it once, not once for each path.
@@ -340,4 +339,3 @@ class _Solution:
             stack.append((top, True))
             stack.extend((part, False) for part in self.extractor.children(brought[top]))
         return ordered
-

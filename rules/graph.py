@@ -99,8 +99,8 @@ class Graph:
     def load(self, root: Expr) -> int:
         """Adds an expression whose types have been inferred and returns the node of the whole.
 
-        Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds becomes a constant at once. Everything that is not
-        dataflow (variables, functions, regions) is a leaf.
+        Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds
+        becomes a constant at once. Everything that is not dataflow (variables, functions, regions) is a leaf.
         """
         ids = self.ids
         stack: list[Expr] = [root]
@@ -157,7 +157,7 @@ class Graph:
             type_ = refine(type_, self.infer(head, payload, operands))
         value = self._fold(head, payload, operands, type_)
         known: KnownValue | None = None
-        if value is None and is_followed(type_):
+        if value is None and isinstance(type_, TensorType) and is_followed(type_):
             known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
             value = folder.from_known(known, type_)
         if isinstance(value, Tensor):

@@ -373,4 +373,3 @@ def _bottom_up(pattern: Pattern) -> list[Pattern]:
     for node in reversed(list(subterms(pattern))):
         ordered.setdefault(node.key, node)
     return list(ordered.values())
-

@@ -159,7 +159,9 @@ class PCall(Pattern):
         for name, value in self.attrs.items():
             if name == "attrs":
                 if not isinstance(value, (AttrHole, Computed)):
-                    raise RuleError(f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}")
+                    raise RuleError(
+                        f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}"
+                    )
             elif name not in op.attr_params:
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         self.key = ("call", op.name, tuple(arg.key for arg in self.args), tuple(sorted((k, repr(v)) for k, v in self.attrs.items())))
@@ -262,6 +264,7 @@ class OpNames:
         return OpNames(f"{self._prefix}.{name}" if self._prefix else name)
 
     def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
+        """The operator applied to terms. Raises RuleError for an operator that there is not."""
         try:
             found = get_op(self._prefix)
         except KeyError as error:

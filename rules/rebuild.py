@@ -7,7 +7,8 @@ from passat.rules.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, Symbol
 
 
 def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
-    """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extract`). `leaves` replaces leaf expressions, by their identity.
+    """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extract`).
+    `leaves` replaces leaf expressions, by their identity.
 
     A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
     """

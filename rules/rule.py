@@ -79,14 +79,24 @@ class Rule:
                 raise RuleError(f"{where}: {name!r} is both a tensor and a constant")
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        kept = {"conditions": self.conditions, "math": self.math, "note": self.note, "back": self.back, "reducing": self.reducing, "name": self.name, "source": self.source}
+        kept = {
+            "conditions": self.conditions,
+            "math": self.math,
+            "note": self.note,
+            "back": self.back,
+            "reducing": self.reducing,
+            "name": self.name,
+            "source": self.source,
+        }
         return Rule(self.lhs, self.rhs, **{**kept, **changes})
 
     def when(self, *conditions: Condition) -> "Rule":
         """The rule under further conditions, tried in order. Raises RuleError for what is no condition."""
         for value in conditions:
             if not isinstance(value, Condition):
-                raise RuleError(f"rule [{self!r}]: {value!r} is no condition; write one with @condition or take one from passat.rules.conditions")
+                raise RuleError(
+                    f"rule [{self!r}]: {value!r} is no condition; write one with @condition or take one from passat.rules.conditions"
+                )
         return self._but(conditions=self.conditions + conditions)
 
     def inexact(self, note: str) -> "Rule":
@@ -119,7 +129,16 @@ class Rule:
         if not self.back:
             return [self]
         there = self._but(back=False, reducing=False)
-        back = Rule(self.rhs, self.lhs, self.conditions, math=self.math, note=self.note, reducing=False, name=f"{self.name}.back", source=self.source)
+        back = Rule(
+            self.rhs,
+            self.lhs,
+            self.conditions,
+            math=self.math,
+            note=self.note,
+            reducing=False,
+            name=f"{self.name}.back",
+            source=self.source,
+        )
         return [there, back]
 
     def __repr__(self) -> str:
@@ -140,6 +159,7 @@ class RuleSetMeta(type):
     rules: tuple[Rule, ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
+        """Makes the class. Raises RuleError for rules that cannot be."""
         cls = super().__new__(mcs, name, bases, namespace)
         inherited = [rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules]
         own = []

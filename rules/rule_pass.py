@@ -22,7 +22,7 @@ register_option(
     "rules.math",
     Literal["exact", "reassociate", "finite"],
     REASSOCIATE,
-    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = also assume no NaN and no infinity.",
+    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = and assume no NaN or Inf.",
 )
 register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes in the e-graph of one function.")
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.")
@@ -30,7 +30,9 @@ register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one satur
 register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.")
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.")
-register_option("rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls.")
+register_option(
+    "rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls."
+)
 register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
 
 
@@ -104,7 +106,9 @@ class RulePass(FunctionPass):
         if engine is None:
             model: CostModel = NodeCount() if cost == "nodes" else Roofline()
             chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
-            engine = self._engines[key] = Engine(chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge)
+            engine = self._engines[key] = Engine(
+                chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge
+            )
         engine.limits = limits
         return engine
 
@@ -121,8 +125,9 @@ def rule_pass(
 ) -> RulePass:
     """A function pass of rule sets. Its name is that of the first set where none is given.
 
-    With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with `merge` equal expressions become one even where no rule fires;
-    `rounds` bounds the saturation below the context's limit. Raises RuleError where a set is none, or has no rules.
+    With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with
+    `merge` equal expressions become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
+    Raises RuleError where a set is none, or where there is neither a set nor a name.
     """
     for rules in sets:
         if not isinstance(rules, RuleSetMeta):
@@ -131,7 +136,14 @@ def rule_pass(
         raise RuleError("rule_pass needs at least one rule set, or a name")
     title = name or sets[0].__name__
     return RulePass(
-        cast(Sequence[RuleSetMeta], sets), name=title, opt_level=opt_level, required=tuple(required), fold=fold, static=static, merge=merge, rounds=rounds
+        cast(Sequence[RuleSetMeta], sets),
+        name=title,
+        opt_level=opt_level,
+        required=tuple(required),
+        fold=fold,
+        static=static,
+        merge=merge,
+        rounds=rounds,
     )
 
 

@@ -119,7 +119,7 @@ class Saturator:
     # ---- egglog's side
 
     def _start(self) -> None:
-        """Makes the e-graph. Only symbols that some rule can see need constructors: those of rules whose operators occur, or can come to be."""
+        """Makes the e-graph. Only symbols that some rule can see need constructors: of rules whose operators occur or can come to be."""
         self._egraph = EGraph()
         self._started = True
         present = set(self.graph.symbols)
@@ -269,4 +269,3 @@ class Saturator:
         moved, _ = self._egraph.step()
         self._follow(moved)
         raise limit
-

@@ -45,7 +45,9 @@ def _samples(rule: Rule) -> Iterator["_Sample"]:
     holes = {node.name: node for node in subterms(rule.lhs) if isinstance(node, (PVar, PConst))}
     for dtype in ("float32", "int64", "bool"):
         for shape in _SHAPES:
-            yield _Sample({name: TensorType(shape, dtype) for name in holes}, {name for name, node in holes.items() if isinstance(node, PConst)})
+            yield _Sample(
+                {name: TensorType(shape, dtype) for name in holes}, {name for name, node in holes.items() if isinstance(node, PConst)}
+            )
         for shape in _SHAPES:
             yield _Sample(
                 {name: TensorType(() if isinstance(node, PConst) else shape, dtype) for name, node in holes.items()},

@@ -136,14 +136,18 @@ class Normalisations(RuleSet):
     """A normalisation that follows no product takes later per-channel scales and shifts into its own."""
 
     scaled = (
-        (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
-        >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0])
+        (
+            op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
+            >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0]
+        )
         .when(scales_axis(a, x, 1), per_channel(c, x, 1))
         .inexact(_NOTE)
     )
     shifted = (
-        (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
-        >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0])
+        (
+            op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
+            >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0]
+        )
         .when(scales_axis(a, x, 1), per_channel(d, x, 1))
         .inexact(_NOTE)
     )

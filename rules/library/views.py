@@ -59,12 +59,8 @@ def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     rank = x.type.ndim
     first = new_axes(rank, inner.axis, inner.num_newaxis)
     then = new_axes(rank + len(first), outer.axis, outer.num_newaxis)
-    places: list[AnyValue] = []
     source = iter(range(rank + len(first)))
-    for place in range(rank + len(first) + len(then)):
-        if place in then or next(source) in first:
-            places.append(place)
-    return tuple(places)
+    return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
 
 
 class NewAxes(RuleSet):
@@ -76,7 +72,9 @@ class NewAxes(RuleSet):
 @condition
 def is_view(axes: AnyValue, x: Term) -> bool | str:
     """The transpose moves no axis of more than one element past another."""
-    return is_reshaping_permutation(x.type.shape, axes or tuple(reversed(range(x.type.ndim)))) or f"axes={axes} moves elements of {x.type!r}"
+    return (
+        is_reshaping_permutation(x.type.shape, axes or tuple(reversed(range(x.type.ndim)))) or f"axes={axes} moves elements of {x.type!r}"
+    )
 
 
 class Transposes(RuleSet):
@@ -97,7 +95,7 @@ def loses_nothing(x: Term, through: str) -> bool | str:
     """Every value of the tensor's element type is a value of the type it is cast through."""
     source = x.type.dtype
     reason = f"{through} does not hold every {source}"
-    if source == through or source == "bool":
+    if source in (through, "bool"):
         return True
     if source in INTEGERS and through in INTEGERS:
         signed = source.startswith("int")
@@ -156,7 +154,7 @@ def pads_nothing(width: AnyValue) -> bool | str:
 @condition
 def one_part(x: Term, whole: Term) -> bool | str:
     """The split has one part."""
-    return isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1 or "splits into several parts"
+    return (isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1) or "splits into several parts"
 
 
 class Copies(RuleSet):

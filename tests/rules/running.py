@@ -1,0 +1,211 @@
+"""What the tests of rules share: a reference evaluator, random inputs, comparison of values, one run of rule sets over a function."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import numpy as np
+
+from passat.ir.dtypes import FLOATS, from_numpy, to_numpy
+from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.shape import Dim, evaluate_dim
+from passat.ir.tensor import Array, Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, TupleType, tensor_type
+from passat.passmgr import PassContext
+from passat.passmgr.statistics import Statistics
+from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+Environment = Mapping[Var, AnyValue]
+
+
+class _Closure(NamedTuple):
+    """A function with the values of the variables around it."""
+
+    function: Function
+    environment: Environment
+
+
+def evaluate(expr: Expr, environment: Environment) -> AnyValue:
+    """The value of an expression by the operators' kernels: a tensor, a tuple of values, or a closure. Iterative over dataflow."""
+    done: dict[int, AnyValue] = {}
+    scope = dict(environment)
+    for node in post_order(expr, into=lambda part: not isinstance(part, (Function, If, Let))):
+        if isinstance(node, Let):
+            done[id(node)] = _let(node, scope)
+        elif isinstance(node, If):
+            chosen = node.true_branch if bool(evaluate(node.cond, scope).numpy()) else node.false_branch
+            done[id(node)] = evaluate(chosen, scope)
+        elif isinstance(node, Function):
+            done[id(node)] = _Closure(node, scope)
+        elif isinstance(node, Var):
+            done[id(node)] = scope[node]
+        elif isinstance(node, Constant):
+            done[id(node)] = node.data
+        elif isinstance(node, Tuple):
+            done[id(node)] = tuple(done[id(field)] for field in node.fields)
+        elif isinstance(node, TupleGetItem):
+            done[id(node)] = done[id(node.tuple_value)][node.index]
+        elif isinstance(node, Call):
+            args = [done[id(arg)] for arg in node.args]
+            if isinstance(node.op, Op):
+                done[id(node)] = evaluate_call(node.op, args, node.attrs, node.checked_type)
+            else:
+                closure = done[id(node.op)]
+                inner = {**closure.environment, **dict(zip(closure.function.params, args, strict=True))}
+                done[id(node)] = evaluate(closure.function.body, inner)
+        elif not isinstance(node, Op):
+            raise NotImplementedError(f"the evaluator of the tests does not know {type(node).__name__}")
+    return done[id(expr)]
+
+
+def _let(let: Let, environment: Environment) -> AnyValue:
+    scope = dict(environment)
+    rest: Expr = let
+    while isinstance(rest, Let):
+        scope[rest.var] = evaluate(rest.value, scope)
+        rest = rest.body
+    return evaluate(rest, scope)
+
+
+def run(function: Function, feeds: Sequence[Value]) -> list[Array]:
+    """The results of a function, tuples flattened."""
+    infer_type(function)
+    found = [evaluate(function.body, dict(zip(function.params, feeds, strict=True)))]
+    arrays: list[Array] = []
+    while found:
+        value = found.pop(0)
+        if isinstance(value, tuple):
+            found = [*value, *found]
+        else:
+            arrays.append(value.numpy())
+    return arrays
+
+
+def sized(type_: TensorType, sizes: Mapping[str, int], assumed: int = 2) -> tuple[int, ...]:
+    """A shape of a type when its symbols have the given sizes."""
+    return tuple(evaluate_dim(dim, sizes, assumed) for dim in type_.shape)
+
+
+def draw_array(generator: np.random.Generator, shape: Sequence[int], dtype: str, *, special: bool = False) -> Array:
+    """Random elements; with `special`, among them those at which identities break: zeros of both signs, infinities, nan, extremes."""
+    shape = tuple(shape)
+    kind = to_numpy(dtype)
+    if dtype == "bool":
+        return np.asarray(generator.integers(0, 2, shape), bool)
+    if dtype not in FLOATS:
+        low, high = np.iinfo(kind).min, np.iinfo(kind).max
+        small = generator.integers(max(low, -9), 10, shape).astype(kind)
+        if not special:
+            return np.asarray(small)
+        extremes = generator.choice(np.array([low, high, high // 2, 0, 1, max(low, -1) % (high + 1) if low == 0 else -1], kind), shape)
+        return np.asarray(np.where(generator.random(shape) < 0.5, small, extremes), kind)
+    values = generator.normal(size=shape)
+    if special:
+        odd = generator.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e38, 1e-6, 7e4], shape)
+        values = np.where(generator.random(shape) < 0.5, values, odd)
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(kind)
+
+
+def feeds_of(function: Function, generator: np.random.Generator, *, special: bool = False, sizes: Mapping[str, int] | None = None) -> list[Tensor]:
+    """Random inputs of a function whose parameters are tensors."""
+    types = [tensor_type(param.checked_type) for param in function.params]
+    arrays = [draw_array(generator, sized(type_, sizes or {}), type_.dtype, special=special) for type_ in types]
+    return [Tensor.dense(array) for array in arrays]
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool) -> str | None:
+    """What is different between two lists of results, or None. `exact`: bit for bit, one nan being as good as another; integers and
+    bools always. Otherwise floats may differ by rounding."""
+    if len(found) != len(expected):
+        return f"{len(found)} results, {len(expected)} expected"
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"result {i} is {a.dtype}{list(a.shape)}, expected {b.dtype}{list(b.shape)}"
+        if from_numpy(a.dtype) not in FLOATS:
+            if not np.array_equal(a, b):
+                return f"result {i} is {a.tolist()}, expected {b.tolist()}"
+            continue
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        if exact:
+            same = (np.isnan(x) & np.isnan(y)) | ((x == y) & (np.signbit(x) == np.signbit(y)))
+        else:
+            narrow = {2: 3e-2, 4: 2e-4}.get(a.dtype.itemsize, 1e-9)
+            scale = float(np.max(np.abs(y), initial=1.0, where=np.isfinite(y)))
+            with np.errstate(all="ignore"):
+                same = (np.isnan(x) & np.isnan(y)) | (x == y) | (np.abs(x - y) <= narrow * scale)
+        if not np.all(same):
+            place = tuple(int(index) for index in np.argwhere(~same)[0])
+            return f"result {i} has {a[place]!r} at {place}, expected {b[place]!r}"
+    return None
+
+
+class Outcome(NamedTuple):
+    """A function after a pass, and what the pass said."""
+
+    function: Function
+    statistics: Statistics
+    name: str
+
+    def count(self, key: str) -> float:
+        """A counter of the pass."""
+        return self.statistics.counters.get(self.name, {}).get(key, 0)
+
+    def fired(self, rule: str) -> float:
+        """How many unions a rule has made."""
+        return self.count(f"fired:{rule}")
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the pass has said."""
+        return list(self.statistics.remarks.get(self.name, {}))
+
+
+def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
+    """Runs a pass on a function in a context of its own; config keys are written with `__` for the dot."""
+    infer_type(function)
+    module = IRModule.from_expr(function)
+    with PassContext(opt_level=3, config={key.replace("__", "."): value for key, value in config.items()}) as context:
+        result = pass_(module)
+    return Outcome(result["main"], context.statistics, pass_.info.name)
+
+
+def optimise(function: Function, *sets: RuleSetMeta, fold: bool = False, static: bool = False, merge: bool = False, **config: AnyValue) -> Outcome:
+    """Runs rule sets over a function."""
+    return apply(RulePass(sets, name="Tried", fold=fold, static=static, merge=merge), function, **config)
+
+
+def assert_equal_in_value(
+    before: Function, after: Function, *, exact: bool, special: bool | None = None, sizes: Mapping[str, int] | None = None, rounds: int = 3
+) -> None:
+    """Raises AssertionError where two functions of the same parameters differ on random inputs."""
+    assert before.params == after.params
+    generator = np.random.default_rng(0)
+    for i in range(rounds):
+        feeds = feeds_of(before, generator, special=exact and bool(i % 2) if special is None else special, sizes=sizes)
+        wrong = difference(run(after, feeds), run(before, feeds), exact=exact)
+        assert wrong is None, f"{wrong}\n{before}\nbecame\n{after}\non {feeds}"
+
+
+def operators(expr: Expr) -> list[str]:
+    """The names of the operators called, in post-order."""
+    return [node.op.name for node in post_order(expr) if isinstance(node, Call) and isinstance(node.op, Op)]
+
+
+def shape_of(expr: Expr) -> tuple[Dim, ...]:
+    """The shape of an expression's type."""
+    return tensor_type(expr.checked_type).shape
+
+
+def result_type(function: Function) -> TensorType | TupleType:
+    """The type of what a function returns."""
+    infer_type(function)
+    type_ = function.body.checked_type
+    assert isinstance(type_, (TensorType, TupleType))
+    return type_
