@@ -31,7 +31,8 @@ help:  ## Say what there is to make
 demo: $(VENV)/.demo  ## Install, optimise a real model, print the report
 	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
 
-test: check  ## Install and run every check
+test:  ## Install and run every check, all of them even where one fails
+	@$(MAKE) --no-print-directory --keep-going check
 
 check: format-check lint types wheel unit  ## Everything that must hold: format, lint, types, wheel, tests, examples
 
@@ -82,7 +83,7 @@ SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/
 # The wheel is installed with its own dependencies into an environment that has seen nothing of this folder.
 $(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
 	rm -rf $(WHEEL)
-	$(BIN)/python -m build --outdir $(WHEEL) .
+	$(BIN)/python -m build --quiet --outdir $(WHEEL) .
 	$(BIN)/python -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check -qq install "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
 	$(WHEEL)/venv/bin/python -I .ci/check_wheel.py pyproject.toml

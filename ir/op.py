@@ -81,6 +81,7 @@ class Op(Expr):
         "attr_params",
         "commutative",
         "cost",
+        "defaults",
         "doc",
         "elementwise",
         "idempotent",
@@ -131,6 +132,7 @@ class Op(Expr):
                     self.known_operands |= {len(self.operand_names)}
                 self.operand_names += (parameter.name,)
         self.arity = len(self.operand_names)
+        self.defaults = {name: parameter.default for name, parameter in self.attr_params.items()}
 
     def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
         """A call on expressions. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""
@@ -142,16 +144,14 @@ class Op(Expr):
         """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""
         if not self.attr_params and not given:
             return EMPTY_ATTRS
-        values: dict[str, AnyValue] = {}
-        for name, parameter in self.attr_params.items():
-            value = given.get(name, parameter.default)
+        values = {**self.defaults, **given}
+        if len(values) != len(self.defaults):
+            known = ", ".join(self.defaults) or "none"
+            name = next(name for name in given if name not in self.defaults)
+            raise OpTypeError(f"{self.name} has no attribute {name!r}; it has: {known}")
+        for name, value in values.items():
             if value is _REQUIRED:
                 raise OpTypeError(f"{self.name} needs the attribute {name!r}")
-            values[name] = value
-        for name in given:
-            if name not in values:
-                known = ", ".join(self.attr_params) or "none"
-                raise OpTypeError(f"{self.name} has no attribute {name!r}; it has: {known}")
         return Attrs(values)
 
     def infer(self, types: Sequence[Type], attrs: Attrs, values: Sequence[KnownValue | None] | None = None) -> Type:

@@ -13,6 +13,7 @@ from passat.rules.egraph import EngineError
 from passat.rules.extract import extract
 from passat.rules.fold import Folder
 from passat.rules.graph import Graph
+from passat.rules.known_functions import FACTS, FunctionFacts
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
 from passat.rules.rebuild import rebuild
@@ -78,18 +79,41 @@ class Engine:
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
+        facts = FACTS.get(function)
+        if facts is not None and self._has_nothing_for(facts):
+            return function
         with collector_paused():
             infer_type(function)
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
-                return function.with_body(self._optimise(graph, root, function.body, {}, report))
+                return self._plain(function, graph, root, report)
             replaced: dict[int, Expr] = {}
             for region in _regions(function):
                 replaced[id(region)] = self._region(region, replaced, report)
             result = replaced[id(function)]
             assert isinstance(result, Function)
             return result
+
+    def _has_nothing_for(self, facts: FunctionFacts) -> bool:
+        """Whether no rule can match and there is nothing to fold or merge."""
+        return (
+            (not self.fold or (self.static, self.max_growth) in facts.folded)
+            and (not self.merge or facts.distinct)
+            and not any(matcher.symbols <= facts.symbols for matcher in self.matchers)
+        )
+
+    def _plain(self, function: Function, graph: Graph, root: int, report: EngineReport) -> Function:
+        """A function without regions, and what is known of it afterwards."""
+        made = function.with_body(self._optimise(graph, root, function.body, {}, report))
+        facts = FACTS.get(made)
+        if facts is None:
+            facts = FACTS[made] = FunctionFacts(frozenset(graph.symbols))
+        if made is function:
+            facts.distinct = facts.distinct or self.merge
+            if self.fold:
+                facts.folded.add((self.static, self.max_growth))
+        return made
 
     def _region(self, region: Expr, replaced: dict[int, Expr], report: EngineReport) -> Expr:
         if isinstance(region, Function):

@@ -7,13 +7,20 @@ tensors, empty lists of other things than integers) stays a proto.
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any as AnyValue
-from typing import cast
+from typing import Final, cast
 
 import onnx
 from onnx import AttributeProto, TensorProto
 
 from passat.ir.onnx.tensors import read_tensor, tensor_proto
 from passat.ir.tensor import Tensor
+
+_INTEGERS: Final = frozenset(
+    ("allowzero", "axes", "axis", "batch_dims", "ceil_mode", "count_include_pad", "dilations", "dtype", "end", "group", "keepdims")
+    + ("kernel_shape", "noop_with_empty_axes", "num_outputs", "output_padding", "pads", "perm", "size", "split", "start", "stash_type")
+    + ("storage_order", "strides", "to", "training_mode", "transA", "transB")
+)
+"""Names that only ever hold integers today: looking an operator's schema up takes most of a millisecond."""
 
 
 def read_attributes(attributes: Iterable[AttributeProto], folder: str | None) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
@@ -65,18 +72,22 @@ def _text(value: bytes) -> str | bytes:
 
 
 def write_attributes(op_type: str, domain: str, version: int, values: Mapping[str, AnyValue]) -> list[AttributeProto]:
-    """The attributes of a node; None stands for one that is absent. The operator's schema says what empty and mixed lists are lists of."""
+    """The attributes of a node; None stands for one that is absent.
+
+    The operator's schema says what an empty list is a list of, and which numbers are floats; where it has none, the values do.
+    """
     found: list[AttributeProto] = []
     for name, value in values.items():
         if value is None:
             continue
-        declared = _declared(op_type, domain, version).get(name, 0)
-        found.append(_write(name, value, declared))
+        kind = _kind_of(value)
+        if kind in (2, 7) and name not in _INTEGERS:
+            kind = _declared(op_type, domain, version).get(name, kind)
+        found.append(_write(name, value, kind))
     return found
 
 
-def _write(name: str, value: AnyValue, declared: int) -> AttributeProto:
-    kind = declared or _kind_of(value)
+def _write(name: str, value: AnyValue, kind: int) -> AttributeProto:
     attribute = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]  # the number of the kind
     if kind == 2:
         attribute.i = int(value)
@@ -100,6 +111,8 @@ def _write(name: str, value: AnyValue, declared: int) -> AttributeProto:
 
 
 def _kind_of(value: AnyValue) -> int:
+    if type(value) is int:
+        return 2
     if isinstance(value, (tuple, list)):
         kinds = {_kind_of(item) for item in value}
         return 6 if kinds == {1, 2} else 5 + max(kinds, default=2)

@@ -18,6 +18,8 @@ SPLAT_BYTES: Final = 128
 """A repeated value that would take more bytes than this is written as a ConstantOfShape node."""
 EXTERNAL: Final = 1
 _PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
+_FIELDS: Final = {"float32": "float_data", "int64": "int64_data", "int32": "int32_data", "float64": "double_data"}
+"""Where values of the commonest types are, if they are not raw."""
 _SPLAT_SINCE: Final = {
     9: frozenset(("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")),
     20: frozenset(("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")),
@@ -51,6 +53,9 @@ def _decode(proto: TensorProto, dtype: str, shape: tuple[int, ...]) -> Array:
             texts = np.empty(len(proto.string_data), np.object_)
             texts[:] = [text.decode("utf-8", "surrogateescape") for text in proto.string_data]
             return texts.reshape(shape)
+        values = _FIELDS.get(dtype)
+        if values is not None:
+            return np.array(getattr(proto, values), to_numpy(dtype)).reshape(shape)
         return onnx.numpy_helper.to_array(proto).reshape(shape)
     except (ValueError, TypeError) as error:
         raise OnnxError(f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: {error}") from error

@@ -1,6 +1,7 @@
 """What the tests of rules share: a reference evaluator, random inputs, comparison of values, one run of rule sets over a function."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NamedTuple
 
@@ -18,7 +19,10 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
 from passat.passmgr.statistics import Statistics
-from passat.rules.rule import RuleSetMeta
+from passat.rules.graph import Graph
+from passat.rules.matching import Matcher, Refusal
+from passat.rules.rebuild import rebuild
+from passat.rules.rule import Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Environment = Mapping[Var, AnyValue]
@@ -95,7 +99,7 @@ def sized(type_: TensorType, sizes: Mapping[str, int], assumed: int = 2) -> tupl
 def draw_array(generator: np.random.Generator, shape: Sequence[int], dtype: str, *, special: bool = False) -> Array:
     """Random elements; with `special`, among them those at which identities break: zeros of both signs, infinities, nan, extremes."""
     shape = tuple(shape)
-    kind = to_numpy(dtype)
+    kind: np.dtype[AnyValue] = to_numpy(dtype)
     if dtype == "bool":
         return np.asarray(generator.integers(0, 2, shape), bool)
     if dtype not in FLOATS:
@@ -146,7 +150,8 @@ def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool
     return None
 
 
-class Outcome(NamedTuple):
+@dataclass
+class Outcome:
     """A function after a pass, and what the pass said."""
 
     function: Function
@@ -179,6 +184,29 @@ def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
 def optimise(function: Function, *sets: RuleSetMeta, fold: bool = False, static: bool = False, merge: bool = False, **config: AnyValue) -> Outcome:
     """Runs rule sets over a function."""
     return apply(RulePass(sets, name="Tried", fold=fold, static=static, merge=merge), function, **config)
+
+
+def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:
+    """What a rule makes of the whole body of a function, once for each of its matches there, whatever that costs; and why it refused."""
+    infer_type(function)
+    made: list[Function] = []
+    reasons: list[str] = []
+    for direction in rule.directions():
+        matcher = Matcher(direction)
+        for variant in matcher.variants:
+            graph = Graph()
+            root = graph.load(function.body)
+            if graph.symbols[root] is not matcher.root:
+                continue
+            for row in variant.search(graph, [root]):
+                try:
+                    _, built = matcher.decide(graph, row)
+                except Refusal as refusal:
+                    reasons.append(str(refusal))
+                else:
+                    body = rebuild(graph, {}, built)
+                    made.append(Function(function.params, body))
+    return made, reasons
 
 
 def assert_equal_in_value(

@@ -1,0 +1,260 @@
+"""Type inference, of every kind of expression, and what is known of values before a run."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
+from passat.ir.infer import UNKNOWN, InferError, infer_module, infer_type, join, known_value
+from passat.ir.module import IRModule
+from passat.ir.op import get_op
+from passat.ir.shape import ANY, SymDim
+from passat.ir.tensor import Tensor
+from passat.ir.text import astext, parse, parse_expr
+from passat.ir.traverse import post_order
+from passat.ir.types import FuncType, RefType, TensorType, TupleType, Type
+from tests.strategies import modules, programs
+
+n = SymDim.named("n")
+f32 = TensorType((2, 3))
+x, y, c = var("x", shape=(2, 3)), var("y", shape=(3,)), var("c", "bool")
+pair = Tuple([x, y])
+ref = RefCreate(x)
+
+
+@pytest.mark.parametrize(
+    ("expr", "type_"),
+    [
+        (x + y, f32),
+        (var("a", shape=("n", 3)) + y, TensorType((n, 3))),
+        (pair, TupleType([f32, TensorType((3,))])),
+        (Tuple([]), TupleType([])),
+        (TupleGetItem(pair, 1), TensorType((3,))),
+        (Function([x, y], x + y), FuncType([f32, TensorType((3,))], f32)),
+        (Function([x], x, TensorType((ANY, 3))), FuncType([f32], TensorType((ANY, 3)))),
+        (Function([x], x)(x), f32),
+        (If(c, x, x + y), f32),
+        (If(c, x, var("b", shape=(4, 3))), TensorType((ANY, 3))),
+        (If(c, pair, Tuple([var("b", shape=(2, "k")), y])), TupleType([TensorType((2, ANY)), TensorType((3,))])),
+        (ref, RefType(f32)),
+        (RefRead(ref), f32),
+        (RefWrite(ref, x), TupleType([])),
+        (Let(Var("v"), x, x + y), f32),
+        (const(1), TensorType((), "int32")),
+        (Var("unknown") + x, UNKNOWN),
+        (Var("unknown")[0], UNKNOWN),
+        (RefRead(Var("unknown")), UNKNOWN),
+        (Var("unknown")(x), UNKNOWN),
+        (If(c, x, Var("unknown")), UNKNOWN),
+        (Match(pair, [Clause(PatternWildcard(), x), Clause(PatternWildcard(), x + x)]), f32),
+        (Match(x, []), UNKNOWN),
+    ],
+)
+def test_types_of_expressions(expr: Expr, type_: Type) -> None:
+    assert infer_type(expr) is expr
+    assert expr.checked_type == type_
+
+
+def test_variables_of_lets_and_patterns_take_the_types_of_what_they_stand_for() -> None:
+    v, a, b = Var("v"), Var("a"), Var("b")
+    infer_type(Let(v, pair, Match(v, [Clause(PatternTuple([PatternVar(a), PatternVar(b)]), a + b)])))
+    assert (v.checked_type, a.checked_type, b.checked_type) == (pair.checked_type, f32, TensorType((3,)))
+
+
+at = Span("model.onnx", 3, 14)
+
+
+@pytest.mark.parametrize(
+    ("expr", "message"),
+    [
+        (
+            Call(get_op("add"), [x, var("b", shape=(4,))], span=at),
+            r"model.onnx:3:14: add\(Tensor\[\(2, 3\), float32\], Tensor\[\(4,\), float32\]\): shapes \(2, 3\) and \(4,\) do not broadcast",
+        ),
+        (Call(x, [y], span=Span("node7")), r"node7: a value of type Tensor\[\(2, 3\), float32\] is called"),
+        (Function([x], x)(), "a function of 1 parameters is called with 0 arguments"),
+        (Function([x], x)(y), r"argument 1 has type Tensor\[\(3,\), float32\], the function takes Tensor\[\(2, 3\), float32\]"),
+        (Function([x], x, TensorType((), "int8")), "the function is declared to return int8, its body has type"),
+        (x[0], r"field 0 is taken of a value of type Tensor\[\(2, 3\), float32\], which is no tuple"),
+        (TupleGetItem(pair, 2), "field 2 is taken of a tuple of 2 fields"),
+        (If(x, x, x), r"the condition of an if has type Tensor\[\(2, 3\), float32\], a scalar bool is needed"),
+        (If(c, x, y), "the branches of an if have types .* and .*, which are not one type"),
+        (RefRead(x), "ref_read of a value of type .*, which is no reference"),
+        (RefWrite(RefCreate(x), y), r"a value of type Tensor\[\(3,\), float32\] is written to one of type ref\(Tensor\[\(2, 3\), float32\]\)"),
+        (RefWrite(x, x), "a value of type .* is written to one of type Tensor"),
+        (Let(var("v", "int8", None), x, y), r"%v is declared as int8, its value has type Tensor\[\(2, 3\), float32\]"),
+        (Match(x, [Clause(PatternWildcard(), x), Clause(PatternWildcard(), y)]), "the arms of a match have different types"),
+        (Match(pair, [Clause(PatternTuple([PatternWildcard()]), x)]), "a pattern of 1 fields is matched against a value of type"),
+        (Match(x, [Clause(PatternTuple([]), x)]), "a pattern of 0 fields is matched against a value of type Tensor"),
+    ],
+)
+def test_programs_without_a_type(expr: Expr, message: str) -> None:
+    with pytest.raises(InferError, match=f"^{message}"):
+        infer_type(expr)
+
+
+LIST = "type List[A] { Cons(A, List[A]), Nil }\n"
+
+
+def test_constructors_are_polymorphic() -> None:
+    module = parse(f"{LIST}def @main() {{ (Cons(1f, Cons(2f, Nil)), Cons(Nil, Nil), constructor(Nil)) }}")
+    assert repr(module["main"].body.checked_type) == "(List[float32], List[List[_]], fn [A]() -> List[A])"
+
+
+def test_branches_may_know_different_parts_of_a_type() -> None:
+    module = parse(f"{LIST}def @main(%c: bool) -> List[int32] {{ if (%c) {{ Nil }} else {{ Cons(1, Nil) }} }}")
+    assert repr(module["main"].body.checked_type) == "List[int32]"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("match (1) { Nil => 1 }", "the pattern Nil is matched against a value of type int32"),
+        ("match (Nil) { Cons(%x) => 1 }", "the constructor Cons has 2 fields"),
+        ("Cons(1f, Cons(2, Nil))", r"from_string:2:15: argument 2 has type List\[int32\], the function takes List\[A\]"),
+    ],
+)
+def test_wrong_uses_of_constructors(body: str, message: str) -> None:
+    with pytest.raises(InferError, match=message):
+        parse(f"{LIST}def @main() {{ {body} }}")
+
+
+def test_polymorphic_functions() -> None:
+    module = parse("def @first[A, B](%x: A, %y: B) -> A { %x } def @main(%z: int8) { (@first(%z, 1f), @first(1f, %z)) }")
+    assert module["main"].body.checked_type == TupleType([TensorType((), "int8"), TensorType(())])
+    assert repr(module["first"].checked_type) == "fn [A, B](A, B) -> A"
+
+
+def test_callees_are_inferred_before_callers_whatever_the_order() -> None:
+    module = parse("def @main(%x: int8) { @second(%x) } def @second(%x: int8) { @third(%x) } def @third(%x: int8) { (%x, 1) }")
+    assert repr(module["main"].body.checked_type) == "(int8, int32)"
+
+
+def test_recursive_functions_are_what_they_say() -> None:
+    module = parse("def @f(%x: int8) -> int32 { @g(%x) } def @g(%x: int8) { @f(%x) } def @h(%x: int8) { @h(%x) }")
+    assert repr(module["g"].body.checked_type) == "int32"
+    assert module["h"].body.checked_type == UNKNOWN
+
+
+def test_a_global_of_the_same_name_is_the_same_function() -> None:
+    module = IRModule({"f": Function([x], x), "main": Function([x], GlobalVar("f")(x)), "wild": Function([x], GlobalVar("nowhere")(x))})
+    infer_module(module)
+    assert module["main"].body.checked_type == f32
+    assert module["wild"].body.checked_type == UNKNOWN
+
+
+def test_a_long_chain_of_functions_is_inferred() -> None:
+    module = IRModule({f"f{i}": Function([y], GlobalVar(f"f{i + 1}")(y)) for i in range(3000)})
+    module["f3000"] = Function([y], y)
+    assert infer_module(module)["f0"].body.checked_type == TensorType((3,))
+
+
+@settings(deadline=None, max_examples=60)
+@given(programs(effects=True))
+def test_inferring_twice_changes_nothing(program: Function) -> None:
+    infer_type(program)
+    first = [(node, node.checked_type) for node in post_order(program)]
+    infer_type(program)
+    assert all(node.checked_type is type_ for node, type_ in first)
+    assert infer_type(parse_expr(astext(program))).checked_type == program.checked_type
+
+
+@settings(deadline=None, max_examples=30)
+@given(modules())
+def test_modules_have_types(module: IRModule) -> None:
+    infer_module(module)
+    assert all(var.checked_type == function.checked_type for var, function in module.functions.items())
+
+
+def test_depth_is_data() -> None:
+    expr: Expr = x
+    for _ in range(100_000):
+        expr = expr + y
+    assert infer_type(expr).checked_type == f32
+    lets: Expr = x
+    for _ in range(100_000):
+        lets = Let(Var("v"), x, lets)
+    assert infer_type(lets).checked_type == f32
+    doubled: Expr = x
+    for _ in range(100):
+        doubled = doubled + doubled
+    assert infer_type(doubled).checked_type == f32
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "joined"),
+    [
+        (f32, f32, f32),
+        (f32, TensorType((2, n)), TensorType((2, ANY))),
+        (f32, UNKNOWN, UNKNOWN),
+        (TupleType([f32]), TupleType([TensorType((n, 3))]), TupleType([TensorType((ANY, 3))])),
+        (f32, TensorType((2,)), None),
+        (f32, TensorType((2, 3), "int8"), None),
+        (TupleType([f32]), TupleType([]), None),
+        (TupleType([f32]), TupleType([TensorType(())]), None),
+    ],
+)
+def test_the_type_of_a_value_of_one_of_two_types(a: Type, b: Type, joined: Type | None) -> None:
+    assert join(a, b) == joined
+    assert join(b, a) == joined
+
+
+def shape_of(expr: Expr) -> Expr:
+    return get_op("shape_of")(expr)
+
+
+def test_shapes_are_followed_through_arithmetic() -> None:
+    data = var("data", shape=("n", 4, ANY))
+    shape = shape_of(data)
+    first = get_op("take")(shape, const(0, "int64"), axis=0)
+    total = get_op("multiply")(first, const(4, "int64"))
+    infer_type(Tuple([shape, total]))
+    known = known_value(total)
+    assert isinstance(known, np.ndarray)
+    assert known.tolist() == 4 * n
+    vector = known_value(shape)
+    assert isinstance(vector, np.ndarray)
+    assert vector.tolist() == [n, 4, ANY]
+    whole = Tuple([shape, total])
+    infer_type(whole)
+    assert isinstance(known_value(whole), tuple)
+    assert known_value(infer_type(TupleGetItem(whole, 1))) is known
+
+
+def test_values_of_floats_and_large_tensors_are_not_followed() -> None:
+    assert known_value(const(1.0)) is None
+    assert known_value(Constant(Tensor.splat(1, (1000,), "int64"))) is None
+    assert known_value(infer_type(x + x)) is None
+
+
+def test_values_are_followed_through_long_chains() -> None:
+    expr: Expr = const(0, "int64")
+    one = const(1, "int64")
+    for _ in range(20_000):
+        expr = expr + one
+    known = known_value(infer_type(expr))
+    assert isinstance(known, np.ndarray)
+    assert known.tolist() == 20_000
