@@ -1,4 +1,4 @@
-"""What one pass has found out about a function, for the passes after it: most passes have nothing to do, and need not load it to see that."""
+"""What one pass has found out about a function, for the passes after it: most have nothing to do, and need not load it to see that."""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -15,10 +15,10 @@ from onnx import AttributeProto, TensorProto
 from passat.ir.onnx.tensors import read_tensor, tensor_proto
 from passat.ir.tensor import Tensor
 
-_INTEGERS: Final = frozenset(
-    ("allowzero", "axes", "axis", "batch_dims", "ceil_mode", "count_include_pad", "dilations", "dtype", "end", "group", "keepdims")
-    + ("kernel_shape", "noop_with_empty_axes", "num_outputs", "output_padding", "pads", "perm", "size", "split", "start", "stash_type")
-    + ("storage_order", "strides", "to", "training_mode", "transA", "transB")
+_INTEGERS: Final = (
+    frozenset({"allowzero", "axes", "axis", "batch_dims", "ceil_mode", "count_include_pad", "dilations", "dtype", "end", "group"})
+    | {"keepdims", "kernel_shape", "noop_with_empty_axes", "num_outputs", "output_padding", "pads", "perm", "size", "split", "start"}
+    | {"stash_type", "storage_order", "strides", "to", "training_mode", "transA", "transB"}
 )
 """Names that only ever hold integers today: looking an operator's schema up takes most of a millisecond."""
 

@@ -41,6 +41,8 @@ class ModelWriter:
         self.versions = self.frame.opsets
         self.names = Names()
         self.node_names = Names()
+        self.imports: dict[str, int] = {}
+        """Versions of the domains of opaque nodes, for those that the source did not import."""
         self.constants = ConstantPool(self.names, self.versions.get("", DEFAULT_OPSET))
 
     def write(self, place: Place) -> ModelProto:
@@ -53,8 +55,11 @@ class ModelWriter:
         writer.write(fields, [value.name for value in outputs])
         model = ModelProto()
         model.CopyFrom(frame.model)
-        if "" not in self.versions and any(not node.domain for node in writer.nodes):
-            model.opset_import.add(domain="", version=DEFAULT_OPSET)
+        if any(not node.domain for node in writer.nodes):
+            self.imports.setdefault("", DEFAULT_OPSET)
+        for domain, version in self.imports.items():
+            if domain not in self.versions:
+                model.opset_import.add(domain=domain, version=version)
         graph = model.graph
         graph.CopyFrom(frame.graph)
         del graph.input[:], graph.output[:], graph.quantization_annotation[:]

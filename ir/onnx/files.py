@@ -99,7 +99,8 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         for name in old:
             os.unlink(name)
     except OSError as error:
-        raise OnnxError(f"{path} cannot be written: {error.strerror}") from error
+        about = f" ({error.filename})" if error.filename not in (None, path, temporary) else ""
+        raise OnnxError(f"{path} cannot be written: {error.strerror}{about}") from error
     finally:
         data.close()
         if not done:

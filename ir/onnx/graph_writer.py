@@ -183,6 +183,7 @@ class GraphWriter:
         self.read.update(node.input, outer)
         made = iter(wanted)
         node.output.extend(next(made) if there == "1" else "" for there in attrs["outputs"])
+        self.model.imports.setdefault(op.domain, attrs["opset"])
         self.nodes.append(node)
 
     def _region(self, function: Function, captured: Sequence[str]) -> GraphProto:
@@ -250,7 +251,7 @@ class GraphWriter:
         found = self.plan.resolve(arg)
         if isinstance(found, Tuple):
             return [name for field in found.fields for name in self._operand(field)] or ("",)
-        return self.several.get(id(found)) or (self.name(found),)
+        return self.several.get(id(found)) or (self.name(arg),)
 
 
 def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> NodeProto:

@@ -75,6 +75,8 @@ def node_types(
     count = len(types) - sum(attrs.get("captured", ()))
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
+    if op.op_type == "STFT" and "onesided" not in attrs:
+        node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference takes for 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:

@@ -7,6 +7,7 @@ A call of one keeps all that the node said. Its attributes are the node's own an
 * `types`: the types of the results, as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
 * `protos`: a serialised node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
 * `overload`: of a call of a local function;
+* `unique`: of a call whose graphs may do anything (random numbers, custom operators), so that no other call is equal to it;
 * `bodies`, `captured`: of If, Loop and Scan, the attributes that their functions stand for, and how many outer values each captures.
 
 An attribute of the node that has one of these names carries a trailing underscore. Absent inputs are empty tuples. Importing this
@@ -23,11 +24,15 @@ from passat.ir.op import Op, op_family
 from passat.ir.types import TupleType, Type
 
 PREFIX: Final = "onnx."
-RESERVED: Final = frozenset({"opset", "outputs", "types", "protos", "overload", "bodies", "captured"})
+RESERVED: Final = frozenset({"opset", "outputs", "types", "protos", "overload", "bodies", "captured", "unique"})
 REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 """Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
-_KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
+DISPUTED: Final = frozenset(
+    {"AffineGrid", "Attention", "DeformConv", "GridSample", "ImageDecoder", "MaxUnpool", "NonMaxSuppression", "Resize", "RoiAlign", "Upsample"}
+)
+"""Operators whose implementations differ in some of their modes: onnx.reference may compute something else than what runs the model."""
+_KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 
 class OpaqueOp(Op):
@@ -41,8 +46,8 @@ class OpaqueOp(Op):
         self.domain = domain
         self.op_type = op_type.replace("%2E", ".")
         # What a custom operator does is not known, so it is not taken for a function of its operands.
-        self.stateful = op_type in RANDOM or domain not in _KNOWN_DOMAINS
-        if not self.stateful and op_type not in REGIONS:
+        self.stateful = is_stateful(domain, op_type)
+        if not self.stateful and op_type not in REGIONS and op_type not in DISPUTED:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
@@ -55,6 +60,11 @@ class OpaqueOp(Op):
 
 
 op_family(PREFIX, OpaqueOp)
+
+
+def is_stateful(domain: str, op_type: str) -> bool:
+    """Whether an ONNX operator is not known to be a function of its operands."""
+    return op_type in RANDOM or domain not in _KNOWN_DOMAINS
 
 
 def opaque_name(domain: str, op_type: str) -> str:
@@ -126,6 +136,8 @@ def _kernel(op: OpaqueOp, values: tuple[AnyValue, ...], attrs: dict[str, AnyValu
     absent = tuple(isinstance(value, tuple) for value in values)
     if any(isinstance(value, tuple) and value for value in values):
         raise ValueError("a tuple is no operand of an ONNX operator")
+    if "unique" in attrs:
+        raise ValueError("its graphs are no functions of their operands")
     try:
         evaluator = _evaluator(op, absent, Attrs(attrs))
         results = evaluator.run(None, {f"i{i}": value for i, value in enumerate(values) if not absent[i]})

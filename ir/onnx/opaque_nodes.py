@@ -12,8 +12,8 @@ from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
-from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, opaque_name
-from passat.ir.onnx.scope import GRAPH, Scope, attribute_graphs, describe, free_names, rename_free
+from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
+from passat.ir.onnx.scope import GRAPH, Scope, attribute_graphs, describe, free_names, inner_nodes, rename_free
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
 from passat.ir.onnx_mapping import OnnxNode
@@ -71,6 +71,8 @@ def opaque_call(
         rest, outer = _close(rest, scope)
         values["captured"] = (len(outer),)
         operands += outer
+        if any(is_stateful(inner.domain, inner.op_type) for inner in inner_nodes(rest)):
+            values["unique"] = outputs[0] if outputs else node.name
     if rest:
         kept = NodeProto()
         kept.attribute.extend(rest)

@@ -110,15 +110,24 @@ def read_names(graph: GraphProto) -> set[str]:
     return found
 
 
-def all_names(attributes: Iterable[AttributeProto]) -> set[str]:
-    """Every name given to a value anywhere inside the graphs among some attributes."""
-    found: set[str] = set()
+def inner_graphs(attributes: Iterable[AttributeProto]) -> Iterable[GraphProto]:
+    """The graphs among some attributes, and those inside them."""
     stack = [graph for attribute in attributes for graph in attribute_graphs(attribute)]
     while stack:
         graph = stack.pop()
-        found |= defined_names(graph)
+        yield graph
         stack.extend(inner for node in graph.node for inner in subgraphs(node))
-    return found
+
+
+def inner_nodes(attributes: Iterable[AttributeProto]) -> Iterable[NodeProto]:
+    """The nodes of the graphs among some attributes, and of those inside them."""
+    for graph in inner_graphs(attributes):
+        yield from graph.node
+
+
+def all_names(attributes: Iterable[AttributeProto]) -> set[str]:
+    """Every name given to a value anywhere inside the graphs among some attributes."""
+    return {name for graph in inner_graphs(attributes) for name in defined_names(graph)}
 
 
 def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:

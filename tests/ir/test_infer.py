@@ -103,7 +103,10 @@ at = Span("model.onnx", 3, 14)
         (If(x, x, x), r"the condition of an if has type Tensor\[\(2, 3\), float32\], a scalar bool is needed"),
         (If(c, x, y), "the branches of an if have types .* and .*, which are not one type"),
         (RefRead(x), "ref_read of a value of type .*, which is no reference"),
-        (RefWrite(RefCreate(x), y), r"a value of type Tensor\[\(3,\), float32\] is written to one of type ref\(Tensor\[\(2, 3\), float32\]\)"),
+        (
+            RefWrite(RefCreate(x), y),
+            r"a value of type Tensor\[\(3,\), float32\] is written to one of type ref\(Tensor\[\(2, 3\), float32\]\)",
+        ),
         (RefWrite(x, x), "a value of type .* is written to one of type Tensor"),
         (Let(var("v", "int8", None), x, y), r"%v is declared as int8, its value has type Tensor\[\(2, 3\), float32\]"),
         (Match(x, [Clause(PatternWildcard(), x), Clause(PatternWildcard(), y)]), "the arms of a match have different types"),

@@ -72,8 +72,6 @@ def test_a_module_of_an_expression() -> None:
 def test_text() -> None:
     module = infer_module(IRModule({"main": doubled}))
     assert module.astext() == f'#[version = "0.0.5"]\n{module}\n'
-    assert str(module) == (
-        "def @main(%x: Tensor[(2), float32]) {\n  add(%x, %x) /* ty=Tensor[(2), float32] */\n}"
-    )
+    assert str(module) == ("def @main(%x: Tensor[(2), float32]) {\n  add(%x, %x) /* ty=Tensor[(2), float32] */\n}")
     assert structural_equal(parse(module.astext()), module)
     assert "add(%x, %x) // here" in module.astext(annotate=lambda expr: "// here")

@@ -68,7 +68,9 @@ def test_wrong_attributes_are_named() -> None:
 
 
 def test_a_relation_that_fails_names_operator_types_and_attributes() -> None:
-    with pytest.raises(OpTypeError, match=r"^add\(Tensor\[\(2, 3\), float32\], int8\): operands have element types float32 and int8; cast one$"):
+    with pytest.raises(
+        OpTypeError, match=r"^add\(Tensor\[\(2, 3\), float32\], int8\): operands have element types float32 and int8; cast one$"
+    ):
         get_op("add").infer([f32, TensorType((), "int8")], EMPTY_ATTRS)
     with pytest.raises(OpTypeError, match=r"^nn.softmax\(Tensor\[\(2, 3\), float32\]; axis=5\): .*has no axis 5$"):
         get_op("nn.softmax").infer([f32], Attrs(axis=5))

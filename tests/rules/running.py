@@ -204,7 +204,7 @@ def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]
                 except Refusal as refusal:
                     reasons.append(str(refusal))
                 else:
-                    body = rebuild(graph, {}, built)
+                    body = rebuild(graph, {node: node for node in range(len(graph))}, built)
                     made.append(Function(function.params, body))
     return made, reasons
 

@@ -157,3 +157,12 @@ def test_long_chains_and_wide_graphs(parse: Parse, rebuilt: Callable[[IRModule],
     module = from_onnx(model)
     assert to_onnx(module) == model
     assert len(to_onnx(rebuilt(module)).graph.node) == 20_000
+
+
+def test_many_fields_behind_one_variable(run: Run) -> None:
+    x = var("x", shape=(1, 3))
+    parts = Var("parts")
+    pieces = get_op("split")(x, indices_or_sections=3, axis=1)
+    body = Let(parts, pieces, Tuple([relu(TupleGetItem(parts, i)) for i in (2, 0, 1)]))
+    for result, place in zip(run(written(Function([x], body)), {"x": X}), (2, 0, 1), strict=True):
+        np.testing.assert_array_equal(result, np.maximum(X[:, place : place + 1], 0))

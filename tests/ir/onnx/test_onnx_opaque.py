@@ -11,9 +11,10 @@ from onnx import ModelProto
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, evaluate_call
-from passat.ir.expr import Call, const, var
+from passat.ir.expr import Call, Function, const, var
 from passat.ir.infer import InferError, infer_type
-from passat.ir.onnx import from_onnx
+from passat.ir.module import IRModule
+from passat.ir.onnx import check, from_onnx, to_onnx
 from passat.ir.onnx.opaque import OpaqueOp, escape, opaque_name, own_attributes
 from passat.ir.onnx.value_types import MAP, OPTIONAL, SEQUENCE, SPARSE, UNKNOWN, parse_type, show_type, type_of, type_proto
 from passat.ir.op import get_op
@@ -159,3 +160,24 @@ def test_operators_of_old_opsets_are_opaque(parse: Parse) -> None:
     ].body
     assert call.op.name == "onnx.Add"
     assert call.attrs["opset"] == 6
+
+
+def test_calls_whose_graphs_draw_random_numbers_are_never_equal(parse: Parse) -> None:
+    each = "SequenceMap (s) <body = each{} (float[2] e) => (float[2] r{}) {{ r{} = RandomNormalLike(e) }}>"
+    maps = [each.format(i, i, i) for i in range(2)]
+    model = parse(
+        f"g (float[2] x) => (float[4] y, float[4] z) {{ s = SequenceConstruct(x, x)\n a = {maps[0]}\n b = {maps[1]}\n"
+        " y = ConcatFromSequence<axis = 0>(a)\n z = ConcatFromSequence<axis = 0>(b) }"
+    )
+    body: Any = from_onnx(model)["main"].body
+    first, second = (field.args[0] for field in body)
+    assert (first.attrs["unique"], second.attrs["unique"]) == ("a", "b")
+
+
+def test_other_domains_are_imported_by_modules_built_by_hand() -> None:
+    x = var("x", shape=(2, 3))
+    call = get_op("onnx.ai.onnx.ml.Normalizer")(x, norm="L2")
+    model = to_onnx(IRModule({"main": Function([x], call)}))
+    check(model)
+    assert {entry.domain for entry in model.opset_import} == {"", "ai.onnx.ml"}
+    assert repr(call.checked_type) == "Tensor[(2, 3), float32]"
