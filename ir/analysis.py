@@ -96,10 +96,12 @@ def well_formed(node: Expr | IRModule) -> bool:
 
 def _ill_bound(expr: Expr) -> list[str]:
     scopes = Scopes(expr)
-    found = [f"the variable %{var.name_hint} is bound more than once" for var in dict.fromkeys(scopes.rebound)]
-    used = [node for node in scopes.order if isinstance(node, Var)]
-    outside = [var for var in used if var in scopes.binders and not scopes.binders[var].encloses(scopes.place(var))]
-    return found + [f"the variable %{var.name_hint} is used outside of what binds it" for var in outside]
+    rebound = dict.fromkeys(scopes.rebound)
+    used = [node for node in scopes.order if isinstance(node, Var) and node in scopes.binders and node not in rebound]
+    outside = [var for var in used if not scopes.binders[var].encloses(scopes.place(var))]
+    return [f"the variable %{var.name_hint} is bound more than once" for var in rebound] + [
+        f"the variable %{var.name_hint} is used outside of what binds it" for var in outside
+    ]
 
 
 __all__ = [

@@ -38,15 +38,16 @@ class _Normalizer:
         self._atoms: dict[Expr, Expr] = {}
         self._lets: dict[Var, Let] = {}
         self._names: dict[Expr, Var] = {}
-        results: dict[Expr, Expr] = {}
-        for node in self._scopes.order:
-            if isinstance(node, Let):
-                results[node] = results.get(node.body, node.body)
-                value = results.get(node.value, node.value)
-                if isinstance(value, _ATOMS) or value in self._names:
-                    self._lets[node.var] = node
-                else:
-                    self._names[value] = node.var
+        lets = [node for node in self._scopes.order if isinstance(node, Let)]
+        results: dict[Expr, Expr] = {}  # what the body of a chain of lets ends in
+        for let in lets:
+            results[let] = results.get(let.body, let.body)
+        for let in reversed(lets):  # the outer ones first
+            value = results.get(let.value, let.value)
+            if isinstance(value, _ATOMS) or value in self._names:
+                self._lets[let.var] = let
+            else:
+                self._names[value] = let.var
 
     def run(self) -> Expr:
         """The normal form."""

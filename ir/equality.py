@@ -141,7 +141,7 @@ class _Comparison:
                 self._met.clear()
                 continue
             a, b, path = task
-            if a is b and not (self._renamed or self._types or self._sharing):
+            if a is b and not (self._renamed or self._types or self._sharing or self._map_free_vars):
                 continue
             if isinstance(a, Var) and isinstance(b, Var):
                 reason = self._variables(a, b)
@@ -258,9 +258,9 @@ class _Comparison:
             if mapped is b and self._to_left.get(b) is a:
                 return None
             return f"the variable %{a.name_hint} against %{b.name_hint}, which is bound elsewhere"
-        if a is b:
-            return None
-        return self._bind(a, b) if self._map_free_vars else f"the free variables %{a.name_hint} and %{b.name_hint} are two"
+        if self._map_free_vars:
+            return self._bind(a, b)
+        return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are two"
 
     def _same_types(self, ours: Sequence[Type | None], theirs: Sequence[Type | None]) -> bool:
         for a, b in zip_longest(ours, theirs):

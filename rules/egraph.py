@@ -138,25 +138,35 @@ class EGraph:
                 file.close()
 
     def step(self) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        """Runs every query once on what is new. Returns the nodes whose class has got a smaller key, as (id, key), and the new
-        matches of each query. Rows come sorted, so that equal e-graphs give equal answers."""
+        """Runs every query once on what is new. Returns the merges (see `merges`) and the new matches of each query. Rows come sorted,
+        so that equal e-graphs give equal answers."""
+        matches: list[list[tuple[int, ...]]] = [[] for _ in range(self._queries)]
+        moved, tables = self._read("(run moved 1)", "(run match 1)", "(run name 1)", forms=self._forms)
+        for table in tables:
+            for number, *columns in table:
+                matches[number].append(tuple(columns))
+        for rows in matches:
+            rows.sort()
+        return moved, matches
+
+    def merges(self) -> list[tuple[int, ...]]:
+        """The nodes whose class has got a smaller key since this was last asked, as (id, key), without matching anything."""
+        return self._read("(run moved 1)", forms=())[0]
+
+    def _read(
+        self, *schedule: str, forms: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
         try:
             self._flush()
-            self._run("(run moved 1)", "(run match 1)", "(run name 1)")
+            self._run(*schedule)
             functions = self._egraph.freeze().functions
             value = self._egraph.value_to_i64
             moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
-            matches: list[list[tuple[int, ...]]] = [[] for _ in range(self._queries)]
-            for classes, payloads in self._forms:
-                for row in functions[f"match_{classes}_{payloads}"].rows:
-                    number, *columns = map(value, row.inputs)
-                    matches[number].append(tuple(columns))
+            tables = [[tuple(map(value, row.inputs)) for row in functions[f"match_{c}_{p}"].rows] for c, p in forms]
             self._run("(run clear 1)")
         except BaseException as error:
             raise _engine_error(error) from error
-        for table in matches:
-            table.sort()
-        return moved, matches
+        return moved, tables
 
     def _define(self, *texts: str) -> None:
         """Parses definitions one by one (parsing them as one text is many times slower); they run together before the next use."""

@@ -12,7 +12,7 @@ from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import known_value
 from passat.ir.op import KnownValue, Op, get_op, is_followed
-from passat.ir.ops.static_forms import static_form
+from passat.ir.ops.static_forms import HAVE_STATIC_FORM, static_form
 from passat.ir.tensor import Tensor, same_sample
 from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.fold import Folder
@@ -178,7 +178,7 @@ class Graph:
 
     def _static_form(self, head: Symbol, payload: int, operands: tuple[int, ...], expr: Expr) -> int:
         """The node of the operator with attributes that does what a dynamic operator does here; -1 where too little is known."""
-        if head.op is None or not head.op.known_operands:
+        if head.op is None or head.op.name not in HAVE_STATIC_FORM:
             return -1
         constants = [value if isinstance(value := self.constants.get(operand), Tensor) else None for operand in operands]
         types = [self.types[operand] for operand in operands]

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Where saturation stops, with the best so far: nodes in the e-graph, matches decided, rounds, seconds of wall time."""
+    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided, rounds, seconds of wall time."""
 
-    nodes: int = 1_000_000
-    matches: int = 2_000_000
+    nodes: int = 200_000
+    matches: int = 1_000_000
     rounds: int = 12
     seconds: float = 60.0
 

@@ -24,7 +24,7 @@ register_option(
     REASSOCIATE,
     "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = and assume no NaN or Inf.",
 )
-register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes in the e-graph of one function.")
+register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.")
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.")
 register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.")
 register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.")

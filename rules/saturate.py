@@ -63,6 +63,7 @@ class Saturator:
         self._budget = Budget(limits)
         self._limits = limits
         self._loaded = 0
+        self._initial = len(graph)
         self._queries = [(matcher, variant) for matcher in matchers for variant in matcher.variants]
         self._asked: list[int] = []
         self._started = False
@@ -79,6 +80,7 @@ class Saturator:
         are classes of several nodes, that is, where some rule applies to the program at all.
         """
         try:
+            self._budget.check(0)
             unions = self._decide(self._search(), set())
             if unions:
                 self.result.rounds += 1
@@ -104,6 +106,7 @@ class Saturator:
         while self.result.rounds < self._limits.rounds:
             self._load_new(unions)
             self._add_queries()
+            self._foresee()
             moved, found = self._egraph.step()
             self.result.rounds += 1
             tables: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
@@ -113,8 +116,35 @@ class Saturator:
             if not unions:
                 return
         self._load_new(unions)
-        self._follow(self._egraph.step()[0])
+        self._follow(self._egraph.merges())
         self.result.stopped = f"rounds: more than {self._limits.rounds}"
+
+    def _foresee(self) -> None:
+        """Raises LimitReached where the next round would find more matches than are left to decide: egglog cannot be stopped inside
+        a round, and a class of a thousand nodes matches a thousand times below each of its users. Only asked once the graph has grown."""
+        graph = self.graph
+        if len(graph) < 2 * self._initial + 10_000:
+            return
+        find = graph.find
+        inside: dict[tuple[int, Symbol], int] = {}
+        roots: dict[Symbol, list[int]] = {}
+        for node, symbol in enumerate(graph.symbols):
+            key = (find(node), symbol)
+            inside[key] = inside.get(key, 0) + 1
+            roots.setdefault(symbol, []).append(node)
+        expected = 0
+        for number in self._asked:
+            matcher, variant = self._queries[number]
+            below = [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
+            if not below:
+                continue
+            for node in roots.get(matcher.root, ()):
+                ways = 1
+                for i, symbol in below:
+                    ways *= inside.get((find(graph.operands[node][i]), symbol), 0)
+                expected += ways
+            if expected > self._limits.matches:
+                raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
 
     # ---- egglog's side
 
@@ -236,7 +266,7 @@ class Saturator:
                 statistics.matches += 1
                 if not budget.matches & 255:
                     try:
-                        budget.check(len(graph))
+                        budget.check(len(graph) - self._initial)
                     except LimitReached as limit:
                         self._stop(unions, limit)
                 size = len(graph)
@@ -256,7 +286,7 @@ class Saturator:
                     self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
             statistics.seconds += time.perf_counter() - start
         try:
-            budget.check(len(graph))
+            budget.check(len(graph) - self._initial)
         except LimitReached as limit:
             self._stop(unions, limit)
         return unions
@@ -266,6 +296,5 @@ class Saturator:
         if not self._started:
             self._start()
         self._load_new(unions)
-        moved, _ = self._egraph.step()
-        self._follow(moved)
+        self._follow(self._egraph.merges())
         raise limit

@@ -4,7 +4,10 @@ import importlib
 
 
 class OnnxError(ValueError):
-    """A model that cannot be read or written. The message is one sentence for the person whose file it is."""
+    """A model that cannot be read or written. The message is one sentence, on one line, for the person whose file it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 def require_onnx() -> None:

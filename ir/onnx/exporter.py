@@ -27,8 +27,11 @@ def export_model(module: IRModule, place: Place = lambda tensors: {}) -> ModelPr
     """The model of a module's `main`. Raises OnnxError for programs that ONNX cannot express."""
     if "main" not in module:
         raise OnnxError("the module has no function main")
-    with collector_paused():
-        return ModelWriter(module).write(place)
+    try:
+        with collector_paused():
+            return ModelWriter(module).write(place)
+    except UnicodeDecodeError as error:
+        raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
 
 
 class ModelWriter:

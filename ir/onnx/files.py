@@ -64,6 +64,8 @@ def _check(model: ModelProto | bytes | str) -> None:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise OnnxError(f"onnx.checker does not accept the model: {str(error).strip().splitlines()[0]}") from error
+    except UnicodeDecodeError as error:
+        raise OnnxError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
 
 
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None) -> None:

@@ -34,12 +34,15 @@ _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNor
 
 def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
     """The module of a model whose external data lies in `folder`. Raises OnnxError."""
-    header = ModelProto()
-    copy_fields(model, header, except_for={"graph"})
-    frame = Frame(header, GraphProto(), folder)
-    _check_versions(frame)
-    with collector_paused():
-        function = Importer(frame).main(model.graph)
+    try:
+        header = ModelProto()
+        copy_fields(model, header, except_for={"graph"})
+        frame = Frame(header, GraphProto(), folder)
+        _check_versions(frame)
+        with collector_paused():
+            function = Importer(frame).main(model.graph)
+    except UnicodeDecodeError as error:
+        raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
     return IRModule({"main": function}, attrs={"onnx": frame})
 
 
@@ -227,8 +230,9 @@ class Importer:
                     found._checked_type = type_of_call(found)
                 else:
                     infer_type(found)
-        except (OpTypeError, InferError):
-            # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
+        except (OpTypeError, InferError, IndexError, KeyError, AssertionError):
+            # The shapes contradict each other, an operand or attribute is missing, or the operator's own form asks for more
+            # than ONNX does; opaque_call tells.
             return None
         type_ = found._checked_type
         if type(type_) is TupleType:

@@ -81,7 +81,7 @@ def node_types(
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
-    except InferenceError as error:
+    except (InferenceError, onnx.checker.ValidationError) as error:
         raise OpTypeError(reason(error)) from error
     return [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
 

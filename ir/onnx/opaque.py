@@ -29,7 +29,18 @@ REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 """Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
 DISPUTED: Final = frozenset(
-    {"AffineGrid", "Attention", "DeformConv", "GridSample", "ImageDecoder", "MaxUnpool", "NonMaxSuppression", "Resize", "RoiAlign", "Upsample"}
+    {
+        "AffineGrid",
+        "Attention",
+        "DeformConv",
+        "GridSample",
+        "ImageDecoder",
+        "MaxUnpool",
+        "NonMaxSuppression",
+        "Resize",
+        "RoiAlign",
+        "Upsample",
+    }
 )
 """Operators whose implementations differ in some of their modes: onnx.reference may compute something else than what runs the model."""
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})

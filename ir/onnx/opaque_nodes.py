@@ -42,6 +42,9 @@ def opaque_call(
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span
     outputs = node.output
     domain = "" if node.domain == "ai.onnx" else node.domain
+    for text in (node.op_type, domain, *seen.attrs):
+        if not isinstance(text, str):  # protobuf gives bytes for text that is not UTF-8
+            raise OnnxError(f"the model holds text that is not UTF-8: {text!r}")
     version = importer.opsets.get(domain)
     local = importer.functions.get((domain, node.op_type, node.overload))
     if version is None and (domain or importer.frame.model.ir_version >= 3):

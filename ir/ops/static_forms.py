@@ -1,4 +1,5 @@
-"""From `dyn.*` operators back to those with attributes, as far as shape arithmetic knows the operands that say the shape."""
+"""From `dyn.*` operators back to those with attributes, as far as shape arithmetic knows the operands that say the shape; and from
+CastLike, whose second operand is there for its type alone, to cast."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -7,6 +8,7 @@ from typing import Final, NamedTuple
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.op import Known, KnownValue
+from passat.ir.ops.elementwise import PLAIN
 from passat.ir.ops.newshape import reshaped, static_newshape
 from passat.ir.ops.padding import PadValue, plain_value, zip_pads
 from passat.ir.ops.slicing import END
@@ -54,7 +56,7 @@ def static_form(
     attrs: Attrs,
     constants: Sequence[Tensor | None] = (),
 ) -> StaticForm | None:
-    """The call of an operator without `dyn.` that does the same as a call of `op`; None where too little is known, or for other operators.
+    """The call of an operator with attributes that does the same as a call of `op`; None where too little is known, or for other operators.
 
     `types` and `values` are the operands' types and what is known of their elements (`passat.ir.infer.known_value`); `constants` holds
     the operands that are constants, which dyn.pad wants for its value. The form is right for every value of the symbols, with the two
@@ -153,6 +155,13 @@ def _topk(operands: _Operands, attrs: Attrs) -> StaticForm | None:
     return None if k is None else StaticForm("topk", (0,), {"k": k[0], **attrs})
 
 
+def _cast_like(operands: _Operands, attrs: Attrs) -> StaticForm | None:
+    source, wanted = operands.types[:2]
+    if not isinstance(source, TensorType) or not isinstance(wanted, TensorType) or not {source.dtype, wanted.dtype} <= PLAIN:
+        return None
+    return StaticForm("cast", (0,), {"dtype": wanted.dtype})
+
+
 _FORMS: Final[Mapping[str, Callable[[_Operands, Attrs], StaticForm | None]]] = {
     "dyn.reshape": _reshape,
     "dyn.broadcast_to": _broadcast_to,
@@ -162,4 +171,7 @@ _FORMS: Final[Mapping[str, Callable[[_Operands, Attrs], StaticForm | None]]] = {
     "dyn.pad": _pad,
     "dyn.one_hot": _one_hot,
     "dyn.topk": _topk,
+    "onnx.CastLike": _cast_like,
 }
+HAVE_STATIC_FORM: Final = frozenset(_FORMS)
+"""The operators that `static_form` knows."""

@@ -7,7 +7,10 @@ product before it takes k into its weights and the rest into its bias. So do lat
 
 from typing import Any as AnyValue
 
+import numpy as np
+
 from passat.ir.attrs import Attrs
+from passat.ir.dtypes import to_numpy
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -32,6 +35,8 @@ def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
     """The normalisation is along that axis, with scale and shift."""
     if not (attrs.center and attrs.scale):
         return "it does not scale and shift"
+    if whole.type.ndim <= axis:
+        return f"{whole.type!r} has no axis {axis}"
     return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalises axis {attrs.axis}"
 
 
@@ -53,6 +58,25 @@ def are_matrices(x: Term, w: Term) -> bool | str:
     return (x.type.ndim == 2 and w.type.ndim == 2) or f"multiplies {x.type!r} by {w.type!r}"
 
 
+@condition
+def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
+    """gamma / sqrt(var + epsilon) is finite in the element type of the tensors, and the root is not 0."""
+    kind = to_numpy(var.type.dtype)
+    with np.errstate(all="ignore"):
+        total = (var.value().numpy() + np.asarray(np.float32(attrs.epsilon), kind)).astype(kind).astype(np.float64)
+        scale = (gamma.value().numpy().astype(np.float64) / np.sqrt(total)).astype(kind).astype(np.float64)
+    return bool(np.all(total > 0) and np.all(np.isfinite(scale))) or f"gamma / sqrt(var + {attrs.epsilon}) is not finite"
+
+
+@condition
+def stays_finite(w: Term, c: Term) -> bool | str:
+    """The weight times the constant does not overflow where the element type has a short range."""
+    if w.type.dtype != "float16":
+        return True
+    largest = [float(np.max(np.abs(term.value().numpy()), initial=0)) for term in (w, c)]
+    return largest[0] * largest[1] < 65504 or f"the weight times the constant may reach {largest[0] * largest[1]:g}"
+
+
 @computed
 def along(w: Term, axis: int) -> tuple[int, ...]:
     """The newshape that lays a vector along one axis of the weight."""
@@ -71,8 +95,8 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
 
 @computed
 def epsilon(attrs: Attrs) -> float:
-    """The number that the normalisation adds to the variance."""
-    return float(attrs.epsilon)
+    """The number that the normalisation adds to the variance: a 32-bit float, as in ONNX."""
+    return float(np.float32(attrs.epsilon))
 
 
 def _vector(per_channel_constant: Pattern) -> PCall:
@@ -92,11 +116,13 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
     folded_biased = op.nn.bias_add(scaled(_K), (b - mean) * _K + beta, axis=axis)
     whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
     rules = {
-        "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis)),
-        "normalised_biased": (normal_biased >> folded_biased).when(*guards, scales_axis(e, normal, axis)),
-        "scaled": (product * c >> scaled(_vector(c))).when(*guards, per_channel(c, product, axis)),
+        "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
+        "normalised_biased": (normal_biased >> folded_biased).when(
+            *guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)
+        ),
+        "scaled": (product * c >> scaled(_vector(c))).when(*guards, per_channel(c, product, axis), stays_finite(w, c)),
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
-            *guards, per_channel(c, product, axis)
+            *guards, per_channel(c, product, axis), stays_finite(w, c)
         ),
         "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(*guards, per_channel(d, product, axis)),
         "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(*guards, per_channel(d, product, axis)),

@@ -2,13 +2,19 @@
 
 import math
 
+import ml_dtypes
+
+from passat.ir.dtypes import to_numpy
+from passat.ir.shape import same_dim
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
+from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
-a, e = attributes("a e")
+a, p = attributes("a p")
+_REGROUPS = "a product of another shape may sum in another order"
 
 
 @condition
@@ -22,7 +28,7 @@ def is_row_bias(b: Term, product: Term) -> bool | str:
 @condition
 def keeps_rows(x: Term, flat: Term) -> bool | str:
     """The reshape only merges leading axes: rows stay rows."""
-    return (x.type.ndim >= 2 and flat.type.ndim == 2 and x.type.shape[-1] == flat.type.shape[-1]) or (
+    return (x.type.ndim >= 2 and flat.type.ndim == 2 and same_dim(x.type.shape[-1], flat.type.shape[-1])) or (
         f"{flat.type!r} does not have the rows of {x.type!r}"
     )
 
@@ -39,16 +45,25 @@ def is_vector_of(b: Term, w: Term) -> bool | str:
     return b.type.shape == w.type.shape[1:] or f"{b.type!r} is no bias of a product by {w.type!r}"
 
 
+@condition
+def is_along_columns(axis: int) -> bool | str:
+    """The bias of a matrix is along its last axis."""
+    return axis in (1, -1) or f"the bias is along axis {axis}"
+
+
 @computed
 def rows(w: Term) -> tuple[int, ...]:
     """The newshape that makes a matrix for a weight."""
     size = w.type.shape[0]
-    if not isinstance(size, int):
-        raise Refuse(f"{w.type!r} is not static")
+    if not isinstance(size, int) or size == 0:
+        raise Refuse(f"{w.type!r} is not static" if size else f"{w.type!r} has no rows")
     return (-1, size)
 
 
-_VIEWED = op.reshape(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False) + b)
+_FLAT = op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)
+_VIEWED = op.reshape(_FLAT + b)
+_UNFLAT = op.reshape(_FLAT)
+_UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p))
 
 
 class Products(RuleSet):
@@ -58,13 +73,17 @@ class Products(RuleSet):
         is_row_bias(b, op.nn.matmul(x, y, attrs=a))
     )
     unflatten_biased = (
-        op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False), b)) >> op.nn.matmul(x, w) + b
-    ).when(keeps_rows(x, op.reshape(x)))
+        (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
+        .when(keeps_rows(x, op.reshape(x)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
+        .inexact(_REGROUPS)
+    )
     flatten_biased = (
-        _VIEWED >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED))
-    ).when(is_matrix(w), is_vector_of(b, w))
-    unflatten = (op.reshape(op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)) >> op.nn.matmul(x, w)).when(
-        keeps_rows(x, op.reshape(x))
+        (_VIEWED >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED)))
+        .when(is_matrix(w), is_vector_of(b, w))
+        .inexact(_REGROUPS)
+    )
+    unflatten = (
+        (_UNFLAT >> op.nn.matmul(x, w)).when(keeps_rows(x, op.reshape(x)), keeps_shape(op.nn.matmul(x, w), _UNFLAT)).inexact(_REGROUPS)
     )
 
 
@@ -76,9 +95,13 @@ def is_scalar(c: Term, x: Term) -> bool | str:
 
 @condition
 def is_power_of_two(c: Term) -> bool | str:
-    """Dividing by the number and multiplying by its reciprocal are the same, bit for bit."""
+    """Dividing by the number and multiplying by its reciprocal are the same, bit for bit: both have all their bits."""
     value = c.value().uniform()
-    return (value is not None and abs(math.frexp(float(value))[0]) == 0.5) or f"{value} is no power of two"
+    if value is None or abs(math.frexp(float(value))[0]) != 0.5:
+        return f"{value} is no power of two"
+    limits = ml_dtypes.finfo(to_numpy(c.type.dtype))  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    size = abs(float(value))
+    return float(limits.smallest_normal) <= min(size, 1 / size) or f"{value} is too large or too small"
 
 
 @condition

@@ -50,7 +50,8 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model, checked, through a temporary file that is moved into place. Raises OnnxError, and writes nothing then."""
-        save(self.model, path, folder=self._folder)
+        with _clock(self.report.seconds, "save"):
+            save(self.model, path, folder=self._folder)
         self.report.output = os.fspath(path)
 
     def __repr__(self) -> str:

@@ -176,7 +176,7 @@ def test_calls_whose_graphs_draw_random_numbers_are_never_equal(parse: Parse) ->
 
 def test_other_domains_are_imported_by_modules_built_by_hand() -> None:
     x = var("x", shape=(2, 3))
-    call = get_op("onnx.ai.onnx.ml.Normalizer")(x, norm="L2")
+    call = get_op("onnx.ai.onnx.ml.Binarizer")(x, threshold=0.5)
     model = to_onnx(IRModule({"main": Function([x], call)}))
     check(model)
     assert {entry.domain for entry in model.opset_import} == {"", "ai.onnx.ml"}
