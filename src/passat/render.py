@@ -27,6 +27,7 @@ def render_report(report: Report) -> RenderableType:
     if report.passes:
         parts += [Text(), _passes(report)]
     parts += [Text(), _rules(report)]
+    parts += _idle(report)
     parts += [Text(f"! {limit}", style="yellow") for limit in report.limits]
     parts += [Text(), _verification(report)]
     if report.output:
@@ -72,6 +73,17 @@ def _passes(report: Report) -> Table:
         if stage != "passes":
             table.add_row(f"({stage})", seconds(taken), "", style="dim")
     return table
+
+
+def _idle(report: Report) -> list[RenderableType]:
+    """Why rules of the user's own did not fire."""
+    lines: list[RenderableType] = []
+    for rule in report.rules:
+        if rule.own and not rule.fired:
+            refusals = [remark.partition(": ")[2] for remark in report.remarks if f": {rule.name} refused" in remark]
+            why = "nothing matched its left side" if not rule.matched else f"{rule.matched} matches; {'; '.join(dict.fromkeys(refusals))}"
+            lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))
+    return lines
 
 
 def _rules(report: Report) -> RenderableType:

@@ -25,6 +25,8 @@ class RuleReport:
     matched: int = 0
     refused: int = 0
     fired: int = 0
+    own: bool = False
+    """Whether the user gave the rule: then the report says why it did not fire, where it did not."""
 
 
 @dataclass
@@ -92,9 +94,9 @@ class Report:
 
         return report_text(self)
 
-    def take_statistics(self, statistics: Statistics, timings: Sequence[PassTime], names: Iterable[str] = ()) -> None:
-        """Takes over what the passes counted and remarked, and their times. `names` are rules to list even where they did not match."""
-        rules = {name: RuleReport(name) for name in names}
+    def take_statistics(self, statistics: Statistics, timings: Sequence[PassTime], own: Iterable[str] = ()) -> None:
+        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules."""
+        rules = {name: RuleReport(name, own=True) for name in own}
         counted: set[str] = set()
         for run in timings:
             counters: dict[str, float] = {}

@@ -1,6 +1,7 @@
 """The command line on good input: what it prints, what it writes, its exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,17 @@ def test_the_same_input_gives_the_same_file(empty: Path) -> None:
     assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
 
 
+def test_the_same_input_gives_the_same_file_in_every_process(empty: Path) -> None:
+    made = set()
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", "from passat.cli import main; main()", "optimize", str(EXAMPLES / "bert_tiny.onnx")]
+        subprocess.run(
+            [*command, "-o", "out.onnx", "--no-verify"], check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+        made.add(Path("out.onnx").read_bytes())
+    assert len(made) == 1
+
+
 def test_a_pipeline_and_a_level_can_be_given(empty: Path) -> None:
     result = run("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldBatchNorm", "-O", "1", "--json")
     assert result.exit_code == 0
@@ -101,6 +113,16 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
     assert next(rule for rule in json.loads(result.stdout)["rules"] if rule["name"] == "Mine.relu")["matched"] > 0
     named = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--passes", "Mine", "--json")
     assert json.loads(named.stdout)["pipeline"] == "Mine"
+
+
+def test_a_rule_that_did_not_fire_says_why(empty: Path) -> None:
+    two = RULES.replace('tensors("x")', 'tensors("x")\nc = constant("c")').replace("op, tensors", "constant, op, tensors")
+    two = two.replace("import RuleSet", "import RuleSet") + "    none = op.sin(op.sin(x)) >> op.sin(x)\n"
+    two += "    zero = (op.maximum(x, c) >> x).when(is_all(c, -7))\n"
+    Path("rules.py").write_text("from passat.rules.conditions import is_all\n" + two)
+    text = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py").stdout
+    assert "! Mine.none did not fire: nothing matched its left side" in text
+    assert "! Mine.zero did not fire: " in text
 
 
 def test_order_in_every_format(empty: Path) -> None:

@@ -75,7 +75,7 @@ def test_json_holds_everything() -> None:
     data = json.loads(filled().to_json())
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
-    assert data["rules"][0] == {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2}
+    assert data["rules"][0] == {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2, "own": False}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
     assert data["output"] == "out.onnx"
@@ -96,6 +96,7 @@ def test_a_report_reads() -> None:
         "",
         "rule       fired  matched  refused",
         "Sums.zero      2        3        1",
+        "! Mine.rule did not fire: nothing matched its left side",
         "! Simplify: stopped at the limit of nodes: more than 10; the best so far was taken",
         "",
         "verified on ONNX Runtime: the same values up to rounding (largest relative difference 1.0e-07), "

@@ -14,7 +14,6 @@ from passat.ir.expr import (
     If,
     Let,
     Match,
-    PatternConstructor,
     PatternTuple,
     PatternVar,
     PatternWildcard,

@@ -159,7 +159,7 @@ def chain(step: Callable[[Expr], Expr], length: int = 100_000) -> Expr:
         lambda expr: Let(Var("v"), y, expr),
         lambda expr: If(c, expr, y),
         lambda expr: Function([], expr),
-        lambda expr: RefRead(expr),
+        RefRead,
         lambda expr: Match(y, [Clause(PatternWildcard(), expr)]),
     ],
 )

@@ -1,0 +1,84 @@
+"""What the tests of the corpus share: a model from text, optimised with everything on and held against what it was."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto
+
+import passat
+from passat import Report
+from passat.compare import difference
+from passat.ir.onnx import check
+from passat.verify import Runner
+
+Feed = Mapping[str, Any]
+LEVEL = 3
+"""All of the default pipeline runs."""
+
+
+def parse(text: str, *, opset: int = 18, ir: int = 9, imports: str = "") -> ModelProto:
+    """A model from ONNX's text form of its graph, and of its local functions after it."""
+    model: ModelProto = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}{imports}]>\n{text}')
+    return model
+
+
+def run(model: ModelProto, feed: Feed) -> list[Any]:
+    """The outputs of a model under ONNX Runtime with its optimisations off."""
+    return Runner(model, threads=1).run(feed)
+
+
+def optimise(model: ModelProto, *feeds: Feed, verify: bool = True, again: bool = True, **options: Any) -> tuple[ModelProto, Report]:
+    """The optimised model and the report, once all that must hold of every model has been checked.
+
+    The input stays as it was, `onnx.checker` accepts the result, its values are the same on random inputs and on the feeds given, its
+    interface is the same to the last byte, and optimising it again makes it no dearer.
+    """
+    before = model.SerializeToString()
+    result = passat.optimize(model, opt_level=LEVEL, verify=verify, **options)
+    assert model.SerializeToString() == before
+    report, out = result.report, result.model
+    assert report.kept or not verify or (report.verification is not None and report.verification.equal is True), report.verification
+    check(out)
+    assert interface(out) == interface(model)
+    for feed in feeds:
+        for i, (want, got) in enumerate(zip(run(model, feed), run(out, feed), strict=True)):
+            assert not difference(want, got).reason, f"output {i}: {difference(want, got).reason}"
+    if again:
+        second = passat.optimize(out, opt_level=LEVEL, verify=False).report
+        assert second.cost_after <= report.cost_after * (1 + 1e-6)
+        assert second.node_count_after <= report.node_count_after
+    return out, report
+
+
+def interface(model: ModelProto) -> tuple[list[bytes], list[bytes], list[tuple[str, str]], list[tuple[str, int]]]:
+    """What users of a model see: inputs that have no fixed value, outputs, metadata, versions."""
+    fixed = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
+    return (
+        [value.SerializeToString() for value in model.graph.input if value.name not in fixed],
+        [value.SerializeToString() for value in model.graph.output],
+        [(entry.key, entry.value) for entry in model.metadata_props],
+        sorted((entry.domain, entry.version) for entry in model.opset_import),
+    )
+
+
+def nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """All nodes of a model, those in subgraphs and local functions included."""
+    pending: list[GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    while pending:
+        for node in pending.pop().node:
+            yield node
+            for attribute in node.attribute:
+                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def operators(model: ModelProto) -> Counter[str]:
+    """How many nodes of each operator a model has, those that only hold a constant not counted."""
+    return Counter(node.op_type for node in nodes(model) if node.op_type not in ("Constant", "ConstantOfShape"))
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Random numbers of type float32."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
