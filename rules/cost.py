@@ -36,7 +36,7 @@ class Roofline:
     >>> from passat.ir.op import get_op
     >>> from passat.ir.types import TensorType
     >>> t = TensorType((1000, 1000), "float32")
-    >>> Roofline().call(get_op("add"), [t, t], t, Attrs())
+    >>> round(Roofline().call(get_op("add"), [t, t], t, Attrs()), 6)
     0.001201
     """
 

@@ -15,6 +15,7 @@ from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import value_info
+from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
 from passat.ir.types import IncompleteType, TupleType
 
@@ -132,7 +133,10 @@ class GraphWriter:
         if op.to_onnx is None:
             raise OnnxError(f"the operator {op.name} has no ONNX form")
         operands = [name for arg in args for name in self._operand(arg)]
-        found = op.to_onnx(call, operands, self.emitter)
+        try:
+            found = op.to_onnx(call, operands, self.emitter)
+        except OnnxVersionError as error:
+            raise OnnxError(f"{wanted[0]}: {error}") from error
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, its ONNX form {len(results)}")

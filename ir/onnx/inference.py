@@ -196,6 +196,8 @@ def _scan(operands: Sequence[Type], results: Sequence[Type], attrs: Mapping[str,
     """Carried values, then the values that are stacked along their axes. (Version 8 has a batch axis and is left to the declaration.)"""
     if attrs["opset"] < 9:
         return [UNKNOWN] * len(results)
+    if "num_scan_inputs" not in attrs:
+        raise OpTypeError("needs the attribute num_scan_inputs")
     carried = operands[: len(operands) - attrs["num_scan_inputs"]]
     found = [_joined(before, after) for before, after in zip(carried, results, strict=False)]
     axes = attrs.get("scan_output_axes", ())

@@ -21,7 +21,7 @@ from passat.ir.types import TensorType, TupleType, Type, tensor_type
 def _divide(x: Array, y: Array) -> Array:
     if x.dtype.kind not in "iu":
         return np.asarray(np.divide(x, y))
-    _refuse_zero(y)
+    _refuse_zero(x, y)
     whole, rest = np.divmod(x, y)
     return np.asarray(whole + ((rest != 0) & ((x < 0) != (y < 0))).astype(x.dtype))
 
@@ -31,14 +31,14 @@ def _remainder(function: np.ufunc) -> Kernel:
 
     def kernel(x: Array, y: Array) -> Array:
         if x.dtype.kind in "iu":
-            _refuse_zero(y)
+            _refuse_zero(x, y)
         return np.asarray(wide(x, y))
 
     return kernel
 
 
-def _refuse_zero(divisor: Array) -> None:
-    if not np.all(divisor):
+def _refuse_zero(dividend: Array, divisor: Array) -> None:
+    if dividend.size and not np.all(divisor):
         raise ZeroDivisionError("integers are divided by zero, which ONNX leaves undefined")
 
 

@@ -55,7 +55,7 @@ class Tokens:
 
     `kind` of a token is the name of its class (`local`, `graph`, `global`, `name`, `number`, `string`, `bytes`, `meta`, `version`,
     `metadata`, `end`), of symbols the symbol itself; `text` is what it says, without sigils and quotes. Lexing stops at `#[metadata]`;
-    `rest` is what stands behind that. Raises ParseError for what is no token.
+    `rest` is what stands behind that. Behind the last token stands another `end`. Raises ParseError for what is no token.
     """
 
     __slots__ = ("_lines", "_source", "at", "ends", "kinds", "rest", "source_name", "starts", "texts")
@@ -78,7 +78,7 @@ class Tokens:
         while True:
             found = match(source, position)
             if found is None:
-                start = len(source) - len(source[position:].lstrip())
+                start = len(source) - len(source[position:].lstrip(" \t\r\n"))
                 raise self.error_at(start, "this string is not closed" if source[start] == '"' else f"{source[start]!r} begins no token")
             kind = found.lastgroup or ""
             start, position = found.end(1), found.end()
@@ -97,6 +97,7 @@ class Tokens:
             add_start(start)
             add_end(position)
             if kind in ("end", "metadata"):
+                self.kinds.append("end")  # so that there is always a token behind the next one
                 return position
 
     def _behind_comment(self, start: int) -> int:

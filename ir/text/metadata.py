@@ -84,7 +84,7 @@ class MetadataReader:
         self._tokens = tokens
         self._tables: dict[str, AnyValue] = {}
         self._known: dict[str, Tensor] = {}
-        if tokens.kinds[-1] == "metadata":
+        if "metadata" in tokens.kinds[-2:]:
             try:
                 self._tables = json.loads(tokens.rest)
             except json.JSONDecodeError as error:

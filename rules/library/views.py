@@ -4,6 +4,7 @@ transpose cast broadcast_to tile concatenate strided_slice nn.pad split."""
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
+from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
@@ -17,6 +18,7 @@ x, y, z = tensors("x y z")
 a, b, p, q, t, u = attributes("a b p q t u")
 
 VIEWS = {"reshape": op.reshape, "expand_dims": op.expand_dims, "squeeze": op.squeeze, "flatten": op.nn.batch_flatten}
+_OUTER, _INNER = {"reshape": {"newshape": p}}, {"reshape": {"newshape": q}}
 
 
 @condition
@@ -26,14 +28,19 @@ def keeps_shape(x: Term, whole: Term) -> bool | str:
 
 
 @computed
-def new_shape(x: Term, whole: Term) -> tuple[int, ...]:
-    """The `newshape` of the reshape from one type to another. Refuses where sizes are unknown in more than one place."""
+def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
+    """The `newshape` of the reshape from one type to another. Refuses where sizes are unknown in more than one place, and where it
+    would count elements (-1) that may be none, unless a `newshape` that was `given` counts them already."""
     attrs = static_newshape(x.type.shape, whole.type.shape)
     if attrs is None or attrs["allowzero"]:
         raise Refuse(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
-    if -1 in attrs["newshape"] and any(dim == 0 for dim in x.type.shape):
-        raise Refuse(f"{x.type!r} may be empty")
-    return tuple(attrs["newshape"])
+    newshape: tuple[int, ...] = tuple(attrs["newshape"])
+    if -1 in newshape:
+        others = [dim for dim, entry in zip(whole.type.shape, newshape, strict=True) if entry != -1]
+        certain = all(at_least(dim, 1) for dim in others) or any(-1 in entries for entries in given)
+        if not certain or 0 in x.type.shape:
+            raise Refuse(f"{x.type!r} may be empty")
+    return newshape
 
 
 def _view_rules() -> RuleSetMeta:
@@ -42,8 +49,9 @@ def _view_rules() -> RuleSetMeta:
         whole = view(x)
         rules[f"{name}_to_same"] = (whole >> x).when(keeps_shape(x, whole))
         for inner_name, inner in VIEWS.items():
-            pair = view(inner(x))
-            rules[f"{name}_of_{inner_name}"] = pair >> op.reshape(x, newshape=new_shape(x, pair))
+            pair = view(inner(x, **_INNER.get(inner_name, {})), **_OUTER.get(name, {}))
+            given = [hole for kind, hole in ((name, p), (inner_name, q)) if kind == "reshape"]
+            rules[f"{name}_of_{inner_name}"] = pair >> op.reshape(x, newshape=new_shape(x, pair, *given))
     doc = "Views of views: reshapes, new axes, dropped axes and flattenings that meet become one reshape, or nothing."
     return RuleSetMeta("Views", (RuleSet,), {"__doc__": doc, **rules})
 

@@ -74,9 +74,9 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
                 pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
-def operators(model: ModelProto) -> Counter[str]:
-    """How many nodes of each operator a model has, those that only hold a constant not counted."""
-    return Counter(node.op_type for node in nodes(model) if node.op_type not in ("Constant", "ConstantOfShape"))
+def operators(model: ModelProto, leave_out: tuple[str, ...] = ("Constant", "ConstantOfShape", "Identity")) -> dict[str, int]:
+    """How many nodes of each operator a model has, those left out that only hold a constant or give a value another name."""
+    return dict(Counter(node.op_type for node in nodes(model) if node.op_type not in leave_out))
 
 
 def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

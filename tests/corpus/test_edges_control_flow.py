@@ -18,7 +18,7 @@ def test_needless_work_in_branches_vanishes(flag: bool) -> None:
         }"""
     )
     out, _ = optimise(model, {"x": floats(3, 4), "c": np.array(flag)})
-    assert operators(out) <= {"Relu": 1, "If": 1, "Exp": 1, "Identity": 1}
+    assert operators(out) == {"Relu": 1, "If": 1, "Exp": 1}
 
 
 def test_constants_of_the_outside_fold_inside() -> None:
@@ -79,7 +79,7 @@ def test_ifs_inside_ifs() -> None:
     )
     feeds = [{"x": floats(4), "c": np.array(c), "d": np.array(d)} for c in (True, False) for d in (True, False)]
     out, _ = optimise(model, *feeds)
-    assert operators(out) - {"Identity": 3} == {"Exp": 1, "If": 2, "Add": 1, "Sub": 1}
+    assert operators(out) == {"Exp": 1, "If": 2, "Add": 1, "Sub": 1}
 
 
 def test_equal_ifs_become_one() -> None:
@@ -106,7 +106,7 @@ def test_a_loop_with_captured_values() -> None:
     )
     feeds = [{"x": floats(4), "n": np.array(n, np.int64)} for n in (0, 1, 5)]
     out, _ = optimise(model, *feeds, verify=False)
-    assert operators(out) - {"Identity": 2} == {"Exp": 1, "Loop": 1, "Add": 1}
+    assert operators(out) == {"Exp": 1, "Loop": 1, "Add": 1}
 
 
 def test_a_loop_whose_condition_depends_on_the_data() -> None:
@@ -123,7 +123,7 @@ def test_a_loop_whose_condition_depends_on_the_data() -> None:
         }"""
     )
     out, _ = optimise(model, {"x": np.array([0.5], np.float32)}, {"x": np.array([20.0], np.float32)})
-    assert operators(out) == {"Loop": 1, "Add": 1, "Less": 1, "Squeeze": 1} or operators(out)["Add"] == 1
+    assert operators(out) == {"Loop": 1, "Add": 1, "Less": 1, "Squeeze": 1}
 
 
 def test_random_numbers_in_a_loop_are_drawn_in_each_iteration() -> None:
@@ -154,7 +154,7 @@ def test_a_scan_with_captured_values() -> None:
         }"""
     )
     out, _ = optimise(model, {"start": floats(3), "xs": floats(5, 3)}, {"start": floats(3), "xs": floats(1, 3)})
-    assert operators(out) - {"Identity": 1} == {"Abs": 1, "Scan": 1, "Add": 2}
+    assert operators(out) == {"Abs": 1, "Scan": 1, "Add": 2}
 
 
 def test_names_inside_a_subgraph_that_are_names_outside_too() -> None:

@@ -230,6 +230,9 @@ def test_types_as_people_write_them() -> None:
 ERRORS = [
     ("%x", "1:1: the variable '%x' is free; free_var declares variables that are"),
     ("%0", "1:1: %0 is not defined here"),
+    ("(", "1:2: expected an expression, found the end of the text"),
+    ("@f(", "1:4: expected an expression, found the end of the text"),
+    ("\x1f", "1:1: '\\x1f' begins no token"),
     ("(1, 2", "1:6: expected ')' after the expression in brackets, found the end of the text"),
     ("add(1 2)", "1:7: expected ')' after the arguments of the call, found '2'"),
     ("add(1, 2) 3", "1:11: expected the end of the text, found '3'"),
