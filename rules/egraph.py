@@ -6,12 +6,13 @@ Everything that goes in or out is an integer. A node has an id; the class of a n
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
-from typing import NamedTuple
 
-import egglog.bindings as eb
+if TYPE_CHECKING:
+    from egglog.bindings import EGraph as Bindings
+    from egglog.bindings import Input
 
-_SPAN = eb.RustSpan("passat", 0, 0)
 _PRELUDE = (
     "(sort E)",
     "(constructor Ref (i64) E :unextractable)",
@@ -56,7 +57,7 @@ class EGraph:
         self._forms: list[tuple[int, int]] = []
         self._queries = 0
         try:
-            self._egraph = eb.EGraph()
+            self._egraph = _make()
             self._define(*_PRELUDE)
         except BaseException as error:
             raise _engine_error(error) from error
@@ -128,7 +129,7 @@ class EGraph:
         files = [_TableFile(name, lines) for name, lines in tables.items()]
         try:
             self._flush()
-            self._egraph.run_program(*(eb.Input(_SPAN, file.name, file.path) for file in files))
+            self._egraph.run_program(*(_input(file.name, file.path) for file in files))
             retiring = any(name.startswith("in_retire_") for name in tables)
             self._run("(run retire 1)", "(run load 1)") if retiring else self._run("(run load 1)")
         except BaseException as error:
@@ -153,9 +154,7 @@ class EGraph:
         """The nodes whose class has got a smaller key since this was last asked, as (id, key), without matching anything."""
         return self._read("(run moved 1)", forms=())[0]
 
-    def _read(
-        self, *schedule: str, forms: Sequence[tuple[int, int]]
-    ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+    def _read(self, *schedule: str, forms: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
         try:
             self._flush()
             self._run(*schedule)
@@ -190,6 +189,19 @@ class EGraph:
         self._egraph.run_program(*commands)
 
 
+def _make() -> "Bindings":
+    """An e-graph of egglog's. It is imported here, for it brings a formatter and its own language along, and most runs do without."""
+    from egglog.bindings import EGraph
+
+    return EGraph()
+
+
+def _input(table: str, path: str) -> "Input":
+    from egglog.bindings import Input, RustSpan
+
+    return Input(RustSpan("passat", 0, 0), table, path)
+
+
 class _TableFile:
     """A file that egglog reads a table from: in memory on Linux, a temporary file elsewhere."""
 
@@ -215,6 +227,6 @@ class _TableFile:
 
 def _engine_error(error: BaseException) -> BaseException:
     """egglog's panics derive from BaseException and are failures like its ordinary errors; interrupts and the like pass through."""
-    if isinstance(error, eb.EggSmolError) or type(error).__name__ == "PanicException":
+    if type(error).__name__ in ("EggSmolError", "PanicException"):
         return EngineError(f"egglog failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     return error

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from passat.ir.analysis import is_effectful
+from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
 from passat.ir.expr import Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
@@ -132,8 +133,6 @@ class Engine:
             if is_effectful(body):
                 report.failures.append("left alone: its lets order calls that are stateful")
                 return body
-            from passat.ir.anf import to_anf, to_graph
-
             flat = infer_type(to_graph(body))
             made = self._dataflow(flat, leaves, report)
             return body if made is flat else infer_type(to_anf(made))

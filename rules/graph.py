@@ -305,6 +305,8 @@ class Graph:
         cls = self.find(node)
         if cls in self.known:
             return self.known[cls]
+        if not isinstance(self.types[cls], TupleType) and not is_followed(self.types[cls]):
+            return None
         found: KnownValue | None = None
         origin = self.origins[cls]
         if origin is not None and cls not in self._learnt:

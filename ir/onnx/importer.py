@@ -1,6 +1,6 @@
 """From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -53,6 +53,17 @@ def _check_versions(frame: Frame) -> None:
         raise OnnxError(f"the model has IR version {frame.model.ir_version}; {advice % onnx.IR_VERSION}")
     if not 1 <= frame.version <= newest:
         raise OnnxError(f"the model uses version {frame.version} of the ONNX operators; {advice % newest}")
+
+
+def check_node(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> None:
+    """Asks `onnx.checker` about one node. Raises OnnxError."""
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = ir_version
+    context.opset_imports = dict(opsets)
+    try:
+        onnx.checker.check_node(node, context)
+    except onnx.checker.ValidationError as error:
+        raise OnnxError(f"{describe(node)} is not valid: {str(error).strip().splitlines()[0]}") from error
 
 
 class Importer:
@@ -230,10 +241,12 @@ class Importer:
                     found._checked_type = type_of_call(found)
                 else:
                     infer_type(found)
-        except (OpTypeError, InferError, IndexError, KeyError, AssertionError):
-            # The shapes contradict each other, an operand or attribute is missing, or the operator's own form asks for more
-            # than ONNX does; opaque_call tells.
+        except (OpTypeError, InferError):
+            # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
             return None
+        except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
+            check_node(proto, self.opsets, self.frame.model.ir_version)  # an operand or attribute that is missing or of another kind
+            raise
         type_ = found._checked_type
         if type(type_) is TupleType:
             if len(type_.fields) < node.n_outputs:

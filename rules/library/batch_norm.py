@@ -117,9 +117,7 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
     whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
     rules = {
         "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
-        "normalised_biased": (normal_biased >> folded_biased).when(
-            *guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)
-        ),
+        "normalised_biased": (normal_biased >> folded_biased).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
         "scaled": (product * c >> scaled(_vector(c))).when(*guards, per_channel(c, product, axis), stays_finite(w, c)),
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
             *guards, per_channel(c, product, axis), stays_finite(w, c)

@@ -148,7 +148,7 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
     model = Roofline()
     report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
     report.cost_before = report.cost_after = _cost(before, model)
-    if after is before:
+    if after is before and not _has_dead_nodes(original):
         report.kept = "no pass changed anything"
         return original
     cost = _cost(after, model)
@@ -162,6 +162,14 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
         return original
     report.nodes_after, report.bytes_after, report.cost_after = nodes, result.ByteSize(), cost
     return result
+
+
+def _has_dead_nodes(model: "ModelProto") -> bool:
+    """Whether there are nodes of whose results nobody reads any: they are gone as soon as the model is read."""
+    from passat.ir.onnx.scope import read_names
+
+    read = read_names(model.graph)
+    return any(read.isdisjoint(node.output) for node in model.graph.node)
 
 
 def _cost(module: IRModule, model: Roofline) -> float:

@@ -6,7 +6,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat
-from passat.ir.onnx import OnnxError
+from passat.ir.onnx import OnnxError, check
 from tests.corpus.optimising import floats, interface, operators, optimise, parse
 
 
@@ -100,8 +100,9 @@ def test_no_inputs_at_all() -> None:
 def test_empty_and_duplicate_node_names() -> None:
     names = ["", "same", "same", "", "same"]
     nodes = [helper.make_node("Neg", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
-    out, _ = optimise(model_of(nodes, ["v0"], ["v5"]), {"v0": floats(4)})
-    assert operators(out) == {"Neg": 1}
+    result = passat.optimize(model_of(nodes, ["v0"], ["v5"]), opt_level=3)  # ONNX Runtime refuses to load it
+    check(result.model)
+    assert operators(result.model) == {"Neg": 1}
 
 
 def test_names_of_any_letters() -> None:
@@ -176,7 +177,7 @@ def test_metadata_and_documentation_stay() -> None:
 
 def test_custom_domains_pass_through() -> None:
     model = parse(
-        """g (float[4] x) => (float[4] y) <float zero = {0.0}> {
+        """g (float[4] x) => (float[4] y) <float zero = {0.0}, float[4] b, float[4] c> {
             a = Add(x, zero)
             b = org.example.Strange<alpha = 2.0, mode = "odd", list = [1, 2]>(a, zero)
             c = org.example.Strange<alpha = 2.0, mode = "odd", list = [1, 2]>(a, zero)
@@ -201,7 +202,7 @@ def test_custom_domains_pass_through() -> None:
 
 def test_contrib_operators_of_onnx_runtime() -> None:
     model = parse(
-        "g (float[N, 4] x) => (float[N, 4] y) <float zero = {0.0}> { a = Add(x, zero)  b = com.microsoft.Gelu(a)  y = Add(b, zero) }",
+        "g (float[N, 4] x) => (float[N, 4] y) <float zero = {0.0}, float[N, 4] b> { a = Add(x, zero)  b = com.microsoft.Gelu(a)  y = Add(b, zero) }",
         imports=', "com.microsoft" : 1',
     )
     out, _ = optimise(model, {"x": floats(3, 4)})
@@ -247,13 +248,11 @@ def test_a_model_without_an_opset_is_refused() -> None:
         passat.optimize(model, verify=False)
 
 
-def test_rank_zero_symbols_and_unknown_shapes() -> None:
-    for shape in ("", "[]", "[N]", "[N, M]", "[N, N]", "[?, 3]"):
-        model = parse(f"g (float{shape.replace('?', '')} x) => (float{shape.replace('?', '')} y) {{ a = Neg(x)  b = Neg(a)  y = Exp(b) }}")
+def test_scalars_symbols_and_unknown_shapes() -> None:
+    for shape in ("", "[N]", "[N, M]", "[N, N]", "[, 3]"):
+        model = parse(f"g (float{shape} x) => (float{shape} y) {{ a = Neg(x)  b = Neg(a)  y = Exp(b) }}")
         out, _ = optimise(model)
         assert operators(out) == {"Exp": 1}
-    model = parse("g (float[4] x) => (float[4] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }")
-    for value in (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.ClearField("shape")
+    model = parse("g (float[] x) => (float[] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }")  # of any rank
     result = passat.optimize(model, opt_level=3, verify=False)
     assert operators(result.model) == {"Exp": 1}
