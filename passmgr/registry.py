@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -81,8 +82,17 @@ class PassEntry:
         return made
 
 
+def _load_installed() -> None:
+    """Imports the modules that installed packages, Passat itself among them, name as sources of passes."""
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        entry.load()
+
+
+ENTRY_POINTS: Final = "passat.passes"
+"""Modules under this group of entry points register passes when they are imported; they are imported when a name is first looked for."""
+
 _ENTRIES: dict[str, PassEntry] = {}
-_SOURCES: list[Callable[[], object]] = []
+_SOURCES: list[Callable[[], object]] = [_load_installed]
 _VERSION = [0]
 
 

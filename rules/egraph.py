@@ -5,8 +5,10 @@ Everything that goes in or out is an integer. A node has an id; the class of a n
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ _PRELUDE = (
 )
 
 
+KEPT: Final = 6
+"""A thread keeps so many e-graphs, of a few megabytes each; the one not used for longest goes first."""
+
+
 class EngineError(RuntimeError):
     """The engine failed. The e-graph is not to be used any more; the caller returns what it was given."""
 
@@ -55,7 +61,7 @@ class EGraph:
         self._pending: list[AnyValue] = []
         self._declared: set[str] = set()
         self._forms: list[tuple[int, int]] = []
-        self._queries = 0
+        self._queries: dict[Query, int] = {}
         try:
             self._egraph = _make()
             self._define(*_PRELUDE)
@@ -92,13 +98,16 @@ class EGraph:
         )
 
     def add_query(self, query: Query) -> int:
-        """Adds a query, to be matched against all that is there and all that comes; returns its number.
+        """Adds a query, to be matched against all that is there and all that comes; returns its number. Adding again does nothing.
 
         Matches are recorded as classes, and their keys looked up by one rule for all queries of a form: atoms for keys in the queries
         themselves would multiply what egglog has to join again whenever a key changes.
         """
-        number, form = self._queries, (len(query.classes), len(query.payloads))
-        self._queries += 1
+        known = self._queries.get(query)
+        if known is not None:
+            return known
+        number, form = len(self._queries), (len(query.classes), len(query.payloads))
+        self._queries[query] = number
         found, match = f"found_{form[0]}_{form[1]}", f"match_{form[0]}_{form[1]}"
         if form not in self._forms:
             self._forms.append(form)
@@ -116,6 +125,14 @@ class EGraph:
         head = f"({found} {number} {' '.join((*query.classes, *query.payloads))})"
         self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match :name "{number} {query.name}")')
         return number
+
+    def begin(self) -> None:
+        """Remembers the definitions made so far, with no nodes yet, for `end` to go back to."""
+        self._guarded("(push)")
+
+    def end(self) -> None:
+        """Drops all nodes, and what was defined since `begin`."""
+        self._guarded("(pop)")
 
     def load(self, rows: Mapping[str, Sequence[str]], unions: Iterable[tuple[int, int]] = ()) -> None:
         """Adds nodes and unites classes, then restores congruence. `rows` holds per symbol lines `id operands [payload]`, tab separated;
@@ -141,7 +158,7 @@ class EGraph:
     def step(self) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
         """Runs every query once on what is new. Returns the merges (see `merges`) and the new matches of each query. Rows come sorted,
         so that equal e-graphs give equal answers."""
-        matches: list[list[tuple[int, ...]]] = [[] for _ in range(self._queries)]
+        matches: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
         moved, tables = self._read("(run moved 1)", "(run match 1)", "(run name 1)", forms=self._forms)
         for table in tables:
             for number, *columns in table:
@@ -167,6 +184,13 @@ class EGraph:
             raise _engine_error(error) from error
         return moved, tables
 
+    def _guarded(self, text: str) -> None:
+        try:
+            self._flush()
+            self._run(text)
+        except BaseException as error:
+            raise _engine_error(error) from error
+
     def _define(self, *texts: str) -> None:
         """Parses definitions one by one (parsing them as one text is many times slower); they run together before the next use."""
         try:
@@ -187,6 +211,25 @@ class EGraph:
                 self._parsed[text] = self._egraph.parse_program(text)
             commands += self._parsed[text]
         self._egraph.run_program(*commands)
+
+
+class EGraphs(threading.local):
+    """E-graphs with their definitions, for the next who asks with the same key: defining takes longer than most saturations. Each
+    thread has its own, since egglog's may not leave the thread that made them."""
+
+    def __init__(self) -> None:
+        self._free: dict[Hashable, EGraph] = {}
+
+    @contextmanager
+    def lend(self, key: Hashable) -> Iterator[EGraph]:
+        """An e-graph without nodes, new or with the definitions it got under the key. The borrower calls `begin` before it adds nodes.
+        One that was in use when something failed is not lent again."""
+        egraph = self._free.pop(key, None) or EGraph()
+        yield egraph
+        egraph.end()
+        self._free[key] = egraph
+        if len(self._free) > KEPT:
+            del self._free[next(iter(self._free))]
 
 
 def _make() -> "Bindings":

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Final
 
 from passat.ir.tensor import Tensor
-from passat.rules.egraph import EGraph
+from passat.rules.egraph import EGraphs
 from passat.rules.graph import Graph, Symbol
 from passat.rules.limits import Budget, LimitReached, Limits
 from passat.rules.matching import Matcher, Refusal
 
 _REASONS = 5
 """At most this many different reasons of refusal are kept per rule."""
+_EGRAPHS: Final = EGraphs()
 
 
 @dataclass
@@ -65,9 +68,9 @@ class Saturator:
         self._loaded = 0
         self._initial = len(graph)
         self._queries = [(matcher, variant) for matcher in matchers for variant in matcher.variants]
-        self._asked: list[int] = []
+        self._asked: list[tuple[int, int]] = []
+        self._lease = ExitStack()
         self._started = False
-        self._waiting: list[int] = []
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
@@ -79,15 +82,16 @@ class Saturator:
         A program comes in with one node in each class, so its own matches are found by walking it; egglog is asked only once there
         are classes of several nodes, that is, where some rule applies to the program at all.
         """
-        try:
-            self._budget.check(0)
-            unions = self._decide(self._search(), set())
-            if unions:
-                self.result.rounds += 1
-                self._start()
-                self._rounds(unions)
-        except LimitReached as limit:
-            self.result.stopped = str(limit)
+        with self._lease:
+            try:
+                self._budget.check(0)
+                unions = self._decide(self._search(), set())
+                if unions:
+                    self.result.rounds += 1
+                    self._start()
+                    self._rounds(unions)
+            except LimitReached as limit:
+                self.result.stopped = str(limit)
         self.result.nodes = len(self.graph)
         return self.result
 
@@ -105,13 +109,12 @@ class Saturator:
     def _rounds(self, unions: Sequence[tuple[int, int]]) -> None:
         while self.result.rounds < self._limits.rounds:
             self._load_new(unions)
-            self._add_queries()
             self._foresee()
             moved, found = self._egraph.step()
             self.result.rounds += 1
             tables: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
-            for number, rows in zip(self._asked, found, strict=True):
-                tables[number] = rows
+            for number, known_as in self._asked:
+                tables[number] = found[known_as]
             unions = self._decide(tables, self._follow(moved))
             if not unions:
                 return
@@ -133,7 +136,7 @@ class Saturator:
             inside[key] = inside.get(key, 0) + 1
             roots.setdefault(symbol, []).append(node)
         expected = 0
-        for number in self._asked:
+        for number, _ in self._asked:
             matcher, variant = self._queries[number]
             below = [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
             if not below:
@@ -149,8 +152,8 @@ class Saturator:
     # ---- egglog's side
 
     def _start(self) -> None:
-        """Makes the e-graph. Only symbols that some rule can see need constructors: of rules whose operators occur or can come to be."""
-        self._egraph = EGraph()
+        """Gets an e-graph. Only what can match needs to be defined there: rules whose operators occur or can come to be."""
+        self._egraph = self._lease.enter_context(_EGRAPHS.lend(tuple(self.matchers)))
         self._started = True
         present = set(self.graph.symbols)
         while True:
@@ -159,27 +162,17 @@ class Saturator:
             if wider == present:
                 break
             present = wider
-        chosen = set(possible)
-        self._waiting = [number for number, (matcher, _) in enumerate(self._queries) if matcher in chosen]
         self._visible = set().union(*(matcher.symbols for matcher in possible))
         for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
             self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
         for matcher in possible:
             if matcher.rule.reducing:
                 self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
-
-    def _add_queries(self) -> None:
-        """Adds the queries that can match by now: those whose symbols all occur."""
-        present = set(self.graph.symbols)
-        waiting = []
-        for number in self._waiting:
-            matcher, variant = self._queries[number]
-            if matcher.symbols <= present:
-                self._egraph.add_query(variant.query)
-                self._asked.append(number)
-            else:
-                waiting.append(number)
-        self._waiting = waiting
+        chosen = set(possible)
+        for number, (matcher, variant) in enumerate(self._queries):
+            if matcher in chosen:
+                self._asked.append((number, self._egraph.add_query(variant.query)))
+        self._egraph.begin()
 
     def _load_new(self, unions: Iterable[tuple[int, int]]) -> None:
         graph, visible = self.graph, self._visible

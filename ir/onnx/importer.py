@@ -118,9 +118,12 @@ class Importer:
 
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
         """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
+        order = self.frame.order
         for tensor in graph.initializer:
-            if tensor.name not in scope.values:
-                scope.define(tensor.name, Constant(read_tensor(tensor, self.frame.folder), Span("", outputs=(tensor.name,))))
+            name = tensor.name
+            order[name] = len(order)
+            if name not in scope.values:
+                scope.define(name, Constant(read_tensor(tensor, self.frame.folder), Span("", outputs=(name,))))
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))

@@ -74,7 +74,7 @@ class Products(RuleSet):
     )
     unflatten_biased = (
         (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
-        .when(keeps_rows(x, op.reshape(x)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
         .inexact(_REGROUPS)
     )
     flatten_biased = (
@@ -83,7 +83,9 @@ class Products(RuleSet):
         .inexact(_REGROUPS)
     )
     unflatten = (
-        (_UNFLAT >> op.nn.matmul(x, w)).when(keeps_rows(x, op.reshape(x)), keeps_shape(op.nn.matmul(x, w), _UNFLAT)).inexact(_REGROUPS)
+        (_UNFLAT >> op.nn.matmul(x, w))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
+        .inexact(_REGROUPS)
     )
 
 

@@ -71,7 +71,7 @@ def optimize(
     *,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Where the result goes.", show_default=False)],
     passes: PassesOption = None,
-    opt_level: LevelOption = 2,
+    opt_level: LevelOption = 3,
     rules: RulesOption = None,
     time_limit: Annotated[
         float | None, typer.Option(min=0, metavar="S", help="Seconds for all saturation; then the best so far is taken.")
@@ -116,7 +116,7 @@ def optimize(
 @app.command()
 def order(
     passes: PassesOption = None,
-    opt_level: LevelOption = 2,
+    opt_level: LevelOption = 3,
     rules: RulesOption = None,
     format: Annotated[PlanFormat, typer.Option("--format", help="How to show it.")] = PlanFormat.TEXT,
 ) -> None:

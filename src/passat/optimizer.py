@@ -65,7 +65,7 @@ def optimize(
     *,
     passes: Passes = None,
     rules: Iterable[type[RuleSet]] = (),
-    opt_level: int = 2,
+    opt_level: int = 3,
     verify: bool = True,
     time_limit: float | None = None,
     config: Mapping[str, AnyValue] | None = None,

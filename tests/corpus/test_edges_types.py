@@ -88,7 +88,8 @@ def test_folding_keeps_infinities_nan_and_the_sign_of_zero(kind: str) -> None:
 def test_strings() -> None:
     model = parse("g (string[N] x) => (string[N] y, string[2] z) { a = Identity(x)  y = Identity(a)  z = Identity(words) }")
     model.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], [b"a\xffb", "größe".encode()]))
-    out, _ = optimise(model, {"x": np.array(["one", "", "three words"], object)}, verify=False)
+    out, _ = optimise(model, verify=False)  # ONNX Runtime gives out no strings that are not UTF-8
+    assert not operators(out)
     assert [list(tensor.string_data) for tensor in out.graph.initializer] == [[b"a\xffb", "größe".encode()]]
 
 
@@ -148,7 +149,7 @@ def test_reshapes_with_zeros() -> None:
             y = Reshape<allowzero = 1>(y0, b)
             z0 = Flatten<axis = 2>(x)
             z1 = Neg(z0)
-            z = Reshape(z1, b)
+            z = Reshape<allowzero = 1>(z1, b)
         }"""
     )
     result = passat.optimize(model, opt_level=3, verify=False)

@@ -119,7 +119,7 @@ def draw_array(generator: np.random.Generator, shape: Sequence[int], dtype: str,
 
 def feeds_of(function: Function, generator: np.random.Generator, *, special: bool = False, sizes: Mapping[str, int] | None = None) -> list[Tensor]:
     """Random inputs of a function whose parameters are tensors."""
-    types = [tensor_type(param.checked_type) for param in function.params]
+    types = [tensor_type(param.checked_type, param.name_hint) for param in function.params]
     arrays = [draw_array(generator, sized(type_, sizes or {}), type_.dtype, special=special) for type_ in types]
     return [Tensor.dense(array) for array in arrays]
 
@@ -140,7 +140,7 @@ def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool
         if exact:
             same = (np.isnan(x) & np.isnan(y)) | ((x == y) & (np.signbit(x) == np.signbit(y)))
         else:
-            narrow = {2: 3e-2, 4: 2e-4}.get(a.dtype.itemsize, 1e-9)
+            narrow = 0.1 if from_numpy(a.dtype) == "bfloat16" else {2: 3e-2, 4: 2e-4}.get(a.dtype.itemsize, 1e-9)
             scale = float(np.max(np.abs(y), initial=1.0, where=np.isfinite(y)))
             with np.errstate(all="ignore"):
                 same = (np.isnan(x) & np.isnan(y)) | (x == y) | (np.abs(x - y) <= narrow * scale)

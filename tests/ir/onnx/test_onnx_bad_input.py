@@ -1,5 +1,6 @@
 """Bad input is one clear sentence that names the file, the node, the operator and what is wrong."""
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.expr import Function, GlobalVar, RefCreate, RefRead, Var, const, var
@@ -194,6 +197,62 @@ def test_the_checkers_complaint_is_an_error(parse: Parse, tmp_path: Path) -> Non
     assert message(lambda: check(model)).startswith("onnx.checker does not accept the model: ")
     message(lambda: save(model, tmp_path / "m.onnx"))
     assert not list(tmp_path.iterdir())
+
+
+def test_attributes_of_the_wrong_kind(parse: Parse) -> None:
+    model = parse("g (float[1, 1, 4, 4] x) => (float[1, 1, 2, 2] y) { y = MaxPool<kernel_shape = [3, 3]>(x) }")
+    model.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("kernel_shape", 3.0))
+    text = message(lambda: from_onnx(model))
+    assert text.startswith("the MaxPool node that makes 'y' ")
+    assert "kernel_shape" in text
+
+
+def test_a_scan_that_does_not_say_what_it_scans(parse: Parse) -> None:
+    model = parse(
+        """g (float[2] a, float[3, 2] b) => (float[2] y, float[3, 2] z) {
+            y, z = Scan <num_scan_inputs = 1, body = step (float[2] p, float[2] q) => (float[2] r, float[2] s) {
+                r = Add(p, q)
+                s = Neg(q)
+            }> (a, b)
+        }"""
+    )
+    attributes = model.graph.node[0].attribute
+    del attributes[next(i for i, attribute in enumerate(attributes) if attribute.name == "num_scan_inputs")]
+    assert "needs the attribute num_scan_inputs" in message(lambda: from_onnx(model))
+
+
+def test_text_that_is_not_utf8(parse: Parse, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    content = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }").SerializeToString()
+    path.write_bytes(content.replace(b"Relu", b"R\xfflu"))
+    assert "text that is not UTF-8" in message(lambda: load(path))
+
+
+def damaged() -> st.SearchStrategy[bytes]:
+    model: ModelProto = helper.make_model(
+        onnx.parser.parse_graph(
+            "g (float[N, 4] x, bool c) => (float[N, 4] y) { w = Constant<value_floats = [1.0, 2.0, 3.0, 4.0]>()\n a = Add(x, w)\n"
+            " s, t = Split<axis = 1>(a)\n u = Concat<axis = 1>(t, s)\n"
+            " y = If (c) <then_branch = p () => (float[N, 4] q) { q = Neg(u) }, else_branch = e () => (float[N, 4] f) { f = Relu(a) }> }"
+        ),
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    whole: bytes = model.SerializeToString()
+
+    def damage(at: int, length: int, new: bytes) -> bytes:
+        return whole[:at] + new + whole[at + length :]
+
+    return st.builds(damage, st.integers(0, len(whole)), st.integers(0, 3), st.binary(max_size=3))
+
+
+@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damaged())
+def test_damaged_files_are_read_or_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with contextlib.suppress(OnnxError):
+        to_onnx(load(path))
 
 
 def test_a_folder_that_cannot_be_written_to(parse: Parse, tmp_path: Path) -> None:

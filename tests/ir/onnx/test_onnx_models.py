@@ -17,6 +17,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import ModelProto
 
 from passat.ir.module import IRModule
@@ -159,6 +161,45 @@ def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) 
     (tmp_path / "m.bin").unlink()
     body: Any = load(out / "m.onnx")["main"].body
     np.testing.assert_array_equal(body.args[1].data.numpy()[:2], np.stack([np.full(width, layers - 1, np.float32), block[1]]))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> ModelProto:
+    """Sorted graphs of live nodes over matrices, with shared values, several outputs, and initialisers."""
+    empty = onnx.parser.parse_graph("g (float[N, 4] x, float[N, 4] z) => () { }")
+    model = onnx.helper.make_model(empty, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    graph = model.graph
+    values, dead = ["x", "z"], []
+    for i in range(draw(st.integers(0, 2))):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.full((1, 4), i, np.float32), f"w{i}"))
+        dead.append(f"w{i}")
+    for i in range(draw(st.integers(1, 12))):
+        known = values + dead
+        operand = st.sampled_from(known)
+        kind = draw(st.sampled_from(["Relu", "Neg", "Add", "Mul", "Max", "Split", "Concat"]))
+        reads = [draw(operand) for _ in range(1 if kind in ("Relu", "Neg", "Split") else 2)]
+        makes = [f"v{i}"] if kind != "Split" else [f"v{i}a", f"v{i}b"]
+        if kind in ("Split", "Concat"):
+            reads = [draw(st.sampled_from(values)) for _ in reads]
+        node = graph.node.add(op_type=kind, input=reads, output=makes, name=draw(st.sampled_from(["", f"node{i}"])))
+        if kind in ("Split", "Concat"):
+            node.attribute.append(onnx.helper.make_attribute("axis", 0))
+        values += makes
+        dead = [name for name in dead if name not in reads] + makes
+    unread = [name for name in dead if name[0] != "w"]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in unread)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs())
+def test_a_model_that_nothing_is_done_to_comes_back_as_it_was(model: ModelProto) -> None:
+    del model.graph.value_info[:]
+    read = {name for node in model.graph.node for name in node.input}
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    assert to_onnx(from_onnx(model)) == model
 
 
 def test_the_frame_travels_with_the_module() -> None:

@@ -1,0 +1,110 @@
+"""Operators that draw random numbers are neither merged nor folded; training mode is left alone; dropout vanishes where it does nothing."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto
+
+import passat
+from passat.ir.onnx import check
+from tests.corpus.optimising import floats, nodes, operators, optimise, parse
+
+ALL = """RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout""".split()
+
+
+def drawing(op: str) -> ModelProto:
+    calls = {
+        "RandomNormal": "RandomNormal<shape = [2, 3]>()",
+        "RandomUniform": "RandomUniform<shape = [2, 3], seed = 1.0>()",
+        "RandomNormalLike": "RandomNormalLike(w)",
+        "RandomUniformLike": "RandomUniformLike(w)",
+        "Bernoulli": "Bernoulli(w)",
+        "Multinomial": "Multinomial<sample_size = 3>(w)",
+        "Dropout": "Dropout(w, half, yes)",
+    }
+    cast = "Cast<to = 1>" if op == "Multinomial" else "Identity"
+    return parse(
+        f"""g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z)
+        <float[2, 3] w = {{0.5, 0.5, 0.5, 0.5, 0.5, 0.5}}, float half = {{0.5}}, bool yes = {{1}}, float zero = {{0.0}}> {{
+            a0 = {calls[op]}
+            b0 = {calls[op]}
+            a = {cast}(a0)
+            b = {cast}(b0)
+            y0 = Sub(a, b)
+            y = Add(y0, zero)
+            z = Add(x, a)
+        }}"""
+    )
+
+
+@pytest.mark.parametrize("op", ALL)
+def test_two_draws_stay_two_draws(op: str) -> None:
+    model = drawing(op)
+    result = passat.optimize(model, opt_level=3, verify=False)
+    check(result.model)
+    assert operators(result.model)[op] == 2
+    assert operators(result.model)["Sub"] == 1
+    assert "Identity" not in operators(result.model, ())
+
+
+def test_seeds_and_types_of_random_numbers_stay() -> None:
+    model = parse(
+        "g () => (double[4] y) { r = RandomNormal<shape = [4], dtype = 11, mean = 2.0, scale = 0.5, seed = 3.0>()  a = Neg(r)  y = Neg(a) }"
+    )
+    out, _ = optimise(model, verify=False)
+    (node,) = nodes(out)
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    assert attributes == {"shape": [4], "dtype": 11, "mean": 2.0, "scale": 0.5, "seed": 3.0}
+
+
+def test_a_draw_that_is_read_twice_is_drawn_once() -> None:
+    model = parse("g (float[3] x) => (float[3] y) { r = RandomNormalLike(x)  a = Exp(r)  b = Neg(r)  y = Add(a, b) }")
+    out, _ = optimise(model, verify=False)
+    assert operators(out) == {"RandomNormalLike": 1, "Exp": 1, "Neg": 1, "Add": 1}
+
+
+def test_dropout_of_inference_vanishes_and_its_mask_with_it() -> None:
+    model = parse("g (float[N, 4] x) => (float[N, 4] y) <float half = {0.5}> { a = Relu(x)  d, mask = Dropout(a, half)  y = Exp(d) }")
+    out, _ = optimise(model, {"x": floats(3, 4)})
+    assert operators(out) == {"Relu": 1, "Exp": 1}
+
+
+def test_a_mask_of_dropout_that_is_read_stays_right() -> None:
+    model = parse("g (float[N, 4] x) => (float[N, 4] y, bool[N, 4] mask) { a = Relu(x)  d, mask = Dropout(a)  y = Exp(d) }")
+    optimise(model, {"x": floats(3, 4)})
+
+
+def test_dropout_whose_mode_is_not_known_stays() -> None:
+    model = parse("g (float[N, 4] x, bool training) => (float[N, 4] y) <float half = {0.5}> { d = Dropout(x, half, training)  y = Exp(d) }")
+    out, _ = optimise(model, {"x": floats(3, 4), "training": np.array(False)}, verify=False)
+    assert operators(out) == {"Dropout": 1, "Exp": 1}
+
+
+def test_batch_normalisation_in_training_mode_is_left_alone() -> None:
+    model = parse(
+        """g (float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y, float[3] mean, float[3] var)
+        <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}, float[3] m = {0, 0, 1}, float[3] v = {1, 2, 1}> {
+            c = Conv(x, w)
+            y, mean, var = BatchNormalization<training_mode = 1>(c, s, b, m, v)
+        }""",
+        opset=15,
+        ir=8,
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(floats(3, 2, 3, 3), "w"))
+    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    assert operators(out) == {"Conv": 1, "BatchNormalization": 1}
+
+
+def test_results_that_only_training_wants_do_not_keep_a_batch_normalisation() -> None:
+    model = parse(
+        """g (float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y)
+        <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}, float[3] m = {0, 0, 1}, float[3] v = {1, 2, 1}> {
+            c = Conv(x, w)
+            y, mean, var, savedmean, savedvar = BatchNormalization(c, s, b, m, v)
+        }""",
+        opset=9,
+        ir=8,
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(floats(3, 2, 3, 3), "w"))
+    result = passat.optimize(model, opt_level=3, verify=False)  # with these outputs ONNX Runtime takes it for training mode
+    assert operators(result.model) == {"Conv": 1}
