@@ -30,6 +30,8 @@ _NUMPY: dict[str, np.dtype[np.generic]] = {
     "float8_e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
     "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
     "float4_e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
+    "float6_e2m3fn": np.dtype(ml_dtypes.float6_e2m3fn),
+    "float6_e3m2fn": np.dtype(ml_dtypes.float6_e3m2fn),
 }
 _NAMES = {dtype: name for name, dtype in _NUMPY.items()}
 
@@ -68,9 +70,11 @@ def from_numpy(dtype: np.dtype[np.generic]) -> str:
 
 
 def itemsize(dtype: str) -> float:
-    """Bytes that one element takes in a file: half a byte for 4-bit types; 16 are assumed for a string."""
+    """Bytes that one element takes in a file: half a byte for 4-bit types (6-bit and 2-bit ones likewise); 16 are assumed for a string."""
     if dtype in ("int4", "uint4", "float4_e2m1fn"):
         return 0.5
     if dtype in ("int2", "uint2"):
         return 0.25
+    if dtype in ("float6_e2m3fn", "float6_e3m2fn"):
+        return 0.75
     return 16.0 if dtype == "string" else float(to_numpy(dtype).itemsize)

@@ -5,7 +5,7 @@ them. Everything here is linear in the number of nodes, up to a logarithm where 
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from passat.ir.expr import Expr, Function, If, Let, Match, Var
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
@@ -48,6 +48,9 @@ def common(a: Scope, b: Scope) -> Scope:
     return a
 
 
+_OPENING: Final = frozenset({Function, If, Match, Let})
+
+
 class Scopes:
     """The scopes of an expression.
 
@@ -70,15 +73,22 @@ class Scopes:
         places = self._places
         for node in reversed(self.order):
             here = places[node]
-            for part, scope in self._uses(node, here, lets):
+            if type(node) in _OPENING:
+                for part, scope in self._opened(node, here, lets):
+                    known = places.get(part)
+                    places[part] = scope if known is None else common(known, scope)
+                continue
+            for part in evaluation_parts(node):
                 known = places.get(part)
-                places[part] = scope if known is None or known is scope else common(known, scope)
+                if known is not here:
+                    places[part] = here if known is None else common(known, here)
 
     def place(self, node: Expr) -> Scope:
         """The scope to which a node of the expression belongs."""
         return self._places[node]
 
-    def _uses(self, node: Expr, here: Scope, lets: bool) -> list[tuple[Expr, Scope]]:
+    def _opened(self, node: Expr, here: Scope, lets: bool) -> list[tuple[Expr, Scope]]:
+        """Opens the scopes of a node that stands `here`; its parts and where it uses them."""
         kind = type(node)
         if kind is Function:
             function = cast(Function, node)
@@ -95,15 +105,13 @@ class Scopes:
             for clause, arm in zip(match.clauses, arms, strict=True):
                 self._bind(pattern_vars(clause.lhs), arm)
             return [(match.data, here), *((clause.rhs, arm) for clause, arm in zip(match.clauses, arms, strict=True))]
-        if kind is Let:
-            let = cast(Let, node)
-            recursive = type(let.value) is Function
-            value = Scope(here) if lets and recursive else here
-            body = Scope(value) if lets else here
-            self.inner[node] = (value, body)
-            self._bind((let.var,), value if recursive else body)
-            return [(let.value, value), (let.var, body), (let.body, body)]
-        return [(part, here) for part in evaluation_parts(node)]
+        let = cast(Let, node)
+        recursive = type(let.value) is Function
+        value = Scope(here) if lets and recursive else here
+        body = Scope(value) if lets else here
+        self.inner[node] = (value, body)
+        self._bind((let.var,), value if recursive else body)
+        return [(let.value, value), (let.var, body), (let.body, body)]
 
     def _open(self, node: Expr, here: Scope, count: int) -> tuple[Scope, ...]:
         self.inner[node] = tuple(Scope(here) for _ in range(count))

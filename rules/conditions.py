@@ -158,11 +158,17 @@ def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str
 
 
 @computed
-def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The permutation that does `first`, then `then`; None stands for reversing the axes."""
-    rank = x.type.ndim
-    a = tuple(reversed(range(rank))) if first is None else tuple(axis % rank for axis in first)
-    b = tuple(reversed(range(rank))) if then is None else tuple(axis % rank for axis in then)
+def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term | None = None) -> tuple[int, ...]:
+    """The permutation that does `first`, then `then`. None stands for reversing the axes, of `x` where both are None.
+
+    >>> compose((1, 2, 0), (1, 2, 0)).function((1, 2, 0), (1, 2, 0))
+    (2, 0, 1)
+    """
+    given = first if first is not None else then
+    if given is None and x is None:
+        raise Refuse("neither permutation says how many axes there are")
+    rank = x.type.ndim if given is None and x is not None else len(given or ())
+    a, b = (tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes) for axes in (first, then))
     return tuple(a[axis] for axis in b)
 
 

@@ -37,6 +37,8 @@ _PRELUDE = (
 
 KEPT: Final = 6
 """A thread keeps so many e-graphs, of a few megabytes each; the one not used for longest goes first."""
+USES: Final = 64
+"""An e-graph is used so often: egglog keeps a report of everything that it ran, some 30 kB a saturation."""
 
 
 class EngineError(RuntimeError):
@@ -62,6 +64,7 @@ class EGraph:
         self._declared: set[str] = set()
         self._forms: list[tuple[int, int]] = []
         self._queries: dict[Query, int] = {}
+        self.uses = 0
         try:
             self._egraph = _make()
             self._define(*_PRELUDE)
@@ -128,6 +131,7 @@ class EGraph:
 
     def begin(self) -> None:
         """Remembers the definitions made so far, with no nodes yet, for `end` to go back to."""
+        self.uses += 1
         self._guarded("(push)")
 
     def end(self) -> None:
@@ -226,8 +230,9 @@ class EGraphs(threading.local):
         One that was in use when something failed is not lent again."""
         egraph = self._free.pop(key, None) or EGraph()
         yield egraph
-        egraph.end()
-        self._free[key] = egraph
+        if egraph.uses < USES:
+            egraph.end()
+            self._free[key] = egraph
         if len(self._free) > KEPT:
             del self._free[next(iter(self._free))]
 

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from passat.ir.dtypes import NAMES, from_numpy, to_numpy
+from passat.ir.dtypes import NAMES, from_numpy, itemsize, to_numpy
 from passat.ir.expr import (
     Call,
     Clause,
@@ -115,7 +115,7 @@ def tensors(draw: DrawFn, dtypes: Sequence[str] = tuple(sorted(NAMES)), max_dims
         elements = np.frombuffer(raw, np.uint8)
         if dtype == "bool":
             elements = elements & 1
-        elif dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn"):
+        elif itemsize(dtype) < 1:  # the bits that are not used are zero
             elements = (elements & 3).astype(np.float32)
         elements = elements.astype(numpy_type) if elements.dtype == np.float32 else elements.view(numpy_type)
     array = np.resize(elements, shape) if size else np.empty(shape, elements.dtype)

@@ -42,7 +42,7 @@ class ModelWriter:
         frame = module.attrs.get("onnx")
         self.frame = frame if isinstance(frame, Frame) else _default_frame()
         self.versions = self.frame.opsets
-        self.names = Names()
+        self.names = Names(self.frame.inner_names)
         self.node_names = Names()
         self.imports: dict[str, int] = {}
         """Versions of the domains of opaque nodes, for those that the source did not import."""

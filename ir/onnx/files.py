@@ -1,21 +1,28 @@
 """Model files: reading them, and writing them so that nothing is lost at any kill."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable
+from typing import Final
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]  # protobuf ships no types
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+from passat.ir.dtypes import itemsize
 from passat.ir.module import IRModule
 from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.exporter import export_model
-from passat.ir.onnx.frame import Frame
+from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import subgraphs
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
+from passat.ir.onnx.value_types import DTYPES
+
+_CHECKED_WHOLE: Final = 50_000_000
+"""Models of more bytes are checked without the contents of their tensors."""
 
 
 def load_module(path: str) -> IRModule:
@@ -47,16 +54,38 @@ def read_model(path: str) -> ModelProto:
 
 def check_model(model: ModelProto) -> None:
     """Runs `onnx.checker`, without looking for external data. Raises OnnxError."""
-    if any(tensor.data_location == EXTERNAL for tensor in _tensors(model)):
-        copy = ModelProto()
-        copy.CopyFrom(model)
-        for tensor in _tensors(copy):
-            if tensor.data_location == EXTERNAL:
-                tensor.ClearField("data_location")
-                tensor.ClearField("external_data")
-                tensor.dims[:] = [0]  # without elements, it needs no data
-        model = copy
+    if model.ByteSize() > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
+        model = _outline(model)
     _check(model)
+
+
+def _outline(model: ModelProto) -> ModelProto:
+    """A model without the contents of its large tensors, which the checker does not look at."""
+    outline = ModelProto()
+    copy_fields(model, outline, except_for={"graph"})
+    copy_fields(model.graph, outline.graph, except_for={"initializer"})
+    for tensor in model.graph.initializer:
+        if tensor.ByteSize() < LARGE or tensor.data_type == TensorProto.STRING:
+            outline.graph.initializer.append(tensor)
+        else:
+            _empty(outline.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
+    for tensor in _tensors(outline):
+        if _is_external(tensor):
+            _empty(tensor)
+    return outline
+
+
+def _empty(tensor: TensorProto) -> None:
+    """Leaves one element of a tensor: the checker compares the size of the contents with the shape."""
+    tensor.ClearField("data_location")
+    tensor.ClearField("external_data")
+    tensor.dims[:] = [1] * len(tensor.dims)
+    if tensor.data_type in DTYPES:
+        tensor.raw_data = bytes(math.ceil(itemsize(DTYPES[tensor.data_type])))
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return tensor.data_location == EXTERNAL
 
 
 def _check(model: ModelProto | bytes | str) -> None:
@@ -75,19 +104,18 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
     done = False
     try:
         if isinstance(module, ModelProto):
-            model = ModelProto()
-            model.CopyFrom(module)
+            model = module
         else:
             model = export_model(module, data.place)
             frame = module.attrs.get("onnx")
             folder = frame.folder if isinstance(frame, Frame) else None
-        _gather(model, data, folder)
+        model = _gathered(model, data, folder)
+        if not data.used:
+            check_model(model)
         try:
             content = model.SerializeToString(deterministic=True)
         except (EncodeError, ValueError):
             raise OnnxError(f"{path} cannot be written: the model has more than 2 GB besides its tensors") from None
-        if not data.used:
-            _check(content)
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
@@ -111,17 +139,23 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
                     os.unlink(name)
 
 
-def _gather(model: ModelProto, data: DataFile, folder: str | None) -> None:
-    """Moves external tensors that lie elsewhere, and large tensors of models that would be too large, to the data file."""
-    tensors = list(_tensors(model))
-    here = [tensor for tensor in tensors if tensor.data_location != EXTERNAL]
-    moved = [tensor for tensor in tensors if tensor.data_location == EXTERNAL and not (data.used and _location(tensor) == data.name)]
-    if len(here) == len(tensors) and sum(map(TensorProto.ByteSize, here)) <= INLINE_LIMIT:
-        return
-    large = [tensor for tensor in here if tensor.ByteSize() >= LARGE and tensor.HasField("raw_data")] if not data.used else []
-    for tensor in (*moved, *large):
-        value = read_tensor(tensor, folder)
-        tensor.CopyFrom(data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name))
+def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:
+    """The model with external tensors that lie elsewhere, and large tensors where the model would be too large, in the data file."""
+    inside = model.ByteSize()
+    if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
+        return model
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy):
+        large = inside > INLINE_LIMIT and tensor.HasField("raw_data") and tensor.ByteSize() >= LARGE
+        if large or _is_elsewhere(tensor, data):
+            value = read_tensor(tensor, folder)
+            tensor.CopyFrom(data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name))
+    return copy
+
+
+def _is_elsewhere(tensor: TensorProto, data: DataFile) -> bool:
+    return _is_external(tensor) and not (data.used and _location(tensor) == data.name)
 
 
 def _location(tensor: TensorProto) -> str:

@@ -31,6 +31,8 @@ class Frame:
     """Parameters that have a value unless the caller gives another (IR version 4 and above), and what training may change."""
     annotated: dict[str, TensorProto] = field(default_factory=dict)
     """Initialisers that quantisation annotations name."""
+    inner_names: set[str] = field(default_factory=set)
+    """Names given to values inside graphs that are passed through whole: nothing else may have them."""
     order: dict[str, int] = field(default_factory=dict)
     """Where values were made in the source, by name: what the order of writing follows."""
     origins: dict[int, Origin] = field(default_factory=dict)

@@ -29,7 +29,10 @@ OLDEST_READ: Final = 7
 _WALK: Final = 32
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
 _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
-"""Operators whose later outputs are there for training or for other operators, and often declared without being read."""
+"""Operators whose later outputs are there for training or for other operators, and often declared without being read.
+
+Until version 14 a batch normalisation is in training mode where its later outputs are declared, whether anybody reads them or not.
+"""
 
 
 def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
@@ -172,7 +175,7 @@ class Importer:
             while inputs and inputs[-1] is None:
                 inputs.pop()
             outputs = tuple(node.output)
-            if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS:
+            if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS and (version >= 14 or op_type != "BatchNormalization"):
                 outputs = self._outputs_read(outputs)
             span = Span(node.name, 0, 0, outputs)
             attrs = _NO_ATTRIBUTES

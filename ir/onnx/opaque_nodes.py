@@ -13,7 +13,7 @@ from passat.ir.onnx import inference
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
-from passat.ir.onnx.scope import GRAPH, Scope, attribute_graphs, describe, free_names, inner_nodes, rename_free
+from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
 from passat.ir.onnx_mapping import OnnxNode
@@ -72,6 +72,7 @@ def opaque_call(
         operands += functions + captured
     elif rest:
         rest, outer = _close(rest, scope)
+        importer.frame.inner_names |= all_names(rest)
         values["captured"] = (len(outer),)
         operands += outer
         if any(is_stateful(inner.domain, inner.op_type) for inner in inner_nodes(rest)):

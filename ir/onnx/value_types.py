@@ -41,6 +41,8 @@ DTYPES: Final = {
     24: "float8_e8m0fnu",
     25: "uint2",
     26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
 }
 """Names of the element types, by their numbers in `TensorProto.DataType`."""
 NUMBERS: Final = {name: number for number, name in DTYPES.items()}

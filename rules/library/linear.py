@@ -7,6 +7,7 @@ import ml_dtypes
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import same_dim
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
+from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -35,8 +36,8 @@ def keeps_rows(x: Term, flat: Term) -> bool | str:
 
 @condition
 def is_matrix(w: Term) -> bool | str:
-    """The weight is a matrix."""
-    return w.type.ndim == 2 or f"{w.type!r} is no matrix"
+    """The weight is a matrix, and not one without rows: a product over nothing has elements that its factors have not."""
+    return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is no matrix with rows"
 
 
 @condition
@@ -55,8 +56,8 @@ def is_along_columns(axis: int) -> bool | str:
 def rows(w: Term) -> tuple[int, ...]:
     """The newshape that makes a matrix for a weight."""
     size = w.type.shape[0]
-    if not isinstance(size, int) or size == 0:
-        raise Refuse(f"{w.type!r} is not static" if size else f"{w.type!r} has no rows")
+    if not isinstance(size, int):
+        raise Refuse(f"{w.type!r} is not static")
     return (-1, size)
 
 
@@ -112,6 +113,14 @@ def is_product_bias(b: Term, x: Term) -> bool | str:
     return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is no bias of {x.type!r}"
 
 
+@condition
+def does_not_grow(c: Term) -> bool | str:
+    """Where the element type has a short range, the parts of a sum may overflow that the sum does not, unless the factor is at most 1."""
+    if c.type.dtype != "float16":
+        return True
+    return abs(float(c.value().uniform())) <= 1 or "a part of the sum may overflow"
+
+
 @computed
 def no_axes(c: Term) -> tuple[int, ...]:
     """The newshape of a scalar."""
@@ -128,5 +137,11 @@ class Scales(RuleSet):
         is_scalar(c, op.transpose(x, attrs=a))
     )
     division = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_power_of_two(c))
-    through_sum = ((x + b) * c >> x * c + b * c).when(is_scalar(c, x + b), is_product_bias(b, x)).exploring().inexact("distributes")
-    into_weight = (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a)).when(is_scalar(c, w)).inexact("scales the weights")
+    through_sum = (
+        ((x + b) * c >> x * c + b * c).when(is_scalar(c, x + b), is_product_bias(b, x), does_not_grow(c)).exploring().inexact("distributes")
+    )
+    into_weight = (
+        (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a))
+        .when(is_scalar(c, w), stays_finite(w, c))
+        .inexact("scales the weights")
+    )

@@ -13,7 +13,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from passat.ir.expr import Call, Constant
-from passat.ir.onnx import OnnxError, data_file, from_onnx, load, save, to_onnx
+from passat.ir.onnx import OnnxError, check, data_file, files, from_onnx, load, save, to_onnx
 from passat.ir.tensor import Tensor
 
 Parse = Callable[..., ModelProto]
@@ -107,6 +107,7 @@ def test_the_result_loads_from_any_folder(source: Path, tmp_path: Path, monkeypa
 
 def test_a_model_in_memory_keeps_the_locations_of_its_source(source: Path) -> None:
     model = to_onnx(load(source))
+    check(model)
     by_name = {tensor.name: tensor for tensor in model.graph.initializer}
     assert by_name["w"] == external("w", WEIGHT, ENTRIES)
 
@@ -180,6 +181,26 @@ def test_too_much_for_one_message_goes_to_a_file(parse: Parse, tmp_path: Path, m
     save(from_onnx(model), tmp_path / "out.onnx")
     assert (tmp_path / "out.onnx.data").stat().st_size == WEIGHT.nbytes
     np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+
+
+def test_a_model_in_memory_that_is_too_large_goes_to_a_file(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "INLINE_LIMIT", 4000)
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { y = MatMul(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
+    save(model, tmp_path / "out.onnx")
+    assert model.graph.initializer[0].HasField("raw_data")
+    assert (tmp_path / "out.onnx").stat().st_size < 1000
+    np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
+
+
+def test_large_models_are_checked_without_their_tensors(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CHECKED_WHOLE", 100)
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { y = MatMul(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
+    check(model)
+    model.graph.node[0].input[1] = "ghost"
+    with pytest.raises(OnnxError, match="ghost"):
+        check(model)
 
 
 def test_nothing_is_left_where_writing_fails(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,10 +283,12 @@ def test_zero_size_scalar_and_text_tensors(parse: Parse) -> None:
     assert module["main"].body.checked_type is not None
 
 
-@pytest.mark.parametrize("dtype", ["INT4", "UINT4", "FLOAT16", "BFLOAT16", "FLOAT8E4M3FN", "BOOL", "DOUBLE", "UINT64", "FLOAT4E2M1"])
+@pytest.mark.parametrize(
+    "dtype", ["INT4", "UINT4", "FLOAT16", "BFLOAT16", "FLOAT8E4M3FN", "BOOL", "DOUBLE", "UINT64", "FLOAT4E2M1", "FLOAT6E2M3", "INT2"]
+)
 def test_initialisers_of_narrow_types_are_read_and_written(parse: Parse, dtype: str) -> None:
     number = TensorProto.DataType.Value(dtype)
-    model = parse("g () => (float[3] y) { y = Cast<to = 1>(w) }", opset=23, ir=11)
+    model = parse("g () => (float[3] y) { y = Cast<to = 1>(w) }", opset=28, ir=14)
     model.graph.initializer.append(helper.make_tensor("w", number, [3], [1, 0, 1]))
     out = through(model)
     assert list(out.graph.initializer) == list(model.graph.initializer) or not out.graph.node

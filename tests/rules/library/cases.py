@@ -1,0 +1,54 @@
+"""What the tables of rules share: for each rule a program on which it fires, and one on which it does not and says why."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from passat.ir.expr import Expr, Function
+from passat.rules.rule import EXACT, Rule, RuleSetMeta
+from tests.rules.building import func
+from tests.rules.running import assert_equal_in_value, optimise, result_type
+
+
+class Case(NamedTuple):
+    """A program on which a rule fires; one on which it does not, and a part of the reason that it gives ("" where it is not even
+    matched)."""
+
+    positive: Function
+    negative: Function
+    reason: str
+
+
+def case(positive: Expr, negative: Expr, reason: str) -> Case:
+    """A case of two bodies."""
+    return Case(func(positive), func(negative), reason)
+
+
+def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMeta, Rule, Case]]:
+    """The rules of sets with their cases; rules without one, and cases without a rule, are an error."""
+    names = {rule.name for rules in sets for rule in rules}
+    assert not names - cases.keys(), f"no case for {sorted(names - cases.keys())}"
+    assert not cases.keys() - names, f"no rule for {sorted(cases.keys() - names)}"
+    return [(rules, rule, cases[rule.name]) for rules in sets for rule in rules]
+
+
+def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    """The rule fires on its first program; the result has the same value and type, whether or not constants are folded."""
+    before = example.positive
+    for fold in (False, True):
+        outcome = optimise(before, rules, fold=fold)
+        if not fold:
+            assert outcome.fired(rule.name) > 0, outcome.remarks
+        assert result_type(outcome.function) == result_type(before)
+        exact = all(other.math == EXACT for other in rules if outcome.fired(other.name))
+        assert_equal_in_value(before, outcome.function, exact=exact)
+
+
+def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    """The rule does not fire on its second program, and says why."""
+    outcome = optimise(example.negative, rules)
+    assert outcome.fired(rule.name) == 0
+    if not example.reason:
+        assert outcome.count(f"matched:{rule.name}") == 0
+    else:
+        said = [remark for remark in outcome.remarks if remark.startswith(f"{rule.name} refused")]
+        assert any(example.reason in remark for remark in said), outcome.remarks

@@ -1,0 +1,177 @@
+"""Rules that fold scales and shifts into weights: each on a program where it holds, and on one where it does not."""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Constant, Expr, Var
+from passat.rules.library import Normalisations, ScaleAxis
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, operators, optimise
+
+CHANNELS = 3
+
+
+def norm(of: Expr, dtype: str = "float32", **attrs: AnyValue) -> Expr:
+    gamma, beta, mean, variance = (numbers((CHANNELS,), dtype, seed) for seed in range(4))
+    return ops.nn.batch_norm(of, gamma, beta, mean, variance, **attrs)[0]  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def biased(of: Expr, axis: int) -> Expr:
+    return ops.nn.bias_add(of, numbers((CHANNELS,), seed=5), axis=axis)  # type: ignore[no-any-return]  # as above
+
+
+def convolution(dims: int, suffix: str, **attrs: AnyValue) -> Expr:
+    layout = attrs.get("data_layout", "NC")
+    sizes = (5, 4, 3)[:dims]
+    data = var("x", (1, 2, *sizes) if layout.startswith("NC") else (1, *sizes, 2))
+    weight = numbers((2, CHANNELS, *(2,) * dims) if suffix else (CHANNELS, 2, *(2,) * dims))
+    return getattr(ops.nn, f"conv{dims}d{suffix}")(data, weight, **attrs)  # type: ignore[no-any-return]  # as above
+
+
+def column(dims: int) -> Constant:
+    return numbers((CHANNELS, *(1,) * dims), seed=6)
+
+
+def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int, along: Constant) -> dict[str, Case]:
+    """The cases of one kind of product: `other` is a product of which the channels lie elsewhere, and `reason` says so."""
+    wrap: dict[str, Callable[[Expr], Expr]] = {
+        "normalised": norm,
+        "normalised_biased": lambda of: norm(biased(of, axis)),
+        "scaled": lambda of: of * along,
+        "scaled_biased": lambda of: biased(of, axis) * along,
+        "shifted": lambda of: of + along,
+        "shifted_biased": lambda of: biased(of, axis) + along,
+    }
+    return {f"ScaleAxis.{name}_{key}": case(make(product), make(other), reason) for key, make in wrap.items()}
+
+
+def convolution_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for dims in (1, 2, 3):
+        layout = {1: "NWC", 2: "NHWC", 3: "NDHWC"}[dims]
+        for suffix in ("", "_transpose"):
+            square = (1, *(3,) * dims, 2)
+            data = Var("x", var("x", square).type_annotation)
+            weight = numbers((2, 3, *(1,) * dims) if suffix else (3, 2, *(1,) * dims))
+            other = getattr(ops.nn, f"conv{dims}d{suffix}")(data, weight, data_layout=layout)
+            name = f"conv{dims}d{suffix}"
+            found |= product_cases(name, convolution(dims, suffix), other, f"the layouts are {layout}", 1, column(dims))
+    return found
+
+
+x = var("x", (4, 2))
+cube = var("cube", (2, 3, 3))
+dense, matmul = ops.nn.dense(x, numbers((3, 2))), ops.nn.matmul(x, numbers((2, 3)))
+row = numbers((3,), seed=6)
+image = var("image", (1, 3, 2, 2))
+CASES: dict[str, Case] = {
+    **convolution_cases(),
+    **product_cases("dense", dense, dense, "", -1, row),
+    **product_cases("matmul", matmul, ops.nn.matmul(cube, numbers((3, 3))), "multiplies Tensor[(2, 3, 3), float32]", -1, row),
+    "ScaleAxis.dense_normalised": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
+    "ScaleAxis.dense_normalised_biased": case(
+        norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalises axis 1"
+    ),
+    "ScaleAxis.dense_scaled": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
+    "ScaleAxis.dense_scaled_biased": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
+    "ScaleAxis.dense_shifted": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
+    "ScaleAxis.dense_shifted_biased": case(biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "does not vary along axis 1"),
+    "Normalisations.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "does not vary along axis 1"),
+    "Normalisations.shifted": case(norm(image) + column(2), norm(image, scale=False) + column(2), "it does not scale and shift"),
+}
+TABLE = pairs(CASES, ScaleAxis, Normalisations)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def refuses(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) -> None:
+    outcome = optimise(func(body), rules)
+    assert outcome.fired(rule) == 0
+    assert any(remark.startswith(rule) and reason in remark for remark in outcome.remarks), outcome.remarks
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("suffix", ["", "_transpose"])
+def test_a_whole_chain_ends_in_one_convolution(dims: int, suffix: str) -> None:
+    function = func((norm(biased(convolution(dims, suffix), 1)) * column(dims) + splat(0.5)) * splat(2.0))
+    outcome = optimise(function, ScaleAxis, fold=True)
+    assert operators(outcome.function) == [f"nn.conv{dims}d{suffix}", "nn.bias_add"]
+    assert_equal_in_value(function, outcome.function, exact=False)
+
+
+def test_groups() -> None:
+    data, weight = var("x", (1, 4, 5, 5)), numbers((6, 2, 3, 3))
+    grouped = func(ops.nn.conv2d(data, weight, groups=2) * numbers((6, 1, 1), seed=1))
+    outcome = optimise(grouped, ScaleAxis, fold=True)
+    assert operators(outcome.function) == ["nn.conv2d"]
+    assert_equal_in_value(grouped, outcome.function, exact=False)
+    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.conv2d_transpose_scaled", "2 groups")
+
+
+def test_one_number_scales_every_channel() -> None:
+    function = func(convolution(2, "") * splat(2.0, (1, 1, 1, 1)) + splat(1.0))
+    outcome = optimise(function, ScaleAxis, fold=True)
+    assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
+    assert_equal_in_value(function, outcome.function, exact=False)
+
+
+def test_a_normalisation_of_another_axis_stays() -> None:
+    square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
+    refuses(norm(square, axis=2), "ScaleAxis.conv2d_normalised", "it normalises axis 2")
+    refuses(norm(square, center=False), "ScaleAxis.conv2d_normalised", "it does not scale and shift")
+
+
+def test_a_normalisation_of_vectors_has_no_channels() -> None:
+    refuses(norm(var("v", (3,)), axis=0) * splat(2.0), "Normalisations.scaled", "has no axis 1", Normalisations)
+
+
+def test_a_variance_of_nothing_is_not_divided_by() -> None:
+    zero = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), splat(0.0, (3,)), epsilon=0.0)[0]
+    refuses(zero, "ScaleAxis.conv2d_normalised", "is not finite")
+    negative = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), const([1.0, -1.0, 2.0]))[0]
+    refuses(negative, "ScaleAxis.conv2d_normalised", "is not finite")
+
+
+def test_the_epsilon_of_narrow_types_does_not_vanish() -> None:
+    data, weight = var("x", (1, 2, 4, 4), "float16"), numbers((3, 2, 2, 2), "float16")
+    parts = [numbers((3,), "float16", i) for i in range(3)]
+    vanishing = ops.nn.batch_norm(ops.nn.conv2d(data, weight), *parts, splat(0.0, (3,), "float16"), epsilon=1e-12)[0]
+    refuses(vanishing, "ScaleAxis.conv2d_normalised", "is not finite")
+
+
+def test_weights_of_half_precision_do_not_overflow() -> None:
+    data, weight = var("x", (1, 2, 4, 4), "float16"), splat(300.0, (3, 2, 2, 2), "float16")
+    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.conv2d_scaled", "may reach 90000")
+
+
+def test_named_sizes_are_no_obstacle() -> None:
+    data = var("x", ("batch", 2, "height", "width"))
+    function = func(norm(ops.nn.conv2d(data, numbers((3, 2, 2, 2)))))
+    outcome = optimise(function, ScaleAxis, fold=True)
+    assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
+    assert_equal_in_value(function, outcome.function, exact=False, sizes={"batch": 2, "height": 4, "width": 3})
+
+
+def test_a_weight_of_one_number_stays_one_number() -> None:
+    function = func(ops.nn.conv2d(var("x", (1, 2, 4, 4)), splat(0.5, (3, 2, 2, 2))) * splat(4.0))
+    weight = optimise(function, ScaleAxis, fold=True).function.body
+    constants = [arg for arg in weight.args if isinstance(arg, Constant)]  # type: ignore[attr-defined]  # a call
+    assert [constant.data.is_splat for constant in constants] == [True]
+
+
+def test_the_mean_and_variance_of_a_normalisation_are_fields_too() -> None:
+    whole = ops.nn.batch_norm(image, *(numbers((3,), seed=i) for i in range(4)))
+    function = func(whole[1] + whole[2])
+    assert optimise(function, Normalisations, ScaleAxis).function is function

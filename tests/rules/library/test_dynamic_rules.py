@@ -1,0 +1,93 @@
+"""Operators that take their shapes as operands become those with attributes, as far as the shapes are known."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import DynamicToStatic
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, operators, optimise
+
+x = var("x", (4, 6))
+indices = var("indices", (3,), "int64")
+
+
+def vector(*elements: int) -> Expr:
+    return const(elements, "int64")
+
+
+def unknown(size: int) -> Expr:
+    return var("unknown", (size,), "int64")
+
+
+on, off = splat(1.0), splat(0.0)
+CASES: dict[str, Case] = {
+    "DynamicToStatic.reshape": case(ops.dyn.reshape(x, vector(3, -1)), ops.dyn.reshape(x, unknown(2)), "dyn.reshape: None"),
+    "DynamicToStatic.broadcast_to": case(
+        ops.dyn.broadcast_to(x, vector(2, 1, 6)), ops.dyn.broadcast_to(x, unknown(3)), "dyn.broadcast_to: None"
+    ),
+    "DynamicToStatic.full": case(ops.dyn.full(var("v", ()), vector(2, 3)), ops.dyn.full(var("v", ()), unknown(2)), "dyn.full: None"),
+    "DynamicToStatic.strided_slice": case(
+        ops.dyn.strided_slice(x, vector(1), vector(5), vector(2), vector(1)),
+        ops.dyn.strided_slice(x, unknown(1), vector(5), vector(2), vector(1)),
+        "dyn.strided_slice: None, [5], [2], [1]",
+    ),
+    "DynamicToStatic.tile": case(ops.dyn.tile(x, vector(1, 2)), ops.dyn.tile(x, unknown(2)), "dyn.tile: None"),
+    "DynamicToStatic.pad": case(
+        ops.dyn.pad(x, vector(0, 1, 2, 0), splat(7.0)), ops.dyn.pad(x, vector(0, 1, 2, 0), var("v", ())), "dyn.pad: [0, 1, 2, 0], None"
+    ),
+    "DynamicToStatic.one_hot": case(
+        ops.dyn.one_hot(indices, vector(4), on, off, axis=0), ops.dyn.one_hot(indices, unknown(1), on, off), "dyn.one_hot: None"
+    ),
+    "DynamicToStatic.topk": case(
+        tup(ops.dyn.topk(x, vector(2), axis=0, largest=False)[0], ops.dyn.topk(x, vector(2), axis=0, largest=False)[1]),
+        ops.dyn.topk(x, unknown(1))[0],
+        "dyn.topk: None",
+    ),
+}
+TABLE = pairs(CASES, DynamicToStatic)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_nothing_dynamic_is_left_of_a_known_shape() -> None:
+    for name, example in CASES.items():
+        for way in ({"fold": True}, {"fold": True, "static": True}):
+            left = operators(optimise(example.positive, DynamicToStatic, **way).function)
+            assert not [op for op in left if op.startswith("dyn.")], name
+
+
+def flatten_heads() -> Expr:
+    """What exporters write to merge the last axes of a tensor: shape, gather, concat, reshape."""
+    data = var("data", ("batch", "seq", 12, 64))
+    shape = ops.shape_of(data, dtype="int64")
+    batch, seq = (ops.expand_dims(ops.take(shape, const(i, "int64"), axis=0), axis=0) for i in (0, 1))
+    return ops.dyn.reshape(data, ops.concatenate(tup(batch, seq, vector(768))))  # type: ignore[no-any-return]  # no static type
+
+
+@pytest.mark.parametrize("rules", [(), (DynamicToStatic,)], ids=["while loading", "by rules"])
+def test_a_chain_of_shape_arithmetic_becomes_one_reshape(rules: tuple[RuleSetMeta, ...]) -> None:
+    function = func(flatten_heads())
+    outcome = optimise(function, *rules, fold=True, static=not rules)
+    assert operators(outcome.function) == ["reshape"]
+    assert outcome.count("made_static") == (0 if rules else 1)
+    assert_equal_in_value(function, outcome.function, exact=True, sizes={"batch": 2, "seq": 3})
+
+
+def test_types_get_better_on_the_way() -> None:
+    """The second reshape is only known once the first is."""
+    data = var("data", (2, 12))
+    inner = ops.dyn.reshape(data, ops.cast(ops.cast(vector(4, 6), dtype="float32"), dtype="int64"))
+    function = func(ops.dyn.reshape(inner, ops.shape_of(inner, dtype="int64")))
+    outcome = optimise(function, fold=True, static=True)
+    assert all(op == "reshape" for op in operators(outcome.function))
+    assert_equal_in_value(function, outcome.function, exact=True)

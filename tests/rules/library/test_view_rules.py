@@ -1,0 +1,184 @@
+"""Rules on views, casts, slices and copies: each on a program where it holds, and on one where it does not."""
+
+import numpy as np
+import pytest
+
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.expr import Expr
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType
+from passat.rules.conditions import Term
+from passat.rules.library import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
+from passat.rules.library.views import loses_nothing
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, ops, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, difference, operators, optimise, shape_of
+
+x, y = var("x"), var("y")
+cube = var("cube", (2, 1, 3))
+END = 2**63 - 1
+
+
+def view(kind: str, of: Expr) -> Expr:
+    """A view of a tensor of three dimensions, the second of size 1, that is another one each time."""
+    rank = len(shape_of(func(of).body))
+    views = {
+        "reshape": lambda: ops.reshape(of, newshape=(3, -1)),
+        "expand_dims": lambda: ops.expand_dims(of, axis=rank),
+        "squeeze": lambda: ops.squeeze(of),
+        "flatten": lambda: ops.nn.batch_flatten(of),
+    }
+    return views[kind]()  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def undecided(kind: str, of: Expr) -> Expr:
+    """A view of symbolic sizes; two of them are a reshape that is not certain, or that would have to count the elements of an empty tensor."""
+    rank = len(shape_of(func(of).body))
+    views = {
+        "reshape": lambda: ops.reshape(of, newshape={2: (0, 0), 3: (-3, -2), 4: (0, 0, -3)}[rank]),
+        "expand_dims": lambda: ops.expand_dims(of, axis=0),
+        "squeeze": lambda: ops.squeeze(of, axis=()),
+        "flatten": lambda: ops.nn.batch_flatten(of, axis=max(rank - 2, 1)),
+    }
+    return views[kind]()  # type: ignore[no-any-return]  # as above
+
+
+def undecided_pair(outer: str, inner: str) -> Expr:
+    if outer == inner == "squeeze":
+        return ops.squeeze(ops.squeeze(var("v", (1, "n", "m")), axis=0), axis=())  # type: ignore[no-any-return]  # as above
+    return undecided(outer, undecided(inner, var("v", ("n", "m", "k"))))
+
+
+KINDS = ("reshape", "expand_dims", "squeeze", "flatten")
+SAME = {
+    "reshape": (ops.reshape(x, newshape=(2, -1)), ops.reshape(x, newshape=(3, 2))),
+    "expand_dims": (ops.expand_dims(x, axis=0, num_newaxis=0), ops.expand_dims(x, axis=0)),
+    "squeeze": (ops.squeeze(x), ops.squeeze(cube)),
+    "flatten": (ops.nn.batch_flatten(x), ops.nn.batch_flatten(cube)),
+}
+COUNTED = {
+    *{("reshape", "flatten"), ("expand_dims", "reshape"), ("squeeze", "flatten")},
+    *{("flatten", "expand_dims"), ("flatten", "squeeze"), ("flatten", "flatten")},
+}
+
+
+def broadcast_case(name: str, left: bool) -> Case:
+    of = getattr(ops, name)
+    row, scalar = var("row", (3,)), var("scalar", ())
+    wide, wider = ops.broadcast_to(row, shape=(2, 3)), ops.broadcast_to(scalar, shape=(3,))
+    return case(of(wide, x), of(wide, row), "the types differ") if left else case(of(x, wide), of(scalar, wider), "the types differ")
+
+
+CASES: dict[str, Case] = {
+    **{f"Views.{kind}_to_same": case(*SAME[kind], "is not certainly") for kind in KINDS},
+    **{
+        f"Views.{outer}_of_{inner}": case(
+            view(outer, view(inner, cube)),
+            undecided_pair(outer, inner),
+            "may be empty" if (outer, inner) in COUNTED else "is certain to give",
+        )
+        for outer in KINDS
+        for inner in KINDS
+    },
+    "NewAxes.merge": case(ops.expand_dims(ops.expand_dims(x, axis=0), axis=(2,)), ops.expand_dims(ops.squeeze(x), axis=0), ""),
+    "Transposes.merge": case(ops.transpose(ops.transpose(cube, axes=(1, 2, 0)), axes=(1, 0, 2)), ops.transpose(ops.exp(x)), ""),
+    "Transposes.drop": case(ops.transpose(cube, axes=(0, -2, 2)), ops.transpose(cube), "axes=(2, 1, 0) moves an axis"),
+    "Casts.same": case(ops.cast(x, dtype="float32"), ops.cast(x, dtype="float16"), "casts float32 to float16"),
+    "Casts.chain": case(
+        ops.cast(ops.cast(x, dtype="float64"), dtype="float16"), ops.cast(ops.cast(x, dtype="int8"), dtype="float32"), "int8 does not hold every float32"
+    ),
+    "Slices.whole": case(
+        ops.strided_slice(x, begin=(0, -9), end=(END, 3)), ops.strided_slice(x, begin=(1,), end=(END,)), "takes a part of Tensor[(2, 3), float32]"
+    ),
+    "Slices.merge": case(
+        ops.strided_slice(ops.strided_slice(var("v", (9,)), begin=(1,), end=(8,), strides=(2,)), begin=(1,), end=(3,)),
+        ops.strided_slice(ops.strided_slice(var("v", ("n",)), begin=(-5,), end=(END,)), begin=(1,), end=(3,)),
+        "the slices do not compose",
+    ),
+    "Copies.concat_of_one": case(ops.concatenate(tup(x)), ops.concatenate(tup(x, y)), ""),
+    "Copies.broadcast_to_same": case(ops.broadcast_to(x, shape=(3,)), ops.broadcast_to(x, shape=(4, 2, 3)), "the types differ"),
+    "Copies.tile_once": case(ops.tile(x, reps=(1, 1)), ops.tile(x, reps=(2,)), "the types differ"),
+    "Copies.pad_nothing": case(ops.nn.pad(x, pad_width=((0, 0), (0, 0))), ops.nn.pad(x, pad_width=((0, 1), (0, 0))), "pads by ((0, 1), (0, 0))"),
+    "Copies.split_into_one": case(
+        ops.split(x, indices_or_sections=1)[0], ops.split(x, indices_or_sections=2)[0], "splits into several parts"
+    ),
+    **{f"Broadcasts.{name}_left": broadcast_case(name, True) for name in ("add", "multiply", "subtract", "divide")},
+    **{f"Broadcasts.{name}_right": broadcast_case(name, False) for name in ("add", "multiply", "subtract", "divide")},
+}
+TABLE = pairs(CASES, Views, NewAxes, Transposes, Casts, Slices, Copies, Broadcasts)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_many_views_become_one() -> None:
+    function = func(ops.reshape(ops.squeeze(ops.expand_dims(ops.nn.batch_flatten(cube), axis=0), axis=0), newshape=(3, 2)))
+    outcome = optimise(function, Views)
+    assert operators(outcome.function) == ["reshape"]
+    assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_views_that_undo_each_other_vanish() -> None:
+    function = func(ops.squeeze(ops.expand_dims(var("v", ("n", "?")), axis=1), axis=1))
+    assert operators(optimise(func(ops.squeeze(ops.expand_dims(x, axis=1), axis=1)), Views).function) == []
+    assert operators(optimise(function, Views).function) == ["expand_dims", "squeeze"]  # of (n, ?) no reshape is certain
+
+
+def test_new_axes_merge_whatever_the_sizes() -> None:
+    function = func(ops.expand_dims(ops.expand_dims(var("v", ("n", "?")), axis=-1, num_newaxis=2), axis=(0, 2)))
+    outcome = optimise(function, NewAxes, Views)
+    assert operators(outcome.function) == ["expand_dims"]
+    assert_equal_in_value(function, outcome.function, exact=True, sizes={"n": 3})
+
+
+def test_a_batch_of_nothing_survives() -> None:
+    """A view never fails on an empty tensor, so what takes its place must not either."""
+    function = func(ops.squeeze(ops.nn.batch_flatten(var("v", ("n", 2, "m"))), axis=()))
+    for sizes in ({"n": 0, "m": 3}, {"n": 2, "m": 0}):
+        assert_equal_in_value(function, optimise(function, Views).function, exact=True, sizes=sizes)
+
+
+def test_transposes_through_none() -> None:
+    function = func(ops.transpose(ops.transpose(cube)))
+    assert operators(optimise(function, Transposes).function) == []
+
+
+NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")
+
+
+def every_value(dtype: str) -> Array:
+    """All values of a type of up to 16 bits; of a wider one its extremes, and values around powers of two."""
+    kind: np.dtype[np.generic] = to_numpy(dtype)
+    if dtype == "bool":
+        return np.array([False, True])
+    if kind.itemsize <= 2:
+        return np.arange(1 << (8 * kind.itemsize), dtype=np.uint16).astype(f"u{kind.itemsize}").view(kind)
+    powers = [sign * (2**power) + shift for power in range(63) for sign in (1, -1) for shift in (-1, 0, 1)]
+    if dtype in FLOATS:
+        return np.array([*powers, np.inf, -np.inf, np.nan, 1e-45, 1e-40, 0.1, -0.0], np.float64).astype(kind)
+    limits = np.iinfo(kind)  # type: ignore[type-var]  # an integer type
+    return np.array([*(power for power in powers if limits.min <= power <= limits.max), limits.min, limits.max], kind)
+
+
+@pytest.mark.parametrize("source", NUMBERS)
+def test_a_cast_through_a_type_that_holds_every_value_changes_nothing(source: str) -> None:
+    values = every_value(source)
+    for through in NUMBERS:
+        if loses_nothing(through).function(Term(TensorType((), source)), through) is True:
+            with np.errstate(all="ignore"):
+                back = values.astype(to_numpy(through)).astype(to_numpy(source))
+            assert difference([back], [values], exact=True) is None, through
+
+
+def test_casts_say_what_is_lost() -> None:
+    refused = {(a, b) for a in NUMBERS for b in NUMBERS if loses_nothing(b).function(Term(TensorType((), a)), b) is not True}
+    assert {("int8", "uint8"), ("uint8", "int8"), ("int32", "float32"), ("float32", "bfloat16"), ("float16", "bfloat16")} <= refused
+    assert not {("int8", "int16"), ("uint8", "int16"), ("int16", "float32"), ("bfloat16", "float32"), ("bool", "float16")} & refused
