@@ -1,13 +1,15 @@
 """From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.dtypes import to_numpy
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.infer import InferError
 from passat.ir.op import KnownValue, Op, OpTypeError
 from passat.ir.shape import Any
@@ -96,7 +98,8 @@ class Matcher:
     # ---- what to look for
 
     def _orders(self, terms: Sequence[Pattern]) -> Iterator[frozenset[int]]:
-        commutative = [i for i, node in enumerate(terms) if isinstance(node, PCall) and node.op.commutative and _asymmetric(node)]
+        used = Counter(node.key for node in terms) + Counter(arg.key for value in _arguments(self.rule) for arg in _patterns(value))
+        commutative = [i for i, node in enumerate(terms) if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
         for bits in range(min(1 << len(commutative), _VARIANTS)):
             yield frozenset(id(terms[i]) for j, i in enumerate(commutative) if bits >> j & 1)
 
@@ -187,6 +190,9 @@ class Matcher:
             raise Refusal(str(refuse)) from None
         except (OpTypeError, InferError) as error:
             raise Refusal(f"ill-typed: {error}") from None
+        except Exception as error:
+            error.add_note(f"in the rule {self.name} ({self.rule.source})")
+            raise
         root = graph.find(row[0])
         wanted_type, made = graph.types[root], graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
@@ -216,11 +222,7 @@ class Matcher:
         made: list[int] = []
         for node, operands in self._plan:
             if isinstance(node, (PLiteral, PNumber)):
-                value = match.value(node.value)
-                root_type = graph.types[graph.find(row[0])]
-                if not isinstance(root_type, TensorType):
-                    raise Refuse("a number on the right side needs a left side that is a tensor")
-                made.append(graph.add_constant(Tensor.dense(np.asarray(value, to_numpy(root_type.dtype)))))
+                made.append(graph.add_constant(_number(match.value(node.value), graph.types[graph.find(row[0])])))
                 continue
             payload = 0
             if isinstance(node, PCall):
@@ -302,6 +304,25 @@ class LazyTerm(Term):
         return self._graph.known_of(self._cls)
 
 
+def _number(value: float, type_: Type) -> Tensor:
+    """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
+    if not isinstance(type_, TensorType):
+        raise Refuse("a number on the right side needs a left side that is a tensor")
+    kind = to_numpy(type_.dtype)
+    if type_.dtype in FLOATS:
+        with np.errstate(all="ignore"):
+            found = np.asarray(value, kind)
+        fits = bool(np.isfinite(found)) or not np.isfinite(value)
+    elif type_.dtype in INTEGERS:
+        limits = ml_dtypes.iinfo(kind)
+        fits = float(value).is_integer() and int(limits.min) <= value <= int(limits.max)
+    else:
+        fits = type_.dtype == "bool" and value in (0, 1)
+    if not fits:
+        raise Refuse(f"{type_.dtype} has no {value}")
+    return Tensor.dense(np.asarray(value, kind))
+
+
 def same_type(a: Type, b: Type) -> bool:
     """Whether a program may have the one type where it had the other: dimensions equal, or one of them unknown."""
     if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
@@ -341,10 +362,12 @@ def _parts(node: Pattern) -> tuple[Pattern, ...]:
     return (node.of,) if isinstance(node, PGet) else ()
 
 
-def _asymmetric(node: PCall) -> bool:
-    """Whether swapping the operands gives another pattern."""
+def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
+    """Whether swapping the operands gives another pattern. Of two holes it does where one is named elsewhere too, on the left or in a
+    condition."""
     left, right = node.args
-    return not (isinstance(left, PVar) and isinstance(right, PVar)) and left.key != right.key
+    holes = isinstance(left, PVar) and isinstance(right, PVar)
+    return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)
 
 
 def _arguments(rule: Rule) -> Iterator[AnyValue]:

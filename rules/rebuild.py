@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
-from passat.rules.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, Symbol
+from passat.rules.graph import CALL, CONST, GET, LEAF_SYMBOL, TUPLE, Graph
 
 
 def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
@@ -13,23 +13,26 @@ def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[
     A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
     """
     made: dict[int, Expr] = {}
-    equal: dict[tuple[Symbol, int, tuple[int, ...]], Expr] = {}
-    symbols, payloads, operands, classes = graph.symbols, graph.payloads, graph.operands, graph.classes
+    equal: dict[tuple[object, ...], Expr] = {}
+    replaced = leaves or {}
+    symbols, payloads, operands, classes, origins = graph.symbols, graph.payloads, graph.operands, graph.classes, graph.origins
     for cls, node in choice.items():
-        parts = [made[part if classes[part] == part else graph.find(part)] for part in operands[node]]
-        key = (symbols[node], payloads[node], tuple(map(id, parts)))
+        symbol, origin = symbols[node], origins[node]
+        if symbol is LEAF_SYMBOL and origin is not None:
+            made[cls] = replaced.get(id(origin), origin)
+            continue
+        parts = tuple([made[part if classes[part] == part else graph.find(part)] for part in operands[node]])
+        key = (symbol, payloads[node], parts)  # expressions compare by identity
         expr = equal.get(key)
         if expr is None:
-            expr = equal[key] = _make(graph, cls, node, parts, leaves or {})
+            expr = origin if origin is not None and _parts(origin) == parts else _make(graph, cls, node, parts)
+            equal[key] = expr
         made[cls] = expr
     return made[graph.find(root)]
 
 
-def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mapping[int, Expr]) -> Expr:
+def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...]) -> Expr:
     symbol, payload = graph.symbols[node], graph.payloads[node]
-    origin = graph.origins[node]
-    if origin is not None and (symbol.kind == LEAF or _parts_are(origin, operands)):
-        return leaves.get(id(origin), origin)
     span = _span(graph, cls, node)
     made: Expr
     if symbol.kind == CALL:
@@ -46,17 +49,12 @@ def _make(graph: Graph, cls: int, node: int, operands: list[Expr], leaves: Mappi
     return made
 
 
-def _parts_are(origin: Expr, operands: list[Expr]) -> bool:
-    parts: tuple[Expr, ...]
-    if type(origin) is Call:
-        parts = origin.args
-    elif type(origin) is TupleGetItem:
-        parts = (origin.tuple_value,)
-    elif type(origin) is Tuple:
-        parts = origin.fields
-    else:
-        return True
-    return all(a is b for a, b in zip(parts, operands, strict=True))
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    if type(expr) is Call:
+        return expr.args
+    if type(expr) is TupleGetItem:
+        return (expr.tuple_value,)
+    return expr.fields if type(expr) is Tuple else ()
 
 
 def _span(graph: Graph, cls: int, node: int) -> Span | None:

@@ -12,8 +12,10 @@ from passat.rules.pattern import (
     Pattern,
     PCall,
     PConst,
+    PGet,
     PLiteral,
     PNumber,
+    PTuple,
     PVar,
     RuleError,
     attr_holes,
@@ -111,7 +113,9 @@ class Rule:
         """The rule in both directions; for the e-graph only, since the way back makes programs no better by itself."""
         if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
             raise RuleError(f"rule [{self!r}]: the way back would not bind every hole")
-        return self._but(back=True)
+        both = self._but(back=True)
+        both.directions()  # for its errors: a right side that cannot stand on the left
+        return both
 
     def exploring(self) -> "Rule":
         """The rule offers an alternative that need not be better: what it matched stays in sight of all rules.
@@ -161,14 +165,15 @@ class RuleSetMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
         """Makes the class. Raises RuleError for rules that cannot be."""
         cls = super().__new__(mcs, name, bases, namespace)
-        inherited = [rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules]
+        bequeathed = dict.fromkeys(rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules)
+        inherited = [rule for rule in bequeathed if rule.name.rpartition(".")[2] not in namespace]
         own = []
         for attribute, value in namespace.items():
             if isinstance(value, Rule):
                 rule = value.named(f"{name}.{attribute}")
                 setattr(cls, attribute, rule)
                 own.append(rule)
-            elif isinstance(value, PCall):
+            elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
         cls.rules = (*inherited, *own)
         from passat.rules.typecheck import check_types

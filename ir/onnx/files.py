@@ -18,6 +18,7 @@ from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import subgraphs
+from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.value_types import DTYPES
 
@@ -54,7 +55,7 @@ def read_model(path: str) -> ModelProto:
 
 def check_model(model: ModelProto) -> None:
     """Runs `onnx.checker`, without looking for external data. Raises OnnxError."""
-    if model.ByteSize() > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
+    if model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
         model = _outline(model)
     _check(model)
 
@@ -65,7 +66,7 @@ def _outline(model: ModelProto) -> ModelProto:
     copy_fields(model, outline, except_for={"graph"})
     copy_fields(model.graph, outline.graph, except_for={"initializer"})
     for tensor in model.graph.initializer:
-        if tensor.ByteSize() < LARGE or tensor.data_type == TensorProto.STRING:
+        if tensor_bytes(tensor) < LARGE or tensor.data_type == TensorProto.STRING:
             outline.graph.initializer.append(tensor)
         else:
             _empty(outline.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
@@ -141,13 +142,13 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
 
 def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:
     """The model with external tensors that lie elsewhere, and large tensors where the model would be too large, in the data file."""
-    inside = model.ByteSize()
+    inside = model_bytes(model)
     if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
         return model
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in _tensors(copy):
-        large = inside > INLINE_LIMIT and tensor.HasField("raw_data") and tensor.ByteSize() >= LARGE
+        large = inside > INLINE_LIMIT and tensor.HasField("raw_data") and tensor_bytes(tensor) >= LARGE
         if large or _is_elsewhere(tensor, data):
             value = read_tensor(tensor, folder)
             tensor.CopyFrom(data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name))

@@ -1,5 +1,6 @@
 """Parsing of texts in Relay's format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
 
+from passat.ir.collector import collector_paused
 from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule, TypeData
@@ -19,12 +20,13 @@ def parse(text: str, source_name: str = "from_string") -> IRModule:
     >>> parse("def @main(%x: Tensor[(2, n), float32]) { %x }")["main"].checked_type
     fn (Tensor[(2, n), float32]) -> Tensor[(2, n), float32]
     """
-    reader = _reader(text, source_name, IRModule())
-    try:
-        module = _module(reader)
-    except RecursionError:
-        raise reader.tokens.error(_TOO_DEEP) from None
-    return infer_module(module)
+    with collector_paused():
+        reader = _reader(text, source_name, IRModule())
+        try:
+            module = _module(reader)
+        except RecursionError:
+            raise reader.tokens.error(_TOO_DEEP) from None
+        return infer_module(module)
 
 
 def parse_expr(text: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
@@ -36,11 +38,12 @@ def parse_expr(text: str, source_name: str = "from_string", module: IRModule | N
     free_var %x: int8;
     (%x, 1u8 /* ty=uint8 */)
     """
-    reader = _reader(text, source_name, module or IRModule())
-    try:
-        found = run(reader.block(""))
-    except RecursionError:
-        raise reader.tokens.error(_TOO_DEEP) from None
+    with collector_paused():
+        reader = _reader(text, source_name, IRModule() if module is None else module)
+        try:
+            found = run(reader.block(""))
+        except RecursionError:
+            raise reader.tokens.error(_TOO_DEEP) from None
     if not _at_end(reader.tokens):
         raise reader.tokens.error(f"expected the end of the text, found {reader.tokens.shown()}")
     return found

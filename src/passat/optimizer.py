@@ -94,7 +94,7 @@ def optimize(
         proto, place = _open(model, folder)
         in_file = proto is not model
         report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
-        report.nodes_before, report.bytes_before = histogram(proto), proto.ByteSize()
+        report.nodes_before, report.bytes_before = histogram(proto), _bytes_of(proto)
         try:
             module = from_onnx(proto, folder=place)
         except OnnxError as error:
@@ -160,7 +160,7 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
             f"the result is not cheaper: {node_count(nodes)} nodes and {cost:.3g} s, against {count} and {report.cost_before:.3g} s"
         )
         return original
-    report.nodes_after, report.bytes_after, report.cost_after = nodes, result.ByteSize(), cost
+    report.nodes_after, report.bytes_after, report.cost_after = nodes, _bytes_of(result), cost
     return result
 
 
@@ -187,6 +187,12 @@ def _coarsest(module: IRModule) -> str | None:
     return next((dtype for dtype in ("bfloat16", "float16") if dtype in found), None)
 
 
+def _bytes_of(model: "ModelProto") -> int:
+    from passat.ir.onnx.sizes import model_bytes
+
+    return model_bytes(model)
+
+
 def _check_form(model: "ModelProto") -> None:
     from passat.ir.onnx.files import check_model
 
@@ -194,7 +200,7 @@ def _check_form(model: "ModelProto") -> None:
 
 
 def _check(reference: Reference, candidate: "ModelProto", folder: str | None) -> VerifyReport:
-    if candidate.ByteSize() < PROTOBUF_LIMIT:
+    if _bytes_of(candidate) < PROTOBUF_LIMIT:
         return reference.check(candidate)
     with tempfile.TemporaryDirectory() as temporary:
         path = os.path.join(temporary, "result.onnx")

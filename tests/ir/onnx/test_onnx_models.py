@@ -4,7 +4,6 @@ The normal run takes every twentieth of onnx's node tests; PASSAT_ALL_MODELS=1 t
 """
 
 import os
-import resource
 import subprocess
 import sys
 import warnings
@@ -157,7 +156,7 @@ def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) 
     out = tmp_path / "out"
     out.mkdir()
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.onnx", out / "m.onnx"], check=True, capture_output=True, text=True)
-    assert int(done.stdout) * resource.getpagesize() // resource.getpagesize() < 500_000  # kilobytes
+    assert int(done.stdout) < 500_000  # kilobytes
     (tmp_path / "m.bin").unlink()
     body: Any = load(out / "m.onnx")["main"].body
     np.testing.assert_array_equal(body.args[1].data.numpy()[:2], np.stack([np.full(width, layers - 1, np.float32), block[1]]))
