@@ -3,7 +3,8 @@
 Equal parts count as equal however a program shares them; `sharing=True` asks for equal sharing too, which is TVM's relation: a node that
 occurs twice must be matched by one node both times, in both directions (constants and projections are compared by value then too).
 Constants are equal by value, operators and global functions by name, free variables only to themselves, or, with `map_free_vars=True`,
-one to one in the order in which they occur. Of a module functions and type definitions count, not their order and not `attrs`. Both functions visit each pair of nodes once, whatever the number of paths.
+one to one in the order in which they occur. Of a module functions and type definitions count, not their order and not `attrs`.
+Both functions visit each pair of nodes once, whatever the number of paths.
 """
 
 from collections.abc import Sequence

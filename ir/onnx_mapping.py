@@ -44,6 +44,8 @@ ELEMENT_TYPES: Final[Mapping[int, str]] = {
     24: "float8_e8m0fnu",
     25: "uint2",
     26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
 }
 """Element types by their number in ONNX (`TensorProto.DataType`), as attributes such as that of Cast give them."""
 

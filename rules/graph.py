@@ -85,7 +85,6 @@ class Graph:
         self.made_static = 0
         self.places: dict[int, Expr] = {}
         self._learnt: set[int] = set()
-        self.edges: set[tuple[Symbol, int, Symbol]] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
         self._tensor_ids: dict[object, int] = {}
         self._large: dict[tuple[str, tuple[int, ...]], list[int]] | None = {} if compare_large else None
@@ -103,8 +102,8 @@ class Graph:
         becomes a constant at once. Everything that is not dataflow (variables, functions, regions) is a leaf.
         """
         ids = self.ids
+        known = ids.get
         stack: list[Expr] = [root]
-        push = stack.append
         while stack:
             expr = stack[-1]
             key = id(expr)
@@ -123,14 +122,12 @@ class Graph:
                 ids[key] = self._load_leaf(expr)
                 stack.pop()
                 continue
-            ready = True
-            for part in reversed(parts):
-                if id(part) not in ids:
-                    push(part)
-                    ready = False
-            if ready:
+            operands = [known(id(part), -1) for part in parts]
+            if -1 in operands:
+                stack += [part for part, node in zip(reversed(parts), reversed(operands), strict=True) if node < 0]
+            else:
                 stack.pop()
-                ids[key] = self._load_node(expr, tuple([ids[id(part)] for part in parts]))
+                ids[key] = self._load_node(expr, tuple(operands))
         return ids[id(root)]
 
     def _load_leaf(self, expr: Expr) -> int:
@@ -164,14 +161,17 @@ class Graph:
             self.folded += 1
             made = self.add_constant(value, Constant(value, expr.span))
         else:
-            made = self._static_form(head, payload, operands, expr) if folder.static else -1
+            made = (
+                self._static_form(head, payload, operands, expr) if folder.static and head.op is not None and head.op.known_operands else -1
+            )
             if made < 0:
                 made = self._new(head, payload, operands, type_, expr)
                 if value is not None:
                     self.constants[made] = value
         if known is not None:
             self.known.setdefault(made, known)
-        if learnt or made in self.constants or self.types[made] != expr._checked_type:
+        best = self.types[made]
+        if learnt or made in self.constants or (best is not expr._checked_type and best != expr._checked_type):
             # Whoever uses this node may have a better type than inference gave it before.
             self._learnt.add(made)
         return made
@@ -260,18 +260,19 @@ class Graph:
 
     def _new(self, head: Symbol, payload: int, operands: tuple[int, ...], type_: Type, origin: Expr | None) -> int:
         node = len(self.symbols)
-        symbols = self.symbols
-        symbols.append(head)
+        self.symbols.append(head)
         self.payloads.append(payload)
         self.operands.append(operands)
         self.types.append(type_)
         self.origins.append(origin)
         self.classes.append(node)
         self._nodes[head, payload, operands] = node
-        edges = self.edges
-        for i, operand in enumerate(operands):
-            edges.add((head, i, symbols[operand]))
         return node
+
+    def edges(self) -> set[tuple[Symbol, int, Symbol]]:
+        """Which symbols stand where below which: (whole, place, part)."""
+        symbols = self.symbols
+        return {(head, i, symbols[part]) for head, parts in zip(symbols, self.operands, strict=True) for i, part in enumerate(parts)}
 
     # ---- classes and facts
 

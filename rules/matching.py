@@ -48,6 +48,9 @@ class Variant(NamedTuple):
     def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
         """The rows of all matches whose root is among the candidates, which have the root's symbol."""
         symbols, operands, payloads = graph.symbols, graph.operands, graph.payloads
+        for whole, i, _, expected in self.steps:
+            if whole == 0 and expected is not None:  # first of all what most candidates fail at
+                candidates = [node for node in candidates if symbols[operands[node][i]] is expected]
         rows: list[tuple[int, ...]] = []
         registers = [-1] * self.registers
         for root in candidates:
@@ -314,7 +317,7 @@ def _number(value: float, type_: Type) -> Tensor:
             found = np.asarray(value, kind)
         fits = bool(np.isfinite(found)) or not np.isfinite(value)
     elif type_.dtype in INTEGERS:
-        limits = ml_dtypes.iinfo(kind)
+        limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
         fits = float(value).is_integer() and int(limits.min) <= value <= int(limits.max)
     else:
         fits = type_.dtype == "bool" and value in (0, 1)

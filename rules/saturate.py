@@ -100,7 +100,9 @@ class Saturator:
         nodes: dict[Symbol, list[int]] = {}
         for node, symbol in enumerate(graph.symbols):
             nodes.setdefault(symbol, []).append(node)
-        edges = graph.edges
+        if not any(matcher.root in nodes for matcher in self.matchers):
+            return [[] for _ in self._queries]
+        edges = graph.edges()
         return [
             variant.search(graph, nodes[matcher.root]) if matcher.root in nodes and variant.edges <= edges else []
             for matcher, variant in self._queries
@@ -177,17 +179,19 @@ class Saturator:
     def _load_new(self, unions: Iterable[tuple[int, int]]) -> None:
         graph, visible = self.graph, self._visible
         rows: dict[str, list[str]] = {symbol.name: [] for symbol in visible}
-        table = {symbol: (rows[symbol.name], symbol.has_payload) for symbol in visible}
+        table = {
+            symbol: (rows[symbol.name].append, "\t".join(["%d"] * (1 + symbol.arity + symbol.has_payload)), symbol.has_payload)
+            for symbol in visible
+        }
         bare: list[str] = []
         symbols, payloads, operands = graph.symbols, graph.payloads, graph.operands
         for node in range(self._loaded, len(graph)):
             found = table.get(symbols[node])
             if found is None:
                 bare.append(str(node))
-            elif found[1]:
-                found[0].append("\t".join(map(str, (node, *operands[node], payloads[node]))))
-            else:
-                found[0].append("\t".join(map(str, (node, *operands[node]))))
+                continue
+            add, row, has_payload = found
+            add(row % (node, *operands[node], payloads[node]) if has_payload else row % (node, *operands[node]))
         self._loaded = len(graph)
         retired, self._retired = self._retired, {}
         self._egraph.load({"bare": bare, **rows, **retired}, unions)

@@ -15,7 +15,8 @@ from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.naming import Names
-from passat.ir.onnx.value_types import DTYPES, UNKNOWN, type_of, value_info
+from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.types import TensorType, TupleType, Type
 
 DEFAULT_OPSET: Final = 21
@@ -145,4 +146,4 @@ def _default_frame() -> Frame:
 
 
 def _declaration(tensor: TensorProto) -> ValueInfoProto:
-    return value_info(tensor.name, TensorType(tensor.dims, DTYPES[tensor.data_type]))
+    return value_info(tensor.name, TensorType(tensor.dims, ELEMENT_TYPES[tensor.data_type]))

@@ -20,7 +20,7 @@ from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import subgraphs
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
-from passat.ir.onnx.value_types import DTYPES
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _CHECKED_WHOLE: Final = 50_000_000
 """Models of more bytes are checked without the contents of their tensors."""
@@ -81,8 +81,8 @@ def _empty(tensor: TensorProto) -> None:
     tensor.ClearField("data_location")
     tensor.ClearField("external_data")
     tensor.dims[:] = [1] * len(tensor.dims)
-    if tensor.data_type in DTYPES:
-        tensor.raw_data = bytes(math.ceil(itemsize(DTYPES[tensor.data_type])))
+    if tensor.data_type in ELEMENT_TYPES:
+        tensor.raw_data = bytes(math.ceil(itemsize(ELEMENT_TYPES[tensor.data_type])))
 
 
 def _is_external(tensor: TensorProto) -> bool:

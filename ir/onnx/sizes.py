@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorProto
 
 from passat.ir.dtypes import itemsize
 from passat.ir.onnx.frame import copy_fields
-from passat.ir.onnx.value_types import DTYPES
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _SMALL: Final = 1 << 22
 """Models whose initialisers have fewer elements than this are measured by protobuf, and tensors too."""
@@ -32,10 +32,10 @@ def model_bytes(model: ModelProto) -> int:
 def tensor_bytes(tensor: TensorProto) -> int:
     """The size of a tensor in bytes: for large contents in raw form, what its type and shape ask for."""
     elements = math.prod(tensor.dims)
-    if elements < _SMALL or tensor.data_type not in DTYPES or not tensor.HasField("raw_data"):
+    if elements < _SMALL or tensor.data_type not in ELEMENT_TYPES or not tensor.HasField("raw_data"):
         return int(tensor.ByteSize())
-    outline = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
-    return int(outline.ByteSize()) + _field(math.ceil(elements * itemsize(DTYPES[tensor.data_type])))
+    outline = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string or None)
+    return int(outline.ByteSize()) + _field(math.ceil(elements * itemsize(ELEMENT_TYPES[tensor.data_type])))
 
 
 def _field(length: int) -> int:

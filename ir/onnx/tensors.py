@@ -11,7 +11,8 @@ from onnx import SparseTensorProto, TensorProto
 from passat.ir.dtypes import itemsize, to_numpy
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.external import External, locate
-from passat.ir.onnx.value_types import DTYPES, NUMBERS
+from passat.ir.onnx.value_types import NUMBERS
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.tensor import Array, Tensor
 
 SPLAT_BYTES: Final = 128
@@ -34,7 +35,7 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
     Raises OnnxError for unknown element types and for external data that cannot be used.
     """
     number = proto.data_type
-    dtype = DTYPES.get(number)
+    dtype = ELEMENT_TYPES.get(number)
     if dtype is None:
         raise OnnxError(f"the tensor {proto.name!r} has the element type {number}, which Passat does not know")
     shape = tuple(proto.dims)

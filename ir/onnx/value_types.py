@@ -5,6 +5,7 @@ from typing import Final
 
 from onnx import TypeProto, ValueInfoProto
 
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.shape import ANY, Any, Dim, Shape, parse_dim
 from passat.ir.types import GlobalTypeVar, IncompleteType, TensorType, Type, TypeCall
 
@@ -14,38 +15,7 @@ OPTIONAL: Final = GlobalTypeVar("onnx.Optional")
 MAP: Final = GlobalTypeVar("onnx.Map")
 SPARSE: Final = GlobalTypeVar("onnx.SparseTensor")
 
-DTYPES: Final = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    8: "string",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    14: "complex64",
-    15: "complex128",
-    16: "bfloat16",
-    17: "float8_e4m3fn",
-    18: "float8_e4m3fnuz",
-    19: "float8_e5m2",
-    20: "float8_e5m2fnuz",
-    21: "uint4",
-    22: "int4",
-    23: "float4_e2m1fn",
-    24: "float8_e8m0fnu",
-    25: "uint2",
-    26: "int2",
-    27: "float6_e2m3fn",
-    28: "float6_e3m2fn",
-}
-"""Names of the element types, by their numbers in `TensorProto.DataType`."""
-NUMBERS: Final = {name: number for number, name in DTYPES.items()}
+NUMBERS: Final = {name: number for number, name in ELEMENT_TYPES.items()}
 
 _dims: dict[str, Dim] = {}
 
@@ -69,15 +39,15 @@ def type_of(proto: TypeProto) -> Type:
         return TypeCall(SEQUENCE, [type_of(proto.sequence_type.elem_type)])
     if kind == "optional_type":
         return TypeCall(OPTIONAL, [type_of(proto.optional_type.elem_type)])
-    if kind == "map_type" and proto.map_type.key_type in DTYPES:
-        return TypeCall(MAP, [TensorType((), DTYPES[proto.map_type.key_type]), type_of(proto.map_type.value_type)])
+    if kind == "map_type" and proto.map_type.key_type in ELEMENT_TYPES:
+        return TypeCall(MAP, [TensorType((), ELEMENT_TYPES[proto.map_type.key_type]), type_of(proto.map_type.value_type)])
     if kind == "sparse_tensor_type":
         return TypeCall(SPARSE, [_tensor_type(proto.sparse_tensor_type)])
     return UNKNOWN
 
 
 def _tensor_type(proto: "TypeProto.Tensor | TypeProto.SparseTensor") -> Type:
-    dtype = DTYPES.get(proto.elem_type)
+    dtype = ELEMENT_TYPES.get(proto.elem_type)
     if dtype is None or not proto.HasField("shape"):
         return UNKNOWN
     shape: list[Dim] = []

@@ -39,7 +39,7 @@ def test_types_are_values(x: Type, y: Type) -> None:
     assert x != repr(x)  # type: ignore[comparison-overlap]  # that is the point
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(tensor_types(), tensor_types())
 def test_what_two_types_of_one_value_say_together(x: Type, y: Type) -> None:
     assert compatible(x, x)

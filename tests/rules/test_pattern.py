@@ -1,0 +1,147 @@
+"""The terms that rules are written in: how they are built, shown and compared, and what is refused."""
+
+import pytest
+
+from passat.rules.conditions import computed
+from passat.rules.pattern import (
+    AttrHole,
+    Pattern,
+    PCall,
+    PConst,
+    PLiteral,
+    PTuple,
+    PVar,
+    RuleError,
+    attr_holes,
+    attribute,
+    attributes,
+    constant,
+    constants,
+    holes_of,
+    number,
+    op,
+    subterms,
+    tensor,
+    tensor_holes,
+    tensors,
+    term,
+)
+
+x, y, z = tensors("x y z")
+c = constant("c")
+p, q = attributes("p q")
+
+
+@computed
+def double(value: int) -> int:
+    """Twice the value."""
+    return 2 * value
+
+
+def test_makers_of_holes() -> None:
+    assert [hole.name for hole in tensors("a b  c")] == ["a", "b", "c"]
+    assert isinstance(tensor("a"), PVar)
+    assert all(isinstance(hole, PConst) for hole in constants("a b"))
+    assert isinstance(attribute("a"), AttrHole)
+    assert [hole.name for hole in attributes("a b")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (x + y, "(x + y)"),
+        (1 + x, "(1 + x)"),
+        (x - 2.5, "(x - 2.5)"),
+        (2 - x, "(2 - x)"),
+        (x * c, "(x * c)"),
+        (3 * x, "(3 * x)"),
+        (x / y, "(x / y)"),
+        (1 / x, "(1 / x)"),
+        (x @ y, "(x @ y)"),
+        (-x, "negative(x)"),
+        (op.nn.matmul(x, y, transpose_a=True), "nn.matmul(x, y, transpose_a=True)"),
+        (op.transpose(op.transpose(x, axes=p), axes=(1, 0)), "transpose(transpose(x, axes=p), axes=(1, 0))"),
+        (op.concatenate((x, y), axis=0), "concatenate((x, y), axis=0)"),
+        (op.concatenate([x]), "concatenate((x,))"),
+        (op.split(x, attrs=p)[1], "split(x, attrs=p)[1]"),
+        (op.reshape(x, newshape=double(p)), "reshape(x, newshape=double(p))"),
+        (op.full(number(double(p)), shape=()), "full(double(p), shape=())"),
+        (op.zeros(shape=(1,)), "zeros(shape=(1,))"),
+        (op.exp(x) + y * -1, "(exp(x) + (y * -1))"),
+    ],
+)
+def test_terms_print_as_they_are_written(pattern: Pattern, text: str) -> None:
+    assert repr(pattern) == text
+
+
+def test_equal_terms_have_equal_keys() -> None:
+    assert (x + y).key == (tensor("x") + tensor("y")).key
+    assert (x + y).key != (y + x).key
+    assert op.sum(x, axis=(0,), keepdims=True).key == op.sum(x, keepdims=True, axis=(0,)).key
+    assert (x + c).key != (x + tensor("c")).key
+    assert term(1).key != term(1.0).key != term(True).key
+    assert op.split(x)[0].key != op.split(x)[1].key
+
+
+def test_numbers_and_sequences_are_terms() -> None:
+    assert isinstance(term(2.5), PLiteral)
+    assert isinstance(term((x, [y, 1])), PTuple)
+    assert term(x) is x
+
+
+def test_subterms_come_wholes_first() -> None:
+    whole = op.exp(x) + op.split(y, attrs=p)[0]
+    assert [repr(part) for part in subterms(whole)] == ["(exp(x) + split(y, attrs=p)[0])", "exp(x)", "x", "split(y, attrs=p)[0]", "split(y, attrs=p)", "y"]
+
+
+def test_the_holes_of_a_term() -> None:
+    whole = op.reshape(x + c, newshape=[double(p), (q, 1)]) + op.full(number(double(y)), shape=(3,))
+    assert tensor_holes(whole) == {"x", "c", "y"}
+    assert attr_holes(whole) == {"p", "q"}
+    assert holes_of(whole) == {"p", "q"}
+    assert holes_of(3) == tensor_holes("text") == set()
+
+
+def test_a_deep_term_is_no_trouble() -> None:
+    deep: Pattern = x
+    for _ in range(500):
+        deep = op.exp(deep)
+    assert sum(1 for _ in subterms(deep)) == 501
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: op.transpos(x), "there is no operator 'transpos'; did you mean transpose?"),
+        (lambda: op.add(x), "add takes 2 operands (x, y), the pattern gives 1"),
+        (lambda: op.exp(x, axis=1), "exp has no attribute 'axis'; it has: none"),
+        (lambda: op.transpose(x, axis=p), "transpose has no attribute 'axis'; it has: axes"),
+        (
+            lambda: op.transpose(x, attrs=(1, 0)),
+            "transpose(attrs=...) takes a hole or a computed mapping that stands for all attributes, not (1, 0)",
+        ),
+        (lambda: x + "y", "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
+        (lambda: op.exp(p), "p cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
+    ],
+)
+def test_what_is_refused(build: object, message: str) -> None:
+    assert callable(build)
+    with pytest.raises(RuleError) as caught:
+        build()
+    assert str(caught.value) == message
+
+
+def test_a_pattern_does_not_unpack() -> None:
+    with pytest.raises(TypeError, match=r"a pattern has no known length; take its parts with pattern\[i\]"):
+        list(op.split(x))
+
+
+def test_operators_are_looked_up_when_they_are_called() -> None:
+    assert isinstance(op.nn, type(op))
+    assert isinstance(op.onnx.ai.mine.Thing(x, y), PCall)  # operators that Passat does not know are a family
+    with pytest.raises(AttributeError):
+        op.__wrapped__  # noqa: B018  # what tools ask of any object
+
+
+def test_a_rule_error_is_a_value_error() -> None:
+    assert issubclass(RuleError, ValueError)

@@ -1,0 +1,241 @@
+"""Rules and rule sets: names, directions, conditions, what they may do to values, and what is refused when they are made."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from passat.rules.conditions import computed, condition, has_rank, is_float, same_type, shape_of
+from passat.rules.pattern import RuleError, attributes, constants, number, op, tensors
+from passat.rules.rule import EXACT, FINITE, REASSOCIATE, Rule, RuleSet
+
+x, y, z = tensors("x y z")
+c, d = constants("c d")
+p, q = attributes("p q")
+
+
+@condition
+def fits(*values: object) -> bool | str:
+    """Always."""
+    return True
+
+
+@computed
+def half(value: int) -> int:
+    """Half of it."""
+    return value // 2
+
+
+class Sums(RuleSet):
+    """Sums of two.
+
+    And more about them.
+    """
+
+    swap = x + y >> y + x
+    same = (op.subtract(x, y) >> op.negative(y - x)).inexact("of zeros").when(is_float(x))
+    helper = x  # no rule
+
+
+def test_rules_are_named_after_their_set() -> None:
+    assert [rule.name for rule in Sums] == ["Sums.swap", "Sums.same"]
+    assert Sums.swap.name == "Sums.swap"
+    assert len(Sums) == 2
+    assert Sums.rules[0] is Sums.swap
+    assert Sums.helper is x
+
+
+def test_a_rule_prints_as_it_is_written() -> None:
+    assert repr(Sums.swap) == "(x + y) -> (y + x)"
+    assert repr(Sums.swap.and_back()) == "(x + y) <-> (y + x)"
+    assert repr(Sums.same.conditions) == "(is_float(x),)"
+
+
+def test_a_rule_knows_where_it_was_written() -> None:
+    assert re.fullmatch(r"test_rule\.py:\d+", Sums.swap.source)
+    assert Sums.swap.source != Sums.same.source
+
+
+def test_a_set_derived_from_another_has_its_rules_too() -> None:
+    class More(Sums):
+        """Sums and more."""
+
+        twice = op.negative(op.negative(x)) >> x
+
+    class Other(RuleSet):
+        """A rule of its own."""
+
+        absolute = op.abs(op.abs(x)) >> op.abs(x)
+
+    class All(More, Other):
+        """Everything."""
+
+    assert [rule.name for rule in More] == ["Sums.swap", "Sums.same", "More.twice"]
+    assert sorted(rule.name for rule in All) == ["More.twice", "Other.absolute", "Sums.same", "Sums.swap"]
+
+
+def test_a_rule_of_a_base_is_replaced_by_one_of_its_name() -> None:
+    class Stricter(Sums):
+        """Swaps matrices alone."""
+
+        swap = (x + y >> y + x).when(has_rank(x, 2))
+
+    class Fewer(Sums):
+        """Without the swap."""
+
+        swap = None
+
+    assert [rule.name for rule in Stricter] == ["Sums.same", "Stricter.swap"]
+    assert [rule.name for rule in Fewer] == ["Sums.same"]
+    assert [rule.name for rule in Sums] == ["Sums.swap", "Sums.same"]
+
+
+def test_a_set_may_be_made_by_calling() -> None:
+    made = type(RuleSet)("Made", (RuleSet,), {"__doc__": "Made.", "swap": x + y >> y + x})
+    assert [rule.name for rule in made] == ["Made.swap"]
+    assert not list(RuleSet)
+
+
+def test_conditions_add_up_in_order() -> None:
+    rule = (x + y >> y + x).when(is_float(x)).when(same_type(x, y), has_rank(y, 2))
+    assert [repr(value) for value in rule.conditions] == ["is_float(x)", "same_type(x, y)", "has_rank(y, 2)"]
+    assert not Sums.swap.conditions
+
+
+def test_what_rules_do_to_numbers() -> None:
+    plain = x + y >> y + x
+    assert (plain.math, plain.note) == (EXACT, "")
+    assert (plain.inexact("rounds").math, plain.inexact("rounds").note) == (REASSOCIATE, "rounds")
+    assert (plain.finite("no nan").math, plain.finite("no nan").note) == (FINITE, "no nan")
+    assert plain.finite("no nan").inexact("rounds").math == FINITE
+    assert plain.inexact("rounds").finite("no nan").math == FINITE
+    assert plain.math == EXACT
+
+
+def test_reducing_and_exploring() -> None:
+    rule = x + y >> y + x
+    assert rule.reducing
+    assert not rule.exploring().reducing
+    assert rule.exploring().when(is_float(x)).reducing is False
+    assert not rule.and_back().reducing
+
+
+def test_both_directions() -> None:
+    rule = (x * (y + z) >> x * y + x * z).and_back().when(is_float(x)).inexact("distributes").named("Rings.distribute")
+    there, back = rule.directions()
+    assert (repr(there), repr(back)) == ("(x * (y + z)) -> ((x * y) + (x * z))", "((x * y) + (x * z)) -> (x * (y + z))")
+    assert (there.name, back.name) == ("Rings.distribute", "Rings.distribute.back")
+    for direction in (there, back):
+        assert not direction.reducing
+        assert not direction.back
+        assert direction.math == REASSOCIATE
+        assert direction.note == "distributes"
+        assert direction.source == rule.source
+        assert repr(direction.conditions) == "(is_float(x),)"
+    assert Sums.swap.directions() == [Sums.swap]
+
+
+def define(value: object) -> type:
+    return type(RuleSet)("Bad", (RuleSet,), {"__doc__": "Bad.", "rule": value})
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: x >> y, "rule (unnamed) [x -> y]: the left side must apply an operator; a bare hole would match everything"),
+        (lambda: c >> x, "rule (unnamed) [c -> x]: the left side must apply an operator; a bare hole would match everything"),
+        (lambda: op.exp(x) >> y, "rule (unnamed) [exp(x) -> y]: the right side uses 'y', which the left side does not bind"),
+        (
+            lambda: op.transpose(x, axes=p) >> op.transpose(x, axes=q),
+            "rule (unnamed) [transpose(x, axes=p) -> transpose(x, axes=q)]: the right side uses the attribute 'q', which the left side does not bind",
+        ),
+        (
+            lambda: op.exp(x) >> op.reshape(x, newshape=shape_of(y)),
+            "rule (unnamed) [exp(x) -> reshape(x, newshape=shape_of(y))]: the right side uses 'y', which the left side does not bind",
+        ),
+        (
+            lambda: (op.exp(x) >> x).when(is_float(y)),
+            "rule (unnamed) [exp(x) -> x]: the condition is_float(y) uses 'y', which the left side does not bind",
+        ),
+        (
+            lambda: (op.exp(x) >> x).when(fits(p)),
+            "rule (unnamed) [exp(x) -> x]: the condition fits(p) uses the attribute 'p', which the left side does not bind",
+        ),
+        (
+            lambda: op.transpose(x, axes=half(p)) >> x,
+            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a condition",
+        ),
+        (
+            lambda: x + number(half(p)) >> x,
+            "rule (unnamed) [(x + half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a condition",
+        ),
+        (lambda: x + constants("x")[0] >> x, "rule (unnamed) [(x + x) -> x]: 'x' is both a tensor and a constant"),
+        (lambda: op.exp(c) >> tensors("c")[0], "rule (unnamed) [exp(c) -> c]: 'c' is both a tensor and a constant"),
+        (
+            lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
+            "rule [exp(x) -> x]: <function is_float at ",
+        ),
+        (lambda: (op.exp(x) + y >> x).and_back(), "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
+        (
+            lambda: (op.negative(op.negative(x)) >> x).and_back(),
+            "rule .back [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
+        ),
+        (
+            lambda: define(op.exp(x) + y),
+            "Bad.rule is a pattern without `>>`: a rule needs a right side",
+        ),
+        (lambda: define(op.split(x)[0]), "Bad.rule is a pattern without `>>`: a rule needs a right side"),
+        (
+            lambda: define(op.sum(x, axis=(0,)) >> x),
+            "rule Bad.rule [sum(x, axis=(0,)) -> x]: the sides have different types: on x: Tensor[(2, 2), float32] the left side has type "
+            "Tensor[(2,), float32], the right side Tensor[(2, 2), float32]",
+        ),
+        (
+            lambda: define(op.less(x, y) >> x - y),
+            "rule Bad.rule [less(x, y) -> (x - y)]: the sides have different types: on x: Tensor[(2, 2), float32], y: Tensor[(2, 2), float32] "
+            "the left side has type Tensor[(2, 2), bool], the right side Tensor[(2, 2), float32]",
+        ),
+    ],
+)
+def test_what_is_refused(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        build()
+    if message.endswith(" "):
+        assert str(caught.value).startswith(message)
+        assert str(caught.value).endswith("is no condition; write one with @condition or take one from passat.rules.conditions")
+    else:
+        assert str(caught.value) == message
+
+
+def test_a_comparison_binds_looser_than_a_rule() -> None:
+    rule = op.less(x, y) >> op.greater(y, x)
+    assert repr(rule) == "less(x, y) -> greater(y, x)"
+    with pytest.raises(AttributeError):
+        op.exp(x) >> x.when(is_float(x))  # type: ignore[attr-defined]  # a user's mistake: `when` belongs outside of brackets
+
+
+def test_sides_are_only_refused_where_no_sample_agrees() -> None:
+    """A flattening keeps matrices as they are; of other tensors a condition may say so."""
+
+    class Flat(RuleSet):
+        """Flattenings."""
+
+        drop = (op.nn.batch_flatten(x) >> x).when(same_type(x, op.nn.batch_flatten(x)))
+        row = op.nn.batch_flatten(x) >> x
+
+    assert len(Flat) == 2
+
+
+def test_what_no_sample_fits_is_not_refused() -> None:
+    class Attention(RuleSet):
+        """Products of stacks, of which no sample is well typed."""
+
+        twice = (op.nn.batch_matmul(op.nn.batch_matmul(x, y), z) >> op.nn.batch_matmul(x, op.nn.batch_matmul(y, z))).when(has_rank(x, 9))
+
+    assert len(Attention) == 1
+
+
+def test_rules_are_values() -> None:
+    assert isinstance(Sums.swap, Rule)
+    with pytest.raises(AttributeError):
+        Sums.swap.other = 1  # type: ignore[attr-defined]  # there is no such field
