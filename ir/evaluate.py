@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
@@ -33,12 +34,31 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> 
         tensors = _flatten(args)
         if tensors and any(tensor.is_splat for tensor in tensors) and all(tensor.uniform() is not None for tensor in tensors):
             if op.elementwise:
-                one = [_single(arg) for arg in args]
-                return Tensor.splat(_checked(op, _run(op, one, attrs), result.with_shape((1,) * 0), shaped=False), shape, result.dtype)
+                return Tensor.splat(_element(op, args, tensors, attrs, result), shape, result.dtype)
             if op.movement and len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1:
                 return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
     value = _run(op, [_arrays(arg) for arg in args], attrs)
     return _wrap(op, value, result)
+
+
+def _element(op: Op, args: Sequence[Value], tensors: Sequence[Tensor], attrs: Attrs, result: TensorType) -> AnyValue:
+    """The one element of an elementwise call on splats. In networks whose weights are splats the same few are asked for again and again."""
+    elements = [tensor.uniform() for tensor in tensors]
+    if any(isinstance(element, (str, bytes)) for element in elements):
+        return _checked(op, _run(op, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
+    key = (op, attrs, result.dtype, *[(t.dtype, element.tobytes()) for t, element in zip(tensors, elements, strict=True)])
+    found = _ELEMENTS.get(key)
+    if found is None:
+        found = _checked(op, _run(op, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
+        if len(_ELEMENTS) >= _REMEMBERED:
+            _ELEMENTS.clear()
+        _ELEMENTS[key] = found
+    return found
+
+
+_REMEMBERED: Final = 4096
+_ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
+"""Results of elementwise operators on single elements, at most `_REMEMBERED` of them."""
 
 
 def _run(op: Op, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:

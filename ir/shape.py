@@ -273,7 +273,10 @@ def _extreme(which: str, a: Dim, b: Dim) -> Dim:
 
 def is_static(shape: Shape) -> bool:
     """Whether every dimension is an integer."""
-    return all(type(dim) is int for dim in shape)
+    for dim in shape:  # noqa: SIM110  # `all` over a generator takes three times as long
+        if type(dim) is not int:
+            return False
+    return True
 
 
 def product(shape: Iterable[Dim]) -> Dim:
@@ -290,6 +293,8 @@ def product(shape: Iterable[Dim]) -> Dim:
 
 def static_size(shape: Shape, assumed: int = 64) -> int:
     """The number of elements of a shape, every named or unknown dimension taken as `assumed` (for cost models)."""
+    if is_static(shape):
+        return math.prod(shape)  # type: ignore[arg-type]  # all are integers
     return math.prod(evaluate_dim(dim, {}, assumed) for dim in shape)
 
 

@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from passat.ir.analysis import is_effectful
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
 from passat.ir.expr import Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.cost import CostModel, Roofline
+from passat.rules.cost import CostModel, NodeCount, Roofline, program_cost
 from passat.rules.egraph import EngineError
 from passat.rules.extract import extract
 from passat.rules.fold import Folder
-from passat.rules.graph import Graph
-from passat.rules.known_functions import FACTS, FunctionFacts
+from passat.rules.graph import Graph, outer_parts
+from passat.rules.known_functions import FACTS, FunctionFacts, look_at
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
 from passat.rules.rebuild import rebuild
@@ -81,6 +80,8 @@ class Engine:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
         facts = FACTS.get(function)
+        if facts is None and not (self.fold or self.merge):
+            facts = look_at(function, [matcher.symbols for matcher in self.matchers])
         if facts is not None and self._has_nothing_for(facts):
             return function
         with collector_paused():
@@ -89,12 +90,7 @@ class Engine:
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
                 return self._plain(function, graph, root, report)
-            replaced: dict[int, Expr] = {}
-            for region in _regions(function):
-                replaced[id(region)] = self._region(region, replaced, report)
-            result = replaced[id(function)]
-            assert isinstance(result, Function)
-            return result
+            return self._with_regions(function, report)
 
     def _has_nothing_for(self, facts: FunctionFacts) -> bool:
         """Whether no rule can match and there is nothing to fold or merge."""
@@ -116,29 +112,43 @@ class Engine:
                 facts.folded.add((self.static, self.max_growth))
         return made
 
+    def _with_regions(self, function: Function, report: EngineReport) -> Function:
+        """A function with lets, branches or nested functions. Lets are taken out for the run, and all that can be put back."""
+        has_lets = any(isinstance(node, Let) for node in post_order(function))
+        flat = infer_type(to_graph(function)) if has_lets else function
+        replaced: dict[int, Expr] = {}
+        assert isinstance(flat, Function)
+        for region in _regions(flat):
+            replaced[id(region)] = self._region(region, replaced, report)
+        result = replaced[id(flat)]
+        assert isinstance(result, Function)
+        if result is flat:
+            return function
+        # What several regions share is optimised in each of them by itself, and may come out as several things.
+        if all(program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())):
+            report.failures.append("left alone: what its branches share would be computed more than once")
+            return function
+        made = infer_type(to_anf(result)) if has_lets else result
+        assert isinstance(made, Function)
+        return made
+
     def _region(self, region: Expr, replaced: dict[int, Expr], report: EngineReport) -> Expr:
         if isinstance(region, Function):
             made: Expr = region.with_body(self._body(region.body, replaced, report))
         else:
-            made = with_children(region, [self._body(part, replaced, report) for part in children(region)])
+            outer, *inner = children(region)  # the condition belongs to what is around it
+            made = with_children(region, [outer, *(self._body(part, replaced, report) for part in inner)])
         made._checked_type = region._checked_type
         return made
 
     def _body(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
-        if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in post_order(body, into=_is_dataflow)):
+        nodes = post_order(body, parts_of=_own_parts)
+        if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in nodes):
             report.failures.append("left alone: it creates, reads or writes references")
             return body
-        has_lets = any(isinstance(node, Let) for node in post_order(body, into=_is_dataflow))
-        if has_lets:
-            if is_effectful(body):
-                report.failures.append("left alone: its lets order calls that are stateful")
-                return body
-            flat = infer_type(to_graph(body))
-            made = self._dataflow(flat, leaves, report)
-            return body if made is flat else infer_type(to_anf(made))
-        return self._dataflow(body, leaves, report)
-
-    def _dataflow(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+        if any(isinstance(node, Let) for node in nodes):
+            report.failures.append("left alone: its lets order calls that are stateful, or bind a function that calls itself")
+            return body
         graph = self._graph()
         return self._optimise(graph, graph.load(body), body, leaves, report)
 
@@ -174,8 +184,11 @@ class Engine:
         return rebuild(graph, extraction.choice, root, leaves)
 
 
-def _is_dataflow(expr: Expr) -> bool:
-    return not isinstance(expr, (Function, If, Match))
+def _own_parts(expr: Expr) -> Sequence[Expr]:
+    """The parts of an expression that belong to the same body."""
+    if isinstance(expr, Function):
+        return ()
+    return outer_parts(expr) if isinstance(expr, (If, Match)) else children(expr)
 
 
 def _regions(function: Function) -> list[Expr]:

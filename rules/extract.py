@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from passat.rules.cost import EPSILON, CostModel
-from passat.rules.graph import CALL, CONST, Graph
+from passat.rules.graph import CALL, CONST, REGION, Graph
 
 _SWEEPS = 4
 _LESS = 1 - 1e-12
@@ -81,7 +81,8 @@ class _Space:
         costs: list[float] = []
         for node, (symbol, parts) in enumerate(zip(graph.symbols, self.children, strict=True)):
             op = symbol.op
-            if parts and constant[parts[0]] and all(map(is_constant, parts)) and (op is None or not op.stateful):
+            plain = not op.stateful if op is not None else symbol.kind != REGION
+            if parts and plain and constant[parts[0]] and all(map(is_constant, parts)):
                 if self.default[classes[node]] == node:
                     constant[classes[node]] = True
                 costs.append(EPSILON)

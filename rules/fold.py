@@ -32,7 +32,7 @@ class Folder:
         size = _bytes(type_)
         if size is None:
             return None
-        if not self._splat(op, values) and (size > _value_bytes(values) + self.max_growth or size > self.max_bytes):
+        if size > min(self.max_growth, self.max_bytes) and self._is_too_large(op, values, size):
             self.refused += 1
             return None
         try:
@@ -49,6 +49,9 @@ class Folder:
         if any(type(element) not in (int, bool) for element in elements):
             return None
         return Tensor.dense(np.asarray(elements, bool if type_.dtype == "bool" else np.int64).reshape(known.shape), type_.dtype)
+
+    def _is_too_large(self, op: Op, values: Sequence[Value], size: float) -> bool:
+        return not self._splat(op, values) and size > min(_value_bytes(values) + self.max_growth, self.max_bytes)
 
     @staticmethod
     def _splat(op: Op, values: Sequence[Value]) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import Value
-from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
 from passat.ir.infer import known_value
-from passat.ir.op import KnownValue, Op, get_op, is_followed
+from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, get_op, is_followed
 from passat.ir.ops.static_forms import HAVE_STATIC_FORM, static_form
 from passat.ir.tensor import Tensor, same_sample
 from passat.ir.types import TensorType, TupleType, Type, refine
@@ -22,6 +22,8 @@ CONST: Final = "const"
 LEAF: Final = "leaf"
 TUPLE: Final = "tuple"
 GET: Final = "get"
+REGION: Final = "region"
+"""A branch, a match, or a call of what is no operator: opaque but for the operands that it has in the dataflow around it."""
 _SMALL: Final = 4096
 """Constants up to this many bytes are one node where their contents are equal; larger ones where they are one object,
 or, with `compare_large`, where their contents are equal."""
@@ -40,10 +42,25 @@ class Symbol:
         text = op.name if op is not None else kind
         self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}"
         # Calls carry an integer where the operator has attributes, or where each call is its own.
-        self.has_payload = kind in (CONST, LEAF, GET) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
+        self.has_payload = kind in (CONST, LEAF, GET, REGION) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
 
     def __repr__(self) -> str:
         return self.name
+
+
+def is_dataflow(expr: Expr) -> bool:
+    """Whether an expression with operands is a call of an operator, a tuple or a projection."""
+    return isinstance(expr, (Tuple, TupleGetItem)) or (isinstance(expr, Call) and isinstance(expr.op, Op))
+
+
+def outer_parts(region: Expr) -> tuple[Expr, ...]:
+    """The parts of a branch, a match or a call that belong to the dataflow around it."""
+    if isinstance(region, If):
+        return (region.cond,)
+    if isinstance(region, Match):
+        return (region.data,)
+    assert isinstance(region, Call)
+    return (region.op, *region.args)
 
 
 _SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
@@ -99,7 +116,7 @@ class Graph:
         """Adds an expression whose types have been inferred and returns the node of the whole.
 
         Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds
-        becomes a constant at once. Everything that is not dataflow (variables, functions, regions) is a leaf.
+        becomes a constant at once. Everything that is not dataflow (variables, functions) is a leaf, or a region around operands.
         """
         ids = self.ids
         known = ids.get
@@ -118,6 +135,8 @@ class Graph:
                 parts = (expr.tuple_value,)  # type: ignore[attr-defined]
             elif kind is Tuple:
                 parts = expr.fields  # type: ignore[attr-defined]
+            elif kind is Call or kind is If or kind is Match:
+                parts = outer_parts(expr)
             else:
                 ids[key] = self._load_leaf(expr)
                 stack.pop()
@@ -137,6 +156,9 @@ class Graph:
         return self._new(LEAF_SYMBOL, len(self.leaves) - 1, (), expr._checked_type or expr.checked_type, expr)
 
     def _load_node(self, expr: Expr, operands: tuple[int, ...]) -> int:
+        if not is_dataflow(expr):
+            self.leaves.append(expr)
+            return self._new(symbol(REGION, None, len(operands)), len(self.leaves) - 1, operands, expr.checked_type, expr)
         head, payload = self._shape_of(expr, len(operands))
         if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
             self.projected += 1
@@ -152,18 +174,18 @@ class Graph:
         learnt = not self._learnt.isdisjoint(operands)
         if learnt:
             type_ = refine(type_, self.infer(head, payload, operands))
-        value = self._fold(head, payload, operands, type_)
+        value = None
+        if not operands or operands[0] in self.constants:
+            value = self._fold(head, payload, operands, type_)
         known: KnownValue | None = None
-        if value is None and isinstance(type_, TensorType) and is_followed(type_):
+        if value is None and isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
             known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
             value = folder.from_known(known, type_)
         if isinstance(value, Tensor):
             self.folded += 1
             made = self.add_constant(value, Constant(value, expr.span))
         else:
-            made = (
-                self._static_form(head, payload, operands, expr) if folder.static and head.op is not None and head.op.known_operands else -1
-            )
+            made = self._static_form(head, payload, operands, expr) if folder.static else -1
             if made < 0:
                 made = self._new(head, payload, operands, type_, expr)
                 if value is not None:
@@ -244,7 +266,7 @@ class Graph:
 
     def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
         """The node of a symbol on operand classes, typed, and folded where there is a folder. Raises OpTypeError where it has no type."""
-        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
+        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE and payload < len(self.operands[operands[0]]):
             return self.find(self.operands[operands[0]][payload])
         node = self._nodes.get((head, payload, operands))
         if node is not None:
@@ -333,14 +355,14 @@ class Graph:
         return None
 
     def infer(self, head: Symbol, payload: int, operands: Sequence[int]) -> Type:
-        """The type of a symbol on operand classes. Raises OpTypeError, or IndexError for a field that is not there."""
+        """The type of a symbol on operand classes. Raises OpTypeError."""
         types = [self.types[self.find(operand)] for operand in operands]
         if head.kind == TUPLE:
             return TupleType(types)
         if head.kind == GET:
             whole = types[0]
-            if not isinstance(whole, TupleType):
-                raise TypeError(f"a field is taken of {whole!r}, which is no tuple")
+            if not isinstance(whole, TupleType) or payload >= len(whole.fields):
+                raise OpTypeError(f"{whole!r} has no field {payload}")
             return whole.fields[payload]
         assert head.op is not None
         values = None

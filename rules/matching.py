@@ -186,8 +186,8 @@ class Matcher:
         try:
             for condition in self.rule.conditions:
                 answer = condition.function(*map(match.value, condition.args))
-                if answer is not True:
-                    raise Refusal(f"{condition!r}: {answer or 'does not hold'}")
+                if isinstance(answer, str) or not answer:
+                    raise Refusal(f"{condition!r}: {answer if isinstance(answer, str) and answer else 'does not hold'}")
             built = self._build(match)
         except Refuse as refuse:
             raise Refusal(str(refuse)) from None
@@ -274,7 +274,7 @@ class _Match:
             return Term(pattern.op.infer(types, self.call_attrs(pattern)))
         if isinstance(pattern, PTuple):
             return Term(TupleType(types))
-        if isinstance(pattern, PGet) and isinstance(types[0], TupleType):
+        if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
             return Term(types[0].fields[pattern.index])
         raise Refuse(f"{pattern!r} has no type here")
 

@@ -66,7 +66,8 @@ def simplify_expr() -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
-    return RulePass((ScaleAxis, Normalisations, Scales), name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
+    sets = (ScaleAxis, Normalisations, Scales, Units, Arithmetic)
+    return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
 
 
 @register_pass(_PREFIX + "EliminateCommonSubexpr")

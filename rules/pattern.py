@@ -162,6 +162,8 @@ class PCall(Pattern):
                     raise RuleError(
                         f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}"
                     )
+            elif isinstance(value, Pattern):
+                raise RuleError(f"{op.name}({name}=...) is an attribute: attribute({name!r}) makes a hole for one, not {value!r}")
             elif name not in op.attr_params:
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         self.key = ("call", op.name, tuple(arg.key for arg in self.args), tuple(sorted((k, repr(v)) for k, v in self.attrs.items())))
@@ -193,6 +195,8 @@ class PGet(Pattern):
     __slots__ = ("index", "of")
 
     def __init__(self, of: Pattern, index: int) -> None:
+        if index < 0:
+            raise RuleError(f"{of!r}[{index}]: fields are counted from 0")
         self.of = of
         self.index = index
         self.key = ("get", of.key, index)

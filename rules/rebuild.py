@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
-from passat.rules.graph import CALL, CONST, GET, LEAF_SYMBOL, TUPLE, Graph
+from passat.ir.traverse import children, with_children
+from passat.rules.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, outer_parts
 
 
 def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
     """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extract`).
-    `leaves` replaces leaf expressions, by their identity.
+    `leaves` replaces leaf expressions and regions, by their identity.
 
     A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
     """
@@ -22,6 +23,9 @@ def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[
             made[cls] = replaced.get(id(origin), origin)
             continue
         parts = tuple([made[part if classes[part] == part else graph.find(part)] for part in operands[node]])
+        if symbol.kind == REGION and origin is not None:
+            made[cls] = _around(replaced.get(id(origin), origin), parts)
+            continue
         key = (symbol, payloads[node], parts)  # expressions compare by identity
         expr = equal.get(key)
         if expr is None:
@@ -46,6 +50,13 @@ def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...]) -> Expr
         assert symbol.kind == CONST
         return Constant(graph.tensors[payload], span)
     made._checked_type = graph.types[cls]
+    return made
+
+
+def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
+    """A region with other operands; itself where they are the same."""
+    made = with_children(region, (*operands, *children(region)[len(outer_parts(region)) :]))
+    made._checked_type = region._checked_type
     return made
 
 

@@ -157,10 +157,25 @@ def _caller() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
 
 
+class _Body(dict[str, AnyValue]):
+    """What a class body binds. Raises RuleError where a rule would be lost because another has its name."""
+
+    def __setitem__(self, name: str, value: AnyValue) -> None:
+        old = self.get(name)
+        if isinstance(old, Rule) and not (isinstance(value, Rule) and value.lhs is old.lhs and value.rhs is old.rhs):
+            raise RuleError(f"{self.get('__qualname__')}.{name} is defined twice; every rule of a set has a name of its own")
+        super().__setitem__(name, value)
+
+
 class RuleSetMeta(type):
     """Collects the rules of a class body, names them after the class and the attribute, and checks them."""
 
     rules: tuple[Rule, ...]
+
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: AnyValue) -> "_Body":
+        """The body of a class as it is written: a rule in it is not given up for another of its name."""
+        return _Body()
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
         """Makes the class. Raises RuleError for rules that cannot be."""

@@ -28,7 +28,8 @@ def check_types(rule: Rule) -> None:
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
             left = sample.type_of(rule.lhs)
-            if any(condition.function(*map(sample.value, condition.args)) is not True for condition in rule.conditions):
+            answers = [condition.function(*map(sample.value, condition.args)) for condition in rule.conditions]
+            if any(isinstance(answer, str) or not answer for answer in answers):
                 continue
             right = sample.type_of(rule.rhs, left)
         except (OpTypeError, Refuse, LookupError, TypeError, ValueError):

@@ -14,5 +14,15 @@ def require_onnx() -> None:
     """Imports the onnx package. Raises OnnxError that says how to install it."""
     try:
         importlib.import_module("onnx")
-    except ImportError:
+    except ImportError as error:
+        raise_interrupt(error)
         raise OnnxError("reading and writing ONNX models needs the onnx package; install it with: pip install 'passat[onnx]'") from None
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raises KeyboardInterrupt again where it came while a compiled module was imported, which turns it into an ImportError."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        cause = cause.__cause__ or cause.__context__

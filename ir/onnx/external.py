@@ -27,7 +27,7 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
     where = f"the tensor {proto.name!r} lies in the external file {location!r}"
-    if not location:
+    if not location or "\0" in location:
         raise OnnxError(f"the tensor {proto.name!r} is declared external, but names no file")
     if folder is None:
         raise OnnxError(f"{where}, and the model's folder is not known; give the path of the model, or folder=")

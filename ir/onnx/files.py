@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import stat
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,6 +25,9 @@ from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _CHECKED_WHOLE: Final = 50_000_000
 """Models of more bytes are checked without the contents of their tensors."""
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/"
+_COMPLAINT: Final = 400
+"""Characters of what onnx.checker says that are shown."""
 
 
 def load_module(path: str) -> IRModule:
@@ -44,6 +48,8 @@ def read_model(path: str) -> ModelProto:
         raise OnnxError(f"{path} cannot be read: {error.strerror}") from error
     if not data:
         raise OnnxError(f"{path} is not an ONNX model: the file is empty")
+    if data.startswith(_LFS_POINTER):
+        raise OnnxError(f"{path} is not an ONNX model, but a pointer of Git LFS; `git lfs pull` fetches the model")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except DecodeError:
@@ -93,13 +99,20 @@ def _check(model: ModelProto | bytes | str) -> None:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise OnnxError(f"onnx.checker does not accept the model: {str(error).strip().splitlines()[0]}") from error
+        # Which node it is stands on further lines.
+        text = "; ".join(filter(None, (" ".join(part.split()) for part in str(error).split("==> Context:"))))
+        raise OnnxError(f"onnx.checker does not accept the model: {text[:_COMPLAINT]}") from error
     except UnicodeDecodeError as error:
         raise OnnxError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
 
 
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None) -> None:
-    """Writes a module or a model to a file, and its large tensors to another where that is needed. Raises OnnxError."""
+    """Writes a module or a model to a file, and its large tensors to another where that is needed.
+
+    A file that was there is replaced and its mode kept; so is a link, while what it leads to stays as it is.
+    Raises OnnxError, also where there is something else than a file, such as a device or a folder.
+    """
+    mode = _mode_of(path)
     data = DataFile(_free_data_path(path))
     temporary = f"{path}.{os.getpid()}.part"
     done = False
@@ -124,6 +137,9 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         data.commit()
         if data.used:
             _check(temporary)
+        if mode is not None:
+            for name in (temporary, *([data.path] if data.committed else [])):
+                os.chmod(name, mode)
         old = _old_data(path, folder)
         os.replace(temporary, path)
         done = True
@@ -138,6 +154,19 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             for name in (temporary, *([data.path] if data.committed else [])):
                 with contextlib.suppress(OSError):
                     os.unlink(name)
+
+
+def _mode_of(path: str) -> int | None:
+    """The mode of the file that will be replaced; None where there is none. Raises OnnxError for what is neither a file nor a link."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # there is nothing, or what is wrong shows when the file is opened
+        return None
+    if stat.S_ISLNK(mode):
+        return None
+    if not stat.S_ISREG(mode):
+        raise OnnxError(f"{path} cannot be written: it is {'a folder' if stat.S_ISDIR(mode) else 'no file'}")
+    return stat.S_IMODE(mode)
 
 
 def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:

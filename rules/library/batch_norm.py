@@ -77,6 +77,12 @@ def stays_finite(w: Term, c: Term) -> bool | str:
     return largest[0] * largest[1] < 65504 or f"the weight times the constant may reach {largest[0] * largest[1]:g}"
 
 
+@condition
+def is_not(c: Term, unit: float) -> bool | str:
+    """Not all elements of the constant are that number: what changes nothing would have weights read and rewritten for nothing."""
+    return c.value().uniform() != unit or f"the constant is {unit}"
+
+
 @computed
 def along(w: Term, axis: int) -> tuple[int, ...]:
     """The newshape that lays a vector along one axis of the weight."""
@@ -118,12 +124,12 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
     rules = {
         "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
         "normalised_biased": (normal_biased >> folded_biased).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
-        "scaled": (product * c >> scaled(_vector(c))).when(*guards, per_channel(c, product, axis), stays_finite(w, c)),
+        "scaled": (product * c >> scaled(_vector(c))).when(*guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)),
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
-            *guards, per_channel(c, product, axis), stays_finite(w, c)
+            *guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)
         ),
-        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(*guards, per_channel(d, product, axis)),
-        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(*guards, per_channel(d, product, axis)),
+        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(*guards, is_not(d, 0), per_channel(d, product, axis)),
+        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(*guards, is_not(d, 0), per_channel(d, product, axis)),
     }
     return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
 
@@ -164,7 +170,7 @@ class Normalisations(RuleSet):
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
             >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0]
         )
-        .when(scales_axis(a, x, 1), per_channel(c, x, 1))
+        .when(scales_axis(a, x, 1), is_not(c, 1), per_channel(c, x, 1))
         .inexact(_NOTE)
     )
     shifted = (
@@ -172,6 +178,6 @@ class Normalisations(RuleSet):
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
             >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0]
         )
-        .when(scales_axis(a, x, 1), per_channel(d, x, 1))
+        .when(scales_axis(a, x, 1), is_not(d, 0), per_channel(d, x, 1))
         .inexact(_NOTE)
     )

@@ -7,7 +7,7 @@ import ml_dtypes
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import same_dim
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
-from passat.rules.library.batch_norm import stays_finite
+from passat.rules.library.batch_norm import is_not, stays_finite
 from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -142,6 +142,6 @@ class Scales(RuleSet):
     )
     into_weight = (
         (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a))
-        .when(is_scalar(c, w), stays_finite(w, c))
+        .when(is_not(c, 1), is_scalar(c, w), stays_finite(w, c))
         .inexact("scales the weights")
     )

@@ -7,6 +7,7 @@ Passat itself is imported when a command runs, so that `--help` answers at once.
 import contextlib
 import enum
 import errno
+import io
 import json
 import os
 import sys
@@ -91,7 +92,8 @@ def optimize(
         check_output(output)
         settings = parse_config(config or [])
         sets = load(rules)
-        with ProgressLine(console(stderr=True), enabled=not as_json) as progress:
+        # What rules of the user's own print would stand in the way of who reads the report.
+        with contextlib.redirect_stdout(sys.stderr), ProgressLine(console(stderr=True), enabled=not as_json) as progress:
             result = passat.optimizer.optimize(
                 model,
                 passes=passes,
@@ -105,6 +107,7 @@ def optimize(
             )
             progress(f"writing {output}")
             result.save(output)
+    with errors(as_json, f"{output} was written"):
         if as_json:
             print(result.report.to_json())
         else:
@@ -126,13 +129,13 @@ def order(
         from passat.pipelines import build_pipeline
 
         plan = build_pipeline(passes, load(rules)).plan(PassContext(opt_level))
-        text = {
+        shown = {
             PlanFormat.TEXT: plan.to_text,
             PlanFormat.DOT: plan.to_dot,
             PlanFormat.MERMAID: plan.to_mermaid,
             PlanFormat.JSON: plan.to_json,
         }
-        print(text[format]().rstrip("\n"))
+        print(shown[format]().rstrip("\n"))
 
 
 @app.command()
@@ -159,10 +162,15 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
-    """The rule sets of all files."""
+    """The rule sets of all files, those of a file that is given twice once."""
+    from passat.pipelines import check_rule_sets
     from passat.rulefile import load_rules
 
-    return [rules for file in files or () for rules in load_rules(file)]
+    once = {os.path.realpath(file): file for file in files or ()}
+    with contextlib.redirect_stdout(sys.stderr):
+        sets = [rules for file in once.values() for rules in load_rules(file)]
+    check_rule_sets(sets)
+    return sets
 
 
 def check_output(path: Path) -> None:
@@ -170,6 +178,8 @@ def check_output(path: Path) -> None:
     folder = path.parent
     if path.is_dir():
         fail(f"{path} is a folder; -o names the file to write", USAGE)
+    if path.exists() and not path.is_file():
+        fail(f"{path} is no file; -o names the file to write", USAGE)
     if not folder.is_dir():
         fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
     if not os.access(folder, os.W_OK):
@@ -216,7 +226,8 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
         if os.environ.get(TRACEBACK):
             raise
         message, code = explain(error)
-        end(f"{message}{'; ' + outcome if outcome else ''}", code, as_json)
+        sentence, *picture = message.split("\n", 1)  # of a pipeline, the place where it is wrong is shown
+        end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json)
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -276,4 +287,12 @@ def show(what: "RenderableType") -> None:
 
 def main() -> None:
     """Runs the command that the process was started with."""
-    app(prog_name="passat")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files may hold what a terminal cannot show
+    try:
+        app(prog_name="passat")
+    except OSError as error:  # whoever reads the output has left, or there is no room for it
+        with contextlib.suppress(OSError):
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(FAILURE)

@@ -14,13 +14,15 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, save, to_onnx
 from passat.ir.onnx.errors import require_onnx
+from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
-from passat.ir.types import TensorType
+from passat.ir.types import IncompleteType, TensorType, TupleType
 from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential
 from passat.pipelines import Passes, build_pipeline, text_of
 from passat.report import MismatchError, Report, histogram, node_count
 from passat.rules import RuleSet
 from passat.rules.cost import Roofline, program_cost
+from passat.rules.passes import dynamic_to_static
 from passat.verify import Reference, VerifyReport, find_guilty
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model, checked, through a temporary file that is moved into place. Raises OnnxError, and writes nothing then."""
-        with _clock(self.report.seconds, "save"):
+        with _clock(self.report.seconds, "save"), _about(self.report.source, os.fspath(path)):
             save(self.model, path, folder=self._folder)
         self.report.output = os.fspath(path)
 
@@ -87,6 +89,9 @@ def optimize(
     read, PipelineError for a pipeline, RuleError for rules, VerifyError without ONNX Runtime, MismatchError where the values differ.
     """
     tell = progress or _silent
+    if time_limit is not None and not time_limit >= 0:
+        raise ValueError(f"time_limit is seconds, not {time_limit!r}")
+    sets = tuple(rules)
     report = Report()
     clock = partial(_clock, report.seconds)
     with clock("read"):
@@ -99,7 +104,6 @@ def optimize(
             module = from_onnx(proto, folder=place)
         except OnnxError as error:
             raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
-    sets = tuple(rules)
     pipeline = build_pipeline(passes, sets)
     report.pipeline = text_of(pipeline)
     settings = dict(config or {})
@@ -113,13 +117,15 @@ def optimize(
         report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
     with clock("write"):
         tell("writing the model")
-        result = _cheaper(report, module, optimised, proto)
+        result = _cheaper(report, module, optimised, proto, settings)
     if verify and not report.kept:
         with clock("verify"):
             tell("checking the result")
-            _check_form(result)
+            with _about(report.source):
+                _check_form(result)
             tell("comparing with the original on ONNX Runtime")
-            original = report.source if in_file else proto
+            # A file can be read again, which a pipe cannot.
+            original = report.source if in_file and os.path.isfile(report.source) else proto
             reference = Reference(original, seed=seed, folder=place, coarsest=_coarsest(module))
             report.verification = _check(reference, result, place)
             if report.verification.equal is False:
@@ -143,7 +149,7 @@ def _open(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLik
     return model, None if folder is None else os.fspath(folder)
 
 
-def _cheaper(report: Report, before: IRModule, after: IRModule, original: "ModelProto") -> "ModelProto":
+def _cheaper(report: Report, before: IRModule, after: IRModule, original: "ModelProto", config: Mapping[str, AnyValue]) -> "ModelProto":
     """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
     model = Roofline()
     report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
@@ -152,12 +158,19 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
         report.kept = "no pass changed anything"
         return original
     cost = _cost(after, model)
+    if cost > report.cost_before and _has_unknown_sizes(before):
+        # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
+        with PassContext(config=config):
+            report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), model))
     result = to_onnx(after)
     nodes, count = histogram(result), report.node_count_before
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
     if (cost > report.cost_before and not same) or (same and node_count(nodes) >= count):
+        from passat.render import seconds as in_words
+
         report.kept = (
-            f"the result is not cheaper: {node_count(nodes)} nodes and {cost:.3g} s, against {count} and {report.cost_before:.3g} s"
+            f"the result is not cheaper: {node_count(nodes)} nodes, estimated {in_words(cost)}, "
+            f"against {count} and {in_words(report.cost_before)}"
         )
         return original
     report.nodes_after, report.bytes_after, report.cost_after = nodes, _bytes_of(result), cost
@@ -174,6 +187,20 @@ def _has_dead_nodes(model: "ModelProto") -> bool:
 
 def _cost(module: IRModule, model: Roofline) -> float:
     return sum(program_cost(infer_type(function), model) for function in module.functions.values())
+
+
+def _has_unknown_sizes(module: IRModule) -> bool:
+    """Whether some value of a module has a type of which not every dimension is known, or named."""
+    for function in module.functions.values():
+        for node in post_order(infer_type(function)):
+            pending = [node._checked_type]
+            while pending:
+                type_ = pending.pop()
+                if isinstance(type_, TupleType):
+                    pending += type_.fields
+                elif isinstance(type_, IncompleteType) or (isinstance(type_, TensorType) and ANY in type_.shape):
+                    return True
+    return False
 
 
 def _coarsest(module: IRModule) -> str | None:
@@ -251,6 +278,17 @@ class _Snapshots(PassInstrument):
         if mod is not self._last:  # a pipeline ends with the module of its last pass
             self._last = mod
             self.taken.append((info.name, mod))
+
+
+@contextlib.contextmanager
+def _about(source: str, output: str | None = None) -> Iterator[None]:
+    """Lets an OnnxError begin with the name of the model, unless it names the file that is written."""
+    try:
+        yield
+    except OnnxError as error:
+        if output is not None and str(error).startswith(output):
+            raise
+        raise OnnxError(f"{source}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The pipeline of an optimisation: the default one, or the user's, with the user's own rule sets in it."""
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
@@ -7,8 +8,8 @@ from typing import Final, TypeAlias, cast
 from passat.passmgr import Pass, Sequential, UnknownPassError, get_entry, parse_pipeline, pipeline_text, register_pass
 from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import RuleError
-from passat.rules.rule import RuleSet
-from passat.rules.rule_pass import rule_pass
+from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule_pass import RulePass, rule_pass
 
 Passes: TypeAlias = "str | Pass | Sequence[Pass] | None"
 """A pipeline as text, as one pass, or as a list of passes; None is the default pipeline."""
@@ -21,14 +22,17 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
     Raises PipelineError and RuleError.
     """
+    check_rule_sets(rules)
     if isinstance(passes, str):
         named = [rules_ for rules_ in rules if _stands_in(rules_.__name__, passes)]
         for rules_ in named:
             _make_known(rules_)
         rules = [rules_ for rules_ in rules if rules_ not in named]
         stated: list[Pass] = [parse_pipeline(passes)]
+    elif isinstance(passes, Pass):
+        stated = [passes]
     elif passes is not None:
-        stated = [passes] if isinstance(passes, Pass) else list(passes)
+        stated = _members(passes)
     else:
         stated = [default_pipeline()] if not rules else list(default_pipeline().members)
     if not rules:
@@ -37,6 +41,37 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
     own = rule_pass(*rules, *library, name=name, opt_level=0, fold=True)
     return Sequential([own, *stated, own] if passes is None else [*stated, own])
+
+
+def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
+    """Raises RuleError for what is no rule set, and for names that would leave open what is meant: those of two sets or of a pass,
+    and names of rules that Passat has too."""
+    sets: dict[str, type[RuleSet]] = {}
+    for rules_ in rules:
+        if not isinstance(rules_, type) or not issubclass(rules_, RuleSet):
+            raise RuleError(f"rules are classes derived from passat.rules.RuleSet, not {rules_!r}")
+        name = rules_.__name__
+        if sets.setdefault(name, rules_) is not rules_:
+            raise RuleError(f"two rule sets have the name {name}; give one of them another")
+        if name not in _OWN and _is_registered(name):
+            raise RuleError(f"the rule set {name} has the name of a pass; give it another")
+        for rule in rules_.rules:
+            if _library().get(rule.name, rule) is not rule:
+                raise RuleError(f"the rule {rule.name} has the name of a rule of Passat's own; give its set another name")
+
+
+@functools.cache
+def _library() -> dict[str, Rule]:
+    """The rules of the default pipeline, by name."""
+    passes = (member for member in default_pipeline().members if isinstance(member, RulePass))
+    return {rule.name: rule for pass_ in passes for sets in pass_.sets for rule in sets.rules}
+
+
+def _members(passes: Sequence[Pass]) -> list[Pass]:
+    try:
+        return list(passes)
+    except TypeError:
+        raise TypeError(f"passes are a text, a pass or a list of passes, not {passes!r}") from None
 
 
 _OWN: Final[dict[str, type[RuleSet]]] = {}
@@ -48,12 +83,10 @@ def _stands_in(name: str, pipeline: str) -> bool:
 
 
 def _make_known(rules: type[RuleSet]) -> None:
-    """Registers a rule set as a pass of its name. Raises RuleError where that is the name of another pass."""
+    """Registers a rule set as a pass of its name."""
     name = rules.__name__
     if _OWN.get(name) is rules:
         return
-    if name not in _OWN and _is_registered(name):
-        raise RuleError(f"the rule set {name} has the name of a pass; give it another to name it in a pipeline")
     register_pass(name, rule_pass(rules, name=name, opt_level=0, fold=True), override=True)
     _OWN[name] = rules
 

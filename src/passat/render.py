@@ -1,6 +1,7 @@
 """Reports as people read them: tables made with rich, in colour on a terminal and plain elsewhere."""
 
 import io
+import re
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +13,9 @@ from passat.verify import VerifyReport
 
 RULES_SHOWN: Final = 20
 """Rules that fired beyond this number are summed up in one line."""
+
+REASONS_SHOWN: Final = 3
+"""Reasons beyond this number, for which one rule did not fire, are left out; `report.remarks` has more of them."""
 
 
 def report_text(report: Report, width: int = 100) -> str:
@@ -37,7 +41,8 @@ def render_report(report: Report) -> RenderableType:
 
 def _headline(report: Report) -> Text:
     before, after = report.node_count_before, report.node_count_after
-    text = Text.assemble((report.source, "bold"), f": {before} nodes became ", (str(after), "bold green"), _percent(before, after))
+    nodes = "1 node" if before == 1 else f"{before} nodes"
+    text = Text.assemble((report.source, "bold"), f": {nodes} became ", (str(after), "bold green"), _percent(before, after))
     text.append(
         f", estimated {seconds(report.cost_before)} became {seconds(report.cost_after)}{_percent(report.cost_before, report.cost_after)}"
     )
@@ -80,10 +85,20 @@ def _idle(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for rule in report.rules:
         if rule.own and not rule.fired:
-            refusals = [remark.partition(": ")[2] for remark in report.remarks if f": {rule.name} refused" in remark]
-            why = "nothing matched its left side" if not rule.matched else f"{rule.matched} matches; {'; '.join(dict.fromkeys(refusals))}"
+            why = "nothing matched its left side"
+            if rule.matched:
+                why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.refused} refused{_reasons(report, rule.name)}"
             lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))
     return lines
+
+
+def _reasons(report: Report, rule: str) -> str:
+    """The first reasons for which a rule was refused, each once."""
+    begins = re.compile(rf"[^:]+: {re.escape(rule)} refused \d+ times?: ")
+    ends = re.compile(r" \(\d+ times\)$")
+    found = list(dict.fromkeys(ends.sub("", begins.sub("", remark)) for remark in report.remarks if begins.match(remark)))
+    more = "; ..." if len(found) > REASONS_SHOWN else ""
+    return f": {'; '.join(found[:REASONS_SHOWN])}{more}" if found else ""
 
 
 def _rules(report: Report) -> RenderableType:

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from passat.rules import RuleError, RuleSet
+from passat.rules import Rule, RuleError, RuleSet
+from passat.rules.pattern import Pattern
 
 _NUMBERS: Final = itertools.count()
 
@@ -34,7 +35,8 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     sets = [rules for rules in dict.fromkeys(found) if rules.rules]
     if not sets:
         raise RuleFileError(
-            f"{file} defines no rules: a rule file holds classes derived from passat.rules.RuleSet, each rule an attribute of one"
+            f"{file} defines no rules: a rule file holds classes derived from passat.rules.RuleSet, each rule an attribute of one; "
+            "those that it imports do not count"
         )
     return sets
 
@@ -58,15 +60,22 @@ def _run(file: Path) -> ModuleType:
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
     except SyntaxError as error:
         del sys.modules[name]
-        raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
+        where = f"{error.filename or file}" + (f", line {error.lineno}" if error.lineno else "")
+        raise RuleFileError(f"{where}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
-        text = " ".join(str(error).split())
-        raise RuleFileError(f"{file}{_line(error, str(file))}: {kind}{text or 'no reason given'}") from error
+        raise RuleFileError(f"{file}{_line(error, str(file))}: {_reason(error)}") from error
     finally:
         sys.path.remove(beside)
     return module
+
+
+def _reason(error: BaseException) -> str:
+    """What is wrong, in a sentence. `left >> right.when(...)`, which takes the method from the right side, is a common one."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, Pattern) and hasattr(Rule, error.name):
+        return f".{error.name}(...) belongs to the rule, not to its right side: write (left >> right).{error.name}(...)"
+    kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
+    return kind + (" ".join(str(error).split()) or "no reason given")
 
 
 def _line(error: BaseException, file: str) -> str:

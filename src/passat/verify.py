@@ -16,6 +16,7 @@ import numpy as np
 
 from passat.compare import TOLERANCES, UNSTABLE, Difference, Tolerance, difference, finite_share, precision
 from passat.feeds import ELEMENT_TYPES, WIDE_RANGE, FeedError, InputSpec, Trial, make_feed, perturbed, size_assignments, symbols
+from passat.ir.onnx.errors import raise_interrupt
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -81,7 +82,8 @@ class Runner:
     ) -> None:
         try:
             import onnxruntime
-        except ImportError:
+        except ImportError as error:
+            raise_interrupt(error)
             raise VerifyError(
                 "verification runs the models on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it; "
                 "--no-verify, or verify=False, does without"

@@ -32,16 +32,6 @@ def reasons(body: Expr, rule: Rule) -> list[str]:
     return refused
 
 
-def matches(body: Expr, rule: Rule) -> int:
-    """How often a rule matches anywhere in a body, in all orders of commutative operands."""
-    graph = Graph()
-    graph.load(func(body).body)
-    matcher = Matcher(rule)
-    return sum(len(variant.search(graph, range(len(graph)))) for variant in matcher.variants if roots(graph, matcher.root)) if not isinstance(
-        matcher.root, list
-    ) else 0
-
-
 def roots(graph: Graph, head: Symbol) -> list[int]:
     return [node for node, given in enumerate(graph.symbols) if given is head]
 
@@ -59,8 +49,8 @@ def rows(body: Expr, rule: Rule) -> list[tuple[int, ...]]:
 
 def test_every_place_is_found() -> None:
     body = ops.exp(ops.exp(ops.exp(a)) + ops.exp(a))
-    assert len(rows(body, op.exp(x) >> x)) == 4  # exp(a) is one node
-    assert len(rows(body, op.exp(op.exp(x)) >> x)) == 2
+    assert len(rows(body, op.exp(x) >> x)) == 3  # exp(a) is one node
+    assert len(rows(body, op.exp(op.exp(x)) >> x)) == 1
     assert not rows(body, op.log(x) >> x)
 
 
@@ -163,8 +153,6 @@ def test_attributes_are_handed_on_to_another_operator_by_name() -> None:
 
 
 def test_attributes_that_a_right_side_leaves_out_have_their_defaults() -> None:
-    result = made(ops.sum(a, axis=(1,), keepdims=True), op.exp(op.sum(x)) >> x) if False else None
-    assert result is None
     kept = made(ops.transpose(a, axes=(0, 1)), (op.transpose(x, axes=p) >> op.transpose(op.transpose(x), axes=(1, 0))))
     inner = kept.body.args[0]  # type: ignore[attr-defined]  # a call
     assert inner.attrs.axes is None
@@ -178,10 +166,12 @@ def test_computed_attributes() -> None:
             raise Refuse("no matrix")
         return axes[::-1]
 
-    rule = op.transpose(x, axes=p) >> op.transpose(op.transpose(x, axes=(1, 0)), axes=reverse(p, x))
-    assert operators(made(ops.transpose(a, axes=(0, 1)), rule).body) == ["transpose", "transpose"]
+    rule = op.reverse(op.transpose(x, axes=p), axis=0) >> op.reverse(op.transpose(x, axes=reverse(p, x)), axis=1)
+    square = var("square", (2, 2))
+    result = made(ops.reverse(ops.transpose(square, axes=(0, 1)), axis=0), rule)
+    assert result.body.args[0].attrs.axes == (1, 0)  # type: ignore[attr-defined]  # a call of a call
     cube = var("cube", (2, 2, 2))
-    assert reasons(ops.transpose(cube, axes=(0, 1, 2)), rule) == ["no matrix"]
+    assert reasons(ops.reverse(ops.transpose(cube, axes=(0, 1, 2)), axis=0), rule) == ["no matrix"]
 
 
 # ---- numbers
@@ -255,9 +245,10 @@ def test_an_ill_typed_right_side_is_refused() -> None:
 
 def test_a_field_that_is_not_there_is_refused() -> None:
     rule = op.split(x, indices_or_sections=2)[0] >> op.split(x, indices_or_sections=2)[5]
-    (result, refused) = rewritten(func(ops.split(a, indices_or_sections=2)[0]), rule)
-    assert not result
-    assert len(refused) == 1
+    (reason,) = reasons(ops.split(a, indices_or_sections=2)[0], rule)
+    assert reason == "ill-typed: (Tensor[(1, 3), float32], Tensor[(1, 3), float32]) has no field 5"
+    beyond = op.exp(x) >> op.exp(op.split(x, indices_or_sections=1)[0])
+    assert reasons(ops.exp(a), beyond.when(has_rank(op.split(x, indices_or_sections=1)[1], 2))) == ["split(x, indices_or_sections=1)[1] has no type here"]
 
 
 def test_when_types_may_stand_for_each_other() -> None:
@@ -281,7 +272,7 @@ def test_when_types_may_stand_for_each_other() -> None:
 
 def test_conditions_see_terms_that_are_not_in_the_program() -> None:
     rule = (x + y >> y + x).when(has_rank(op.sum(x + y, axis=(0,)), 1), is_float(op.concatenate((x, y))), has_rank(op.split(x, indices_or_sections=1)[0], 2))
-    assert made(a + b, rule)
+    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the conditions tell x and y apart
     cube = var("cube", (2, 2, 3))
     (reason, *_) = reasons(cube + var("other", (2, 2, 3)), rule)
     assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"

@@ -120,6 +120,7 @@ def test_a_deep_term_is_no_trouble() -> None:
             lambda: op.transpose(x, attrs=(1, 0)),
             "transpose(attrs=...) takes a hole or a computed mapping that stands for all attributes, not (1, 0)",
         ),
+        (lambda: op.split(x)[-1], "split(x)[-1]: fields are counted from 0"),
         (lambda: x + "y", "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
         (lambda: op.exp(p), "p cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
     ],
