@@ -38,7 +38,7 @@ class Bridge:
         return [command for text in texts for command in self.egraph.parse_program(text)]
 
     def load(self, rows: Sequence[Row]) -> None:
-        """Adds a program. The rules come after it, for egglog plans a rule by the sizes of the tables that are there."""
+        """Adds a program."""
         tables: dict[str, list[str]] = {name: [] for name in ARITY}
         for i, (name, payload, operands) in enumerate(rows):
             columns = (i, *operands, payload) if name in _HAS_PAYLOAD else (i, *operands)
@@ -53,6 +53,9 @@ class Bridge:
         self.egraph.run_program(*self._parse("(run load 1)"))
         for _, file in files:
             os.close(file)
+
+    def add_rules(self) -> None:
+        """Adds the rules. They come after the program, for egglog plans a rule by the sizes of the tables that are there."""
         rules = []
         for name, sides in NATIVE.items():
             for order, text in enumerate(sides):
@@ -132,6 +135,7 @@ def run(program: Program, rounds: int) -> int:
     """From rows to the extracted program; the number of calls in that."""
     bridge = Bridge()
     bridge.load(program.rows)
+    bridge.add_rules()
     bridge.saturate(rounds)
     rows, _ = bridge.extract(program.outputs)
     return sum(ARITY[name] > 0 for name, _, _ in rows)

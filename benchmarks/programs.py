@@ -31,10 +31,10 @@ BINARY: Final = ("add", "subtract", "multiply", "maximum")
 UNARY: Final = ("negative", "abs", "nn.relu", "transpose", "tanh", "exp", "sigmoid")
 ARITY: Final = {"var": 0, "const": 0, **dict.fromkeys(UNARY, 1), **dict.fromkeys(BINARY, 2)}
 WEIGHTS: Final = {
-    "add": 18, "subtract": 10, "multiply": 18, "maximum": 6, "negative": 5, "abs": 5, "nn.relu": 8, "transpose": 6,
-    "tanh": 8, "exp": 8, "sigmoid": 8,
+    "add": 16, "subtract": 10, "multiply": 16, "maximum": 6, "negative": 8, "abs": 6, "nn.relu": 8, "transpose": 8,
+    "tanh": 7, "exp": 8, "sigmoid": 7,
 }  # fmt: skip
-"""How often each operator is drawn. With these a rule fires at 15 nodes of 100."""
+"""How often each operator is drawn. With these rules fire about 15 times in 100 nodes."""
 WITH_CONSTANT: Final = 0.35
 """The part of binary calls whose second operand is a constant."""
 

@@ -35,7 +35,7 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> 
         if tensors and any(tensor.is_splat for tensor in tensors) and all(tensor.uniform() is not None for tensor in tensors):
             if op.elementwise:
                 return Tensor.splat(_element(op, args, tensors, attrs, result), shape, result.dtype)
-            if op.movement and len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1:
+            if op.movement and (len(tensors) == 1 or len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1):
                 return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
     value = _run(op, [_arrays(arg) for arg in args], attrs)
     return _wrap(op, value, result)

@@ -98,7 +98,10 @@ def infer_module(module: IRModule) -> IRModule:
     Raises InferError naming the place and the operator.
     """
     by_name = {var.name_hint: var for var in module.functions}
-    used = {var: [node for node in post_order(function) if isinstance(node, GlobalVar)] for var, function in module.functions.items()}
+    used = {
+        var: [node for node in post_order(function) if isinstance(node, GlobalVar)] if function._checked_type is None else []
+        for var, function in module.functions.items()
+    }
     for var, function in module.functions.items():
         if function.ret_type is not None:
             var._checked_type = FuncType([_param_type(param) for param in function.params], function.ret_type, _type_params(function))

@@ -33,7 +33,8 @@ def extract(graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[i
     if space.alternatives:
         greedy = space.cheapest_trees()
         start.improve(greedy)
-        other = _Solution.of_choice(space, greedy, classes)
+        same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
+        other = None if same else _Solution.of_choice(space, greedy, classes)
         if other is not None and other.total < start.total * _LESS:
             other.improve(greedy)
             best = other

@@ -48,11 +48,6 @@ class Symbol:
         return self.name
 
 
-def is_dataflow(expr: Expr) -> bool:
-    """Whether an expression with operands is a call of an operator, a tuple or a projection."""
-    return isinstance(expr, (Tuple, TupleGetItem)) or (isinstance(expr, Call) and isinstance(expr.op, Op))
-
-
 def outer_parts(region: Expr) -> tuple[Expr, ...]:
     """The parts of a branch, a match or a call that belong to the dataflow around it."""
     if isinstance(region, If):
@@ -129,6 +124,7 @@ class Graph:
                 continue
             kind = type(expr)
             parts: Sequence[Expr]
+            load = self._load_node
             if kind is Call and isinstance(expr.op, Op):  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
                 parts = expr.args  # type: ignore[attr-defined]
             elif kind is TupleGetItem:
@@ -137,6 +133,7 @@ class Graph:
                 parts = expr.fields  # type: ignore[attr-defined]
             elif kind is Call or kind is If or kind is Match:
                 parts = outer_parts(expr)
+                load = self._load_region
             else:
                 ids[key] = self._load_leaf(expr)
                 stack.pop()
@@ -146,7 +143,7 @@ class Graph:
                 stack += [part for part, node in zip(reversed(parts), reversed(operands), strict=True) if node < 0]
             else:
                 stack.pop()
-                ids[key] = self._load_node(expr, tuple(operands))
+                ids[key] = load(expr, tuple(operands))
         return ids[id(root)]
 
     def _load_leaf(self, expr: Expr) -> int:
@@ -155,10 +152,11 @@ class Graph:
         self.leaves.append(expr)
         return self._new(LEAF_SYMBOL, len(self.leaves) - 1, (), expr._checked_type or expr.checked_type, expr)
 
+    def _load_region(self, expr: Expr, operands: tuple[int, ...]) -> int:
+        self.leaves.append(expr)
+        return self._new(symbol(REGION, None, len(operands)), len(self.leaves) - 1, operands, expr.checked_type, expr)
+
     def _load_node(self, expr: Expr, operands: tuple[int, ...]) -> int:
-        if not is_dataflow(expr):
-            self.leaves.append(expr)
-            return self._new(symbol(REGION, None, len(operands)), len(self.leaves) - 1, operands, expr.checked_type, expr)
         head, payload = self._shape_of(expr, len(operands))
         if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
             self.projected += 1
@@ -216,9 +214,8 @@ class Graph:
 
     def _shape_of(self, expr: Expr, arity: int) -> tuple[Symbol, int]:
         if type(expr) is Call:
-            op = expr.op
-            assert isinstance(op, Op)
-            call = symbol(CALL, op, arity)
+            op: Op = expr.op  # type: ignore[assignment]  # only calls of operators are nodes
+            call = _SYMBOLS.get((CALL, op, arity)) or symbol(CALL, op, arity)
             attrs = expr.attrs
             if op.stateful:
                 # Each stateful call is itself: a payload of its own keeps congruence from merging it with an equal one.

@@ -66,7 +66,7 @@ def simplify_expr() -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
-    sets = (ScaleAxis, Normalisations, Scales, Units, Arithmetic)
+    sets = (ScaleAxis, Normalisations, Scales, *SIMPLIFY)  # a copy, or a sum with 0, may stand between the two
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
 
 

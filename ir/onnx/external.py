@@ -36,7 +36,7 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     path = os.path.join(folder, location)
     state = _state(folder, path)
     if state == _OUTSIDE:
-        raise OnnxError(f"{where}, a link that leads outside the model's folder; this is refused")
+        raise OnnxError(f"{where}, a link that leads outside the model's folder; this is refused; a copy of the file does")
     if state < 0:
         raise OnnxError(f"{where}, which is not there (looked for {path})")
     try:

@@ -113,6 +113,8 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
     Raises OnnxError, also where there is something else than a file, such as a device or a folder.
     """
     mode = _mode_of(path)
+    if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, path):
+        raise OnnxError(f"{path} cannot be written: it holds data of the model that is read")
     data = DataFile(_free_data_path(path))
     temporary = f"{path}.{os.getpid()}.part"
     done = False
@@ -154,6 +156,12 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             for name in (temporary, *([data.path] if data.committed else [])):
                 with contextlib.suppress(OSError):
                     os.unlink(name)
+
+
+def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
+    """Whether data of a model lies in a file."""
+    places = {_location(tensor) for tensor in _tensors(model) if _is_external(tensor)}
+    return any(os.path.samefile(place, path) for name in places if os.path.isfile(place := os.path.join(folder or ".", name)))
 
 
 def _mode_of(path: str) -> int | None:

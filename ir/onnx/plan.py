@@ -15,12 +15,14 @@ class Plan:
     `merged` are calls that a bias is added to by the node of another call; `lets` are the values that let-bound variables stand for.
     """
 
-    __slots__ = ("calls", "constants", "lets", "merged", "origins")
+    __slots__ = ("calls", "constants", "lets", "merged", "origins", "read")
 
     def __init__(self, roots: Sequence[Expr], origins: Mapping[int, Origin], places: Mapping[str, int]) -> None:
         self.origins = origins
         self.lets: dict[int, Expr] = {}
         self.constants: list[Constant] = []
+        self.read: list[Expr] = []
+        """What tuples, projections and lets read."""
         found = self._collect(roots, places)
         self.merged = self._merged(found, roots)
         found.sort(key=lambda entry: entry[0])  # stable: operands have no later place than what reads them, and were found before it
@@ -57,6 +59,8 @@ class Plan:
                 continue
             parts = self.operands(expr)
             pending.append((expr, parts))
+            if type(expr) is not Call:
+                self.read += parts
             stack.append(None)
             stack += parts[::-1]
         return found
@@ -114,7 +118,7 @@ class Plan:
         if not products:
             return products
         readers = dict.fromkeys(products, 0)
-        for part in (*roots, *(part for _, _, parts in found for part in parts)):
+        for part in (*roots, *self.read, *(part for _, _, parts in found for part in parts)):
             if id(part) in readers:
                 readers[id(part)] += 1
         return {product for product, count in readers.items() if count == 1}

@@ -79,7 +79,12 @@ def optimize(
     ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime.")] = True,
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="An option of the passes. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random inputs that the models are compared on.")] = 0,
     as_json: JsonOption = False,

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
+from passat.ir.collector import collector_paused
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, save, to_onnx
@@ -94,30 +95,31 @@ def optimize(
     sets = tuple(rules)
     report = Report()
     clock = partial(_clock, report.seconds)
-    with clock("read"):
-        tell("reading the model")
-        proto, place = _open(model, folder)
-        in_file = proto is not model
-        report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
-        report.nodes_before, report.bytes_before = histogram(proto), _bytes_of(proto)
-        try:
-            module = from_onnx(proto, folder=place)
-        except OnnxError as error:
-            raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
-    pipeline = build_pipeline(passes, sets)
-    report.pipeline = text_of(pipeline)
-    settings = dict(config or {})
-    if time_limit is not None:
-        settings["rules.time_limit"] = float(time_limit)
-    with clock("passes"):
-        timing = PassTimingInstrument()
-        with PassContext(opt_level, instruments=[timing, _Announcer(tell)], config=settings) as context:
-            optimised = pipeline(module)
-        inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
-        report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
-    with clock("write"):
-        tell("writing the model")
-        result = _cheaper(report, module, optimised, proto, settings)
+    with collector_paused():  # most of what is made lives until the end
+        with clock("read"):
+            tell("reading the model")
+            proto, place = _open(model, folder)
+            in_file = proto is not model
+            report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
+            report.nodes_before, report.bytes_before = histogram(proto), _bytes_of(proto)
+            try:
+                module = from_onnx(proto, folder=place)
+            except OnnxError as error:
+                raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
+        pipeline = build_pipeline(passes, sets)
+        report.pipeline = text_of(pipeline)
+        settings = dict(config or {})
+        if time_limit is not None:
+            settings["rules.time_limit"] = float(time_limit)
+        with clock("passes"):
+            timing = PassTimingInstrument()
+            with PassContext(opt_level, instruments=[timing, _Announcer(tell)], config=settings) as context:
+                optimised = pipeline(module)
+            inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
+            report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
+        with clock("write"):
+            tell("writing the model")
+            result = _cheaper(report, module, optimised, proto, settings)
     if verify and not report.kept:
         with clock("verify"):
             tell("checking the result")
@@ -156,7 +158,7 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
     report.cost_before = report.cost_after = _cost(before, model)
     if after is before and not _has_dead_nodes(original):
         report.kept = "no pass changed anything"
-        return original
+        return _with_shapes(original, before)
     cost = _cost(after, model)
     if cost > report.cost_before and _has_unknown_sizes(before):
         # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
@@ -172,9 +174,16 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
             f"the result is not cheaper: {node_count(nodes)} nodes, estimated {in_words(cost)}, "
             f"against {count} and {in_words(report.cost_before)}"
         )
-        return original
+        return _with_shapes(original, before)
     report.nodes_after, report.bytes_after, report.cost_after = nodes, _bytes_of(result), cost
     return result
+
+
+def _with_shapes(original: "ModelProto", module: IRModule) -> "ModelProto":
+    """The original itself; written anew where it declares an output without a shape, which `onnx.checker` does not accept."""
+    types = [value.type for value in original.graph.output]
+    bare = any(type_.HasField("tensor_type") and not type_.tensor_type.HasField("shape") for type_ in types)
+    return to_onnx(module) if bare else original
 
 
 def _has_dead_nodes(model: "ModelProto") -> bool:

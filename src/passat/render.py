@@ -140,11 +140,12 @@ def verification_text(report: VerifyReport) -> Text:
 
 
 def plain_table(*headings: str) -> Table:
-    """A table without lines; columns of numbers stand to the right."""
+    """A table without lines; columns of numbers stand to the right, and stay whole where there is little room."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, heading in enumerate(headings):
-        numeric = heading in ("before", "after", "time", "fired", "matched", "refused", "level")
-        table.add_column(heading, justify="right" if numeric else "left", no_wrap=i == 0)
+    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "level") for heading in headings]
+    for i, (heading, numeric) in enumerate(zip(headings, numbers, strict=True)):
+        names = i == 0 and not all(numbers[1:])  # a text beside them gives way first
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")
     return table
 
 

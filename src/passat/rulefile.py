@@ -1,5 +1,6 @@
 """Reading a user's rule file: a Python file that defines `RuleSet` classes."""
 
+import ast
 import importlib.util
 import itertools
 import os
@@ -33,6 +34,12 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
         if isinstance(value, type) and issubclass(value, RuleSet) and value.__module__ == module.__name__
     ]
     sets = [rules for rules in dict.fromkeys(found) if rules.rules]
+    for rules in sets:
+        lines = [
+            node.lineno for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__
+        ]
+        if len(lines) > 1:
+            raise RuleFileError(f"{file}, line {lines[-1]}: the class {rules.__name__} is defined twice, first in line {lines[0]}")
     if not sets:
         raise RuleFileError(
             f"{file} defines no rules: a rule file holds classes derived from passat.rules.RuleSet, each rule an attribute of one; "
@@ -72,7 +79,7 @@ def _run(file: Path) -> ModuleType:
 
 def _reason(error: BaseException) -> str:
     """What is wrong, in a sentence. `left >> right.when(...)`, which takes the method from the right side, is a common one."""
-    if isinstance(error, AttributeError) and isinstance(error.obj, Pattern) and hasattr(Rule, error.name):
+    if isinstance(error, AttributeError) and isinstance(error.obj, Pattern) and error.name in vars(Rule):
         return f".{error.name}(...) belongs to the rule, not to its right side: write (left >> right).{error.name}(...)"
     kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
     return kind + (" ".join(str(error).split()) or "no reason given")

@@ -256,3 +256,12 @@ def test_scalars_symbols_and_unknown_shapes() -> None:
     model = parse("g (float[] x) => (float[] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }")  # of any rank, which no type of ours says
     result = passat.optimize(model, opt_level=3, verify=False)
     assert operators(result.model) == {"Neg": 2, "Exp": 1}
+
+
+def test_an_output_without_a_shape_gets_one_even_where_nothing_else_is_done() -> None:
+    model = parse("g (float[N, 4] x) => (float[N, 4] y) { y = Exp(x) }")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    result = passat.optimize(model)
+    assert result.report.kept
+    check(result.model)
+    assert operators(result.model) == {"Exp": 1}

@@ -15,7 +15,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
+import passat
+import passat.ir.onnx
 from passat.cli import app
+from passat.ir.onnx.errors import raise_interrupt
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -93,6 +96,17 @@ def test_a_truncated_model() -> None:
     assert "in.onnx is not an ONNX model, or only a part of one" in refused("optimize", "in.onnx", "-o", "out.onnx")
 
 
+def test_a_pointer_of_git_lfs() -> None:
+    Path("in.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 123\n")
+    assert "in.onnx is not an ONNX model, but a pointer of Git LFS" in refused("optimize", "in.onnx", "-o", "out.onnx")
+
+
+def test_what_the_checker_refuses_comes_with_the_names_of_file_and_node() -> None:
+    text = refused_model(edited(lambda m: m.graph.node.reverse()))
+    assert text.startswith("error: in.onnx: onnx.checker does not accept the model: Nodes in a graph must be topologically sorted")
+    assert "OpType: Add" in text
+
+
 def test_an_unknown_opset() -> None:
     assert "uses version 999 of the ONNX operators" in refused_model(edited(lambda m: setattr(m.opset_import[0], "version", 999)))
 
@@ -127,6 +141,19 @@ def test_missing_external_data() -> None:
     assert "external file 'weights.bin', which is not there" in refused_model(external("weights.bin"))
 
 
+def test_an_output_that_would_replace_the_data_of_the_input() -> None:
+    data = np.ones(4, np.float32).tobytes()
+    Path("weights.bin").write_bytes(data)
+    Path("in.onnx").write_bytes(external("weights.bin").SerializeToString())
+    text = refused("optimize", "in.onnx", "-o", "weights.bin", written="nothing")
+    assert "weights.bin cannot be written: it holds data of the model that is read" in text
+    assert Path("weights.bin").read_bytes() == data
+
+
+def test_external_data_whose_name_no_file_can_have() -> None:
+    assert "is declared external, but names no file" in refused_model(external("weights\0.bin"))
+
+
 def test_external_data_outside_the_folder(tmp_path: Path) -> None:
     outside = tmp_path.parent / "outside.bin"
     outside.write_bytes(np.ones(4, np.float32).tobytes())
@@ -153,6 +180,14 @@ def test_an_output_that_is_a_folder(empty: Path) -> None:
     assert "folder is a folder" in refused("optimize", RESNET, "-o", "folder", code=2)
 
 
+def test_an_output_that_is_no_file(empty: Path) -> None:
+    os.mkfifo("pipe")
+    assert "pipe is no file" in refused("optimize", RESNET, "-o", "pipe", code=2, written="nothing")
+    with pytest.raises(passat.ir.onnx.OnnxError, match="pipe cannot be written: it is no file"):
+        passat.optimize(RESNET, verify=False).save("pipe")
+    assert (empty / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -162,12 +197,26 @@ def test_an_output_that_is_a_folder(empty: Path) -> None:
         (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> y\n", "uses 'y', which the left side does not bind"),
         (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> op.equal(x, x)\n", "the sides have different types"),
         (HEAD + "class Mine(RuleSet):\n    bad = op.negatve(x) >> x\n", "did you mean negative"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> x.exploring()\n", "write (left >> right).exploring(...)"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.transpose(x, axes=y) >> x\n", "attribute('axes') makes a hole for one, not y"),
+        (HEAD + "class Mine(RuleSet):\n    r = op.exp(x) >> op.exp(x)\n    r = op.tanh(x) >> op.tanh(x)\n", "Mine.r is defined twice"),
+        (HEAD + 2 * "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "line 5: the class Mine is defined twice, first in line 3"),
+        (HEAD + "class Units(RuleSet):\n    add = op.exp(op.log(x)) >> x\n", "Units.add has the name of a rule of Passat's own"),
+        (HEAD + "class SimplifyExpr(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "SimplifyExpr has the name of a pass"),
+        ("x = '\0'\n", "rules.py: source code string cannot contain null bytes"),
     ],
 )
 def test_a_rule_file_that_is_wrong(text: str, sentence: str) -> None:
     Path("rules.py").write_text(text)
     assert sentence in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
     assert sentence in refused("rules", "list", "--rules", "rules.py")
+
+
+def test_two_rule_sets_of_one_name() -> None:
+    for name in ("a.py", "b.py"):
+        Path(name).write_text(HEAD + f"class Mine(RuleSet):\n    {name[0]} = op.exp(op.log(x)) >> x\n")
+    assert "two rule sets have the name Mine" in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "a.py", "--rules", "b.py")
+    assert "two rule sets have the name Mine" in refused("rules", "list", "--rules", "a.py", "--rules", "b.py")
 
 
 def test_a_rule_file_that_is_not_there() -> None:
@@ -177,7 +226,7 @@ def test_a_rule_file_that_is_not_there() -> None:
 def test_an_unknown_pass_gives_the_nearest() -> None:
     text = refused("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstnt,SimplifyExpr", code=2)
     assert "did you mean FoldConstant" in text
-    assert "column 1" in text
+    assert "column 1); nothing was written\n  FoldConstnt,SimplifyExpr\n  ^\n" in text
     assert "did you mean FoldConstant" in refused("order", "--passes", "FoldConstnt", code=2)
 
 
@@ -243,3 +292,34 @@ def test_a_full_disk_leaves_nothing_behind() -> None:
     assert err.count("\n") == 1
     assert out == ""
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize("arguments", [["optimize", str(RESNET), "-o", "out.onnx", "--no-verify"], ["passes"], ["--version"], ["--help"]])
+def test_no_room_for_what_is_printed_is_a_sentence(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "passat", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert ("out.onnx was written" in done.stderr) == Path("out.onnx").exists() == (arguments[0] == "optimize")
+
+
+def test_an_interruption_while_the_command_line_is_imported() -> None:
+    code = """
+import builtins, sys
+from passat.__main__ import main
+def interrupt(*arguments): raise KeyboardInterrupt
+builtins.__import__ = interrupt
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+def test_an_interruption_while_a_compiled_module_is_imported() -> None:
+    failed = ImportError("initialization failed")
+    raise_interrupt(failed)
+    failed.__cause__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        raise_interrupt(failed)

@@ -219,3 +219,39 @@ def test_what_is_no_model_is_an_onnx_error_that_names_the_file(content: bytes, t
 def test_what_is_not_even_a_path() -> None:
     with pytest.raises(OnnxError, match="takes a ModelProto or the path of a model, not int"):
         optimize(3)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_result_whose_sizes_are_better_known_is_not_taken_for_dearer() -> None:
+    """Expand to a computed shape: before that is folded, what follows has no known size and looks cheap."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("CastLike", ["sizes", "shape"], ["cast"]),
+        helper.make_node("Expand", ["x", "cast"], ["e"]),
+        helper.make_node("Neg", ["e"], ["n"]),
+        helper.make_node("Neg", ["n"], ["p"]),
+        helper.make_node("MatMul", ["p", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", "c"])],
+        [numpy_helper.from_array(np.array([512, 512], np.float32), "sizes"), numpy_helper.from_array(np.ones((512, 512), np.float32), "w")],
+    )
+    report = optimize(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)).report
+    assert not report.kept
+    assert (report.node_count_before, report.node_count_after) == (6, 2)
+    assert report.cost_after <= report.cost_before
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan")])
+def test_a_time_limit_that_is_none(limit: float) -> None:
+    with pytest.raises(ValueError, match="time_limit is seconds"):
+        optimize(EXAMPLES / "resnet_tiny.onnx", time_limit=limit)
+
+
+def test_rules_that_are_none() -> None:
+    with pytest.raises(RuleError, match=r"rules are classes derived from passat\.rules\.RuleSet, not 3"):
+        optimize(EXAMPLES / "resnet_tiny.onnx", rules=[3])  # type: ignore[list-item]  # the mistake
+    with pytest.raises(TypeError, match="passes are a text, a pass or a list of passes, not 3"):
+        optimize(EXAMPLES / "resnet_tiny.onnx", passes=3)  # type: ignore[arg-type]  # the mistake

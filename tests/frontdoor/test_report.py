@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from passat.feeds import Trial
 from passat.passmgr import PassTime, Statistics
 from passat.render import report_text
-from passat.report import Report, histogram
+from passat.report import Report, RuleReport, histogram
 from passat.verify import OutputReport, VerifyReport
 
 
@@ -117,3 +117,9 @@ def test_what_was_not_done_is_said() -> None:
     assert "nothing was compared: it does not load" in str(report)
     report.verification = VerifyReport(True, (OutputReport("y", "tensor(float)", note="not compared: chance"),))
     assert "output y: not compared: chance" in str(report)
+
+
+def test_numbers_stay_whole_where_there_is_little_room() -> None:
+    report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalised_by_more", matched=1234, refused=345, fired=889)])
+    lines = report_text(report, width=40).splitlines()
+    assert any(line.endswith("889     1234      345") for line in lines), lines

@@ -117,7 +117,9 @@ def draw_array(generator: np.random.Generator, shape: Sequence[int], dtype: str,
         return np.asarray(values).astype(kind)
 
 
-def feeds_of(function: Function, generator: np.random.Generator, *, special: bool = False, sizes: Mapping[str, int] | None = None) -> list[Tensor]:
+def feeds_of(
+    function: Function, generator: np.random.Generator, *, special: bool = False, sizes: Mapping[str, int] | None = None
+) -> list[Tensor]:
     """Random inputs of a function whose parameters are tensors."""
     types = [tensor_type(param.checked_type, param.name_hint) for param in function.params]
     arrays = [draw_array(generator, sized(type_, sizes or {}), type_.dtype, special=special) for type_ in types]
@@ -182,7 +184,9 @@ def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
     return Outcome(result["main"], context.statistics, pass_.info.name)
 
 
-def optimise(function: Function, *sets: RuleSetMeta, fold: bool = False, static: bool = False, merge: bool = False, **config: AnyValue) -> Outcome:
+def optimise(
+    function: Function, *sets: RuleSetMeta, fold: bool = False, static: bool = False, merge: bool = False, **config: AnyValue
+) -> Outcome:
     """Runs rule sets over a function."""
     return apply(RulePass(sets, name="Tried", fold=fold, static=static, merge=merge), function, **config)
 

@@ -1,5 +1,7 @@
 """The terms that rules are written in: how they are built, shown and compared, and what is refused."""
 
+from typing import Any as AnyValue
+
 import pytest
 
 from passat.rules.conditions import computed
@@ -30,6 +32,8 @@ from passat.rules.pattern import (
 x, y, z = tensors("x y z")
 c = constant("c")
 p, q = attributes("p q")
+MISTAKE: AnyValue = "y"
+HOLE: AnyValue = p
 
 
 @computed
@@ -91,7 +95,14 @@ def test_numbers_and_sequences_are_terms() -> None:
 
 def test_subterms_come_wholes_first() -> None:
     whole = op.exp(x) + op.split(y, attrs=p)[0]
-    assert [repr(part) for part in subterms(whole)] == ["(exp(x) + split(y, attrs=p)[0])", "exp(x)", "x", "split(y, attrs=p)[0]", "split(y, attrs=p)", "y"]
+    assert [repr(part) for part in subterms(whole)] == [
+        "(exp(x) + split(y, attrs=p)[0])",
+        "exp(x)",
+        "x",
+        "split(y, attrs=p)[0]",
+        "split(y, attrs=p)",
+        "y",
+    ]
 
 
 def test_the_holes_of_a_term() -> None:
@@ -121,8 +132,8 @@ def test_a_deep_term_is_no_trouble() -> None:
             "transpose(attrs=...) takes a hole or a computed mapping that stands for all attributes, not (1, 0)",
         ),
         (lambda: op.split(x)[-1], "split(x)[-1]: fields are counted from 0"),
-        (lambda: x + "y", "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
-        (lambda: op.exp(p), "p cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
+        (lambda: term(MISTAKE), "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
+        (lambda: op.exp(HOLE), "p cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
     ],
 )
 def test_what_is_refused(build: object, message: str) -> None:
@@ -146,3 +157,8 @@ def test_operators_are_looked_up_when_they_are_called() -> None:
 
 def test_a_rule_error_is_a_value_error() -> None:
     assert issubclass(RuleError, ValueError)
+
+
+def test_a_tensor_is_no_attribute() -> None:
+    with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: attribute\('axes'\) makes a hole for one, not x"):
+        op.transpose(x, axes=x)

@@ -7,7 +7,7 @@ import pytest
 
 from passat.rules.conditions import computed, condition, has_rank, is_float, same_type, shape_of
 from passat.rules.pattern import RuleError, attributes, constants, number, op, tensors
-from passat.rules.rule import EXACT, FINITE, REASSOCIATE, Rule, RuleSet
+from passat.rules.rule import EXACT, FINITE, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -83,7 +83,7 @@ def test_a_rule_of_a_base_is_replaced_by_one_of_its_name() -> None:
     class Fewer(Sums):
         """Without the swap."""
 
-        swap = None
+        swap = None  # type: ignore[assignment]  # how one leaves a rule out
 
     assert [rule.name for rule in Stricter] == ["Sums.same", "Stricter.swap"]
     assert [rule.name for rule in Fewer] == ["Sums.same"]
@@ -91,7 +91,7 @@ def test_a_rule_of_a_base_is_replaced_by_one_of_its_name() -> None:
 
 
 def test_a_set_may_be_made_by_calling() -> None:
-    made = type(RuleSet)("Made", (RuleSet,), {"__doc__": "Made.", "swap": x + y >> y + x})
+    made = RuleSetMeta("Made", (RuleSet,), {"__doc__": "Made.", "swap": x + y >> y + x})
     assert [rule.name for rule in made] == ["Made.swap"]
     assert not list(RuleSet)
 
@@ -135,8 +135,8 @@ def test_both_directions() -> None:
     assert Sums.swap.directions() == [Sums.swap]
 
 
-def define(value: object) -> type:
-    return type(RuleSet)("Bad", (RuleSet,), {"__doc__": "Bad.", "rule": value})
+def define(value: object) -> RuleSetMeta:
+    return RuleSetMeta("Bad", (RuleSet,), {"__doc__": "Bad.", "rule": value})
 
 
 @pytest.mark.parametrize(
@@ -239,3 +239,19 @@ def test_rules_are_values() -> None:
     assert isinstance(Sums.swap, Rule)
     with pytest.raises(AttributeError):
         Sums.swap.other = 1  # type: ignore[attr-defined]  # there is no such field
+
+
+def test_a_rule_is_not_lost_to_another_of_its_name() -> None:
+    with pytest.raises(RuleError, match=r"Twice\.r is defined twice"):
+
+        class Twice(RuleSet):
+            r = op.exp(op.log(x)) >> x
+            r = op.log(op.exp(x)) >> x
+
+
+def test_a_rule_can_be_narrowed_under_its_name() -> None:
+    class Narrowed(RuleSet):
+        r = op.exp(op.log(x)) >> x
+        r = r.inexact("rounds twice")
+
+    assert [rule.math for rule in Narrowed] == [REASSOCIATE]

@@ -1,6 +1,7 @@
 """Identities of arithmetic: each rule on a program where it holds, and on one where it does not."""
 
 from collections.abc import Callable
+from typing import Any as AnyValue
 
 import numpy as np
 import pytest
@@ -38,7 +39,10 @@ def repetition_case(of: Op) -> Case:
     a = var("a", dtype=element_type(of))
     if not of.attr_params:
         return case(of(of(a)), of(ops.exp(a)) if of.name != "bitwise_not" and of.name != "logical_not" else of(a), "")
-    bounds = {"clip": ({"a_min": -1.0, "a_max": 1.0}, {"a_min": 0.0, "a_max": 1.0}), "nn.thresholded_relu": ({"alpha": 0.5}, {"alpha": 0.25})}
+    bounds: dict[str, tuple[dict[str, AnyValue], dict[str, AnyValue]]] = {
+        "clip": ({"a_min": -1.0, "a_max": 1.0}, {"a_min": 0.0, "a_max": 1.0}),
+        "nn.thresholded_relu": ({"alpha": 0.5}, {"alpha": 0.25}),
+    }
     first, second = bounds[of.name]
     return case(of(of(a, **first), **first), of(of(a, **first), **second), "is not Attrs")
 
@@ -74,9 +78,7 @@ CASES: dict[str, Case] = {
     "Arithmetic.multiply_reciprocal": case(x * ops.reciprocal(y), x / ops.reciprocal(y), ""),
     "Arithmetic.where_true": case(ops.where(splat(1, (3,), "bool"), x, y), ops.where(const([True, False, True], "bool"), x, y), "differ"),
     "Arithmetic.where_false": case(ops.where(splat(0, (3,), "bool"), x, y), ops.where(splat(1, (3,), "bool"), x, y), "not 0"),
-    "Arithmetic.where_same": case(
-        ops.where(cond, y, y), ops.where(cond, var("v", (3,)), var("v", (3,))), ""
-    ),
+    "Arithmetic.where_same": case(ops.where(cond, y, y), ops.where(cond, var("v", (3,)), var("v", (3,))), ""),
     "Arithmetic.sum_of_one": case(ops.elemwise_sum(tup(x)), ops.elemwise_sum(tup(x, y)), ""),
     "Arithmetic.mean_of_one": case(ops.elemwise_mean(tup(x)), ops.elemwise_mean(tup(x, y)), ""),
     "Arithmetic.max_of_one": case(ops.elemwise_max(tup(x)), ops.elemwise_max(tup(x, y)), ""),

@@ -117,7 +117,9 @@ def test_groups() -> None:
     outcome = optimise(grouped, ScaleAxis, fold=True)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
-    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.conv2d_transpose_scaled", "2 groups")
+    refuses(
+        ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.conv2d_transpose_scaled", "2 groups"
+    )
 
 
 def test_one_number_scales_every_channel() -> None:

@@ -92,7 +92,11 @@ def test_a_stack_of_weights_is_no_weight() -> None:
 
 def test_a_product_over_nothing_is_left_alone() -> None:
     empty = var("v", ("?", "m"))
-    refused(reshape(matmul(reshape(empty, 2, 0), Constant(Tensor.dense(np.zeros((0, 5), np.float32)))), 0, 5), "Products.unflatten", "no matrix with rows")
+    refused(
+        reshape(matmul(reshape(empty, 2, 0), Constant(Tensor.dense(np.zeros((0, 5), np.float32)))), 0, 5),
+        "Products.unflatten",
+        "no matrix with rows",
+    )
 
 
 def test_a_product_between_views_with_named_sizes() -> None:

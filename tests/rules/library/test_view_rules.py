@@ -86,10 +86,14 @@ CASES: dict[str, Case] = {
     "Transposes.drop": case(ops.transpose(cube, axes=(0, -2, 2)), ops.transpose(cube), "axes=(2, 1, 0) moves an axis"),
     "Casts.same": case(ops.cast(x, dtype="float32"), ops.cast(x, dtype="float16"), "casts float32 to float16"),
     "Casts.chain": case(
-        ops.cast(ops.cast(x, dtype="float64"), dtype="float16"), ops.cast(ops.cast(x, dtype="int8"), dtype="float32"), "int8 does not hold every float32"
+        ops.cast(ops.cast(x, dtype="float64"), dtype="float16"),
+        ops.cast(ops.cast(x, dtype="int8"), dtype="float32"),
+        "int8 does not hold every float32",
     ),
     "Slices.whole": case(
-        ops.strided_slice(x, begin=(0, -9), end=(END, 3)), ops.strided_slice(x, begin=(1,), end=(END,)), "takes a part of Tensor[(2, 3), float32]"
+        ops.strided_slice(x, begin=(0, -9), end=(END, 3)),
+        ops.strided_slice(x, begin=(1,), end=(END,)),
+        "takes a part of Tensor[(2, 3), float32]",
     ),
     "Slices.merge": case(
         ops.strided_slice(ops.strided_slice(var("v", (9,)), begin=(1,), end=(8,), strides=(2,)), begin=(1,), end=(3,)),
@@ -99,7 +103,9 @@ CASES: dict[str, Case] = {
     "Copies.concat_of_one": case(ops.concatenate(tup(x)), ops.concatenate(tup(x, y)), ""),
     "Copies.broadcast_to_same": case(ops.broadcast_to(x, shape=(3,)), ops.broadcast_to(x, shape=(4, 2, 3)), "the types differ"),
     "Copies.tile_once": case(ops.tile(x, reps=(1, 1)), ops.tile(x, reps=(2,)), "the types differ"),
-    "Copies.pad_nothing": case(ops.nn.pad(x, pad_width=((0, 0), (0, 0))), ops.nn.pad(x, pad_width=((0, 1), (0, 0))), "pads by ((0, 1), (0, 0))"),
+    "Copies.pad_nothing": case(
+        ops.nn.pad(x, pad_width=((0, 0), (0, 0))), ops.nn.pad(x, pad_width=((0, 1), (0, 0))), "pads by ((0, 1), (0, 0))"
+    ),
     "Copies.split_into_one": case(
         ops.split(x, indices_or_sections=1)[0], ops.split(x, indices_or_sections=2)[0], "splits into several parts"
     ),

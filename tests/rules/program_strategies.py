@@ -1,0 +1,193 @@
+"""Random typed programs over elementwise operators, movement and products: `programs()` draws them, `build` makes one of a seed.
+
+A seed gives equal programs each time, so that two runs on new objects can be compared.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.infer import InferError, infer_type
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType
+from tests.rules.random_attrs import Dice, random_attributes
+from tests.rules.running import draw_array
+
+_MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
+_TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")
+_WILD_UNARY = (*_TAME_UNARY, "reciprocal", "sqrt", "ceil", "round")
+_BINARY = ("add", "add", "subtract", "multiply", "multiply", "maximum", "minimum")
+_VALUES = (0.0, 1.0, 1.0, -0.0, 2.0, 0.5, 4.0, -1.0, 3.0)
+
+
+class _Builder:
+    """Grows a pool of typed expressions."""
+
+    def __init__(self, dice: Dice, tame: bool, stateful: bool) -> None:
+        self.dice = dice
+        self.tame = tame
+        self.stateful = stateful
+        dtype = dice.pick(("float32", "float32", "float32", "float64", "int32", "int8"))
+        base = dice.pick(((2, 3), (4, 2), (3,), (2, 1, 3), (2, 2, 3), (1, 4), (0, 3), ()))
+        self.params = [Var(f"x{i}", TensorType(self.cut(base), dtype)) for i in range(dice.integer(1, 3))]
+        self.pool: list[Expr] = list(self.params)
+
+    def cut(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape, or a part of it that broadcasts to it."""
+        return tuple(shape) if self.dice.chance(0.6) else tuple(shape)[self.dice.integer(0, len(shape)) :]
+
+    def tensor(self, wanted: Callable[[TensorType], bool] = lambda type_: True) -> Expr | None:
+        """A tensor of the pool, more often a late one."""
+        fitting = [part for part in self.pool if isinstance(part.checked_type, TensorType) and wanted(part.checked_type)]
+        if not fitting:
+            return None
+        return fitting[-min(self.dice.integer(1, 4), len(fitting))] if self.dice.chance(0.7) else self.dice.pick(fitting)  # type: ignore[no-any-return]
+
+    def constant(self, shape: Sequence[int], dtype: str) -> Constant:
+        """A constant that rules like: of one small value, or of a few."""
+        if self.dice.chance(0.6):
+            value = float(self.dice.pick(_VALUES))
+            return Constant(Tensor.splat(value if "float" in dtype else int(abs(value)), tuple(shape), dtype))
+        if "float" in dtype:
+            return Constant(Tensor.dense(self.dice.generator.integers(1, 9, tuple(shape)) / 4, dtype))
+        return Constant(Tensor.dense(draw_array(self.dice.generator, shape, dtype)))
+
+    def grow(self) -> None:
+        """Adds an expression, or none where the draw came out ill-typed."""
+        kinds = [self.unary, self.binary, self.scaled, self.scaled, self.moved, self.moved, self.joined, self.cut_up, self.product, self.chosen, self.cast, self.shaped]
+        kinds += [self.dropped] * 3 if self.stateful else []
+        try:
+            made = self.dice.pick(kinds)()
+            if made is not None:
+                self.pool.append(infer_type(made))
+        except (InferError, OpTypeError, ValueError):
+            pass
+
+    def unary(self) -> Expr | None:
+        part = self.tensor()
+        return part and Call(get_op(self.dice.pick(_TAME_UNARY if self.tame else _WILD_UNARY)), [part])
+
+    def binary(self) -> Expr | None:
+        first, second = self.tensor(), self.tensor()
+        if first is None or second is None:
+            return None
+        name = self.dice.pick(_BINARY if self.tame else (*_BINARY, "divide"))
+        return Call(get_op(name), [first, second])
+
+    def scaled(self) -> Expr | None:
+        """A tensor and a constant under an operator, in either order."""
+        part = self.tensor()
+        if part is None:
+            return None
+        type_ = part.checked_type
+        assert isinstance(type_, TensorType)
+        if type_.dtype == "bool":
+            return Call(get_op(self.dice.pick(("logical_and", "logical_or"))), [part, self.constant((), "bool")])
+        shape = self.cut([int(dim) for dim in type_.shape if isinstance(dim, int)])
+        constant = self.constant(tuple(1 if self.dice.chance(0.3) else dim for dim in shape), type_.dtype)
+        name = self.dice.pick(("add", "subtract", "multiply", "divide"))
+        if name == "divide" and "float" not in type_.dtype:
+            name = "multiply"
+        if name == "divide" and self.tame:
+            constant = Constant(Tensor.splat(self.dice.pick((2.0, 0.5, 3.0)), constant.data.shape, type_.dtype))
+        if name == "divide" or self.dice.chance(0.8):
+            return Call(get_op(name), [part, constant])
+        return Call(get_op(name), [constant, part])
+
+    def moved(self) -> Expr | None:
+        part = self.tensor()
+        if part is None:
+            return None
+        type_ = part.checked_type
+        assert isinstance(type_, TensorType)
+        op = get_op(self.dice.pick(_MOVES))
+        shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
+        made = Call(op, [part], op.bind_attrs(random_attributes(op.name, shape, type_.dtype, self.dice)))
+        type_ = infer_type(made).checked_type
+        return made if isinstance(type_, TensorType) and type_.ndim <= 5 and isinstance(type_.size, int) and type_.size <= 200 else None
+
+    def joined(self) -> Expr | None:
+        part = self.tensor()
+        if part is None:
+            return None
+        parts = [part] * self.dice.pick((1, 1, 2))
+        op = get_op("concatenate")
+        return Call(op, [Tuple(parts)], op.bind_attrs({"axis": self.dice.pick((0, -1))}))
+
+    def cut_up(self) -> Expr | None:
+        wholes = [part for part in self.pool if isinstance(part.checked_type, TupleType)]
+        if wholes and self.dice.chance(0.7):
+            whole = self.dice.pick(wholes)
+            return TupleGetItem(whole, self.dice.integer(0, len(whole.checked_type.fields) - 1))
+        part = self.tensor()
+        if part is not None and self.dice.chance(0.5):
+            return Call(get_op("split"), [part], get_op("split").bind_attrs({"indices_or_sections": self.dice.pick((1, 2))}))
+        other = self.tensor()
+        return Tuple([part, other]) if part is not None and other is not None else None
+
+    def product(self) -> Expr | None:
+        part = self.tensor(lambda type_: type_.ndim >= 2 and type_.dtype != "bool")
+        if part is None:
+            return None
+        type_ = part.checked_type
+        assert isinstance(type_, TensorType)
+        columns = self.dice.pick((1, 2, 3))
+        weight = self.constant((int(type_.shape[-1]), columns), type_.dtype)  # type: ignore[call-overload]  # static
+        made: Expr = Call(get_op("nn.matmul"), [part, weight], get_op("nn.matmul").bind_attrs({}))
+        if self.dice.chance(0.5):
+            made = Call(get_op("add"), [made, self.constant((columns,), type_.dtype)])
+        if self.dice.chance(0.3):
+            made = Call(get_op("multiply"), [made, self.constant((), type_.dtype)])
+        return made
+
+    def chosen(self) -> Expr | None:
+        first, second = self.tensor(), self.tensor()
+        condition = self.tensor(lambda type_: type_.dtype == "bool")
+        if self.dice.chance(0.5) or condition is None:
+            condition = self.constant((), "bool")
+        return Call(get_op("where"), [condition, first, second]) if first is not None and second is not None else None
+
+    def cast(self) -> Expr | None:
+        part = self.tensor(lambda type_: type_.dtype != "bool")
+        if part is None:
+            return None
+        type_ = part.checked_type
+        assert isinstance(type_, TensorType)
+        wider = {"float32": "float64", "int8": "int32", "int32": "int64"}.get(type_.dtype, type_.dtype)
+        op = get_op("cast")
+        through = Call(op, [part], op.bind_attrs({"dtype": self.dice.pick((type_.dtype, wider))}))
+        return Call(op, [through], op.bind_attrs({"dtype": type_.dtype})) if self.dice.chance(0.7) else through
+
+    def shaped(self) -> Expr | None:
+        """A reshape to the shape of the tensor itself, computed."""
+        part = self.tensor()
+        if part is None:
+            return None
+        shape = Call(get_op("shape_of"), [part], get_op("shape_of").bind_attrs({"dtype": "int64"}))
+        return Call(get_op("dyn.reshape"), [part, shape], get_op("dyn.reshape").bind_attrs({}))
+
+    def dropped(self) -> Expr | None:
+        part = self.tensor(lambda type_: "float" in type_.dtype)
+        op = get_op("nn.dropout")
+        return part and TupleGetItem(Call(op, [part], op.bind_attrs({})), 0)
+
+
+def build(seed: int, size: int, *, tame: bool = False, stateful: bool = False) -> Function:
+    """The program of a seed, of about `size` operations. A tame one has values that reassociation changes by rounding alone."""
+    builder = _Builder(Dice(np.random.default_rng(seed)), tame, stateful)
+    for _ in range(size):
+        builder.grow()
+    late = builder.pool[-builder.dice.integer(1, 4) :]
+    body: Expr = late[-1] if len(late) == 1 else Tuple(late)
+    function = Function(builder.params, body)
+    infer_type(function)
+    return function
+
+
+def programs(*, tame: bool = False, stateful: bool = False) -> SearchStrategy[Function]:
+    """Programs of up to twelve operations."""
+    return st.builds(lambda seed, size: build(seed, size, tame=tame, stateful=stateful), st.integers(0, 1 << 32), st.integers(1, 12))

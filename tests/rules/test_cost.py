@@ -1,0 +1,98 @@
+"""Cost models: what a call costs, and what a program costs, shared parts once and constants for nothing."""
+
+import pytest
+
+from passat.ir.attrs import EMPTY_ATTRS
+from passat.ir.expr import Expr
+from passat.ir.infer import infer_type
+from passat.ir.op import get_op
+from passat.ir.types import TensorType
+from passat.rules.cost import EPSILON, Machine, NodeCount, Roofline, program_cost
+from tests.rules.building import const, func, ops, splat, tup, var
+
+x = var("x", (1000, 1000))
+BIG = TensorType((1000, 1000))
+
+
+def count(body: Expr) -> float:
+    return program_cost(func(body).body, NodeCount())
+
+
+def test_the_larger_of_arithmetic_and_traffic_counts() -> None:
+    model = Roofline(Machine(flops=1e9, bandwidth=1e9, launch=0.0))
+    add = model.call(get_op("add"), [BIG, BIG], BIG, EMPTY_ATTRS)
+    assert add == pytest.approx(0.012, rel=1e-3)
+    product = get_op("nn.matmul")
+    assert model.call(product, [BIG, BIG], BIG, product.bind_attrs({})) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_every_call_costs_something() -> None:
+    free = Roofline(Machine(launch=0.0))
+    reshape = get_op("reshape")
+    assert free.call(reshape, [BIG], BIG, reshape.bind_attrs({"newshape": (-1,)})) == EPSILON
+    assert Roofline().call(reshape, [BIG], BIG, reshape.bind_attrs({"newshape": (-1,)})) > EPSILON
+
+
+def test_a_bias_starts_no_operator_of_its_own() -> None:
+    scalar = TensorType((1, 1))
+    bias = get_op("nn.bias_add")
+    assert Roofline().call(bias, [scalar, TensorType((1,))], scalar, bias.bind_attrs({})) < Roofline().machine.launch
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    model = Roofline()
+    first = model.call(get_op("add"), [BIG, BIG], BIG, EMPTY_ATTRS)
+    assert model.call(get_op("add"), [BIG, BIG], BIG, EMPTY_ATTRS) == first
+    assert model.call(get_op("add"), [TensorType((2,)), TensorType((2,))], TensorType((2,)), EMPTY_ATTRS) != first
+
+
+def test_attributes_count_where_the_cost_depends_on_them() -> None:
+    model = Roofline()
+    conv = get_op("nn.conv2d")
+    image, weight = TensorType((1, 64, 32, 32)), TensorType((64, 64, 3, 3))
+    near, far = (conv.bind_attrs({"groups": groups}) for groups in (1, 64))
+    grouped = TensorType((64, 1, 3, 3))
+    result = TensorType((1, 64, 30, 30))
+    assert model.call(conv, [image, weight], result, near) > model.call(conv, [image, grouped], result, far)
+
+
+def test_symbolic_sizes_have_an_assumed_one() -> None:
+    named = var("v", ("n", "?"))
+    assert program_cost(func(ops.exp(named)).body, Roofline()) > program_cost(func(ops.exp(var("v", (2, 2)))).body, Roofline())
+
+
+def test_calls_are_counted_once_however_often_they_are_used() -> None:
+    shared = ops.exp(x)
+    assert count(shared + shared) == 2
+    assert count(ops.exp(x) + ops.exp(x)) == 3
+    assert count(tup(shared, shared)) == 1
+    assert count(x) == 0
+
+
+def test_what_follows_from_constants_is_free() -> None:
+    constant = ops.exp(const([1.0, 2.0]))
+    assert count(constant + splat(1.0)) == 0
+    assert count(ops.concatenate(tup(constant, const([3.0])))) == 0
+    assert count(ops.split(const([1.0, 2.0]), indices_or_sections=2)[1]) == 0
+    assert count(ops.concatenate(tup(constant, var("v", (2,))))) == 1
+
+
+def test_what_cannot_be_folded_is_not_free() -> None:
+    assert count(ops.nn.dropout(const([1.0]))[0]) == 1
+    assert count(ops.zeros(shape=(2,), dtype="float32")) == 1
+    assert count(ops.exp(ops.zeros(shape=(2,), dtype="float32"))) == 2
+
+
+def test_a_program_of_many_paths() -> None:
+    doubled: Expr = x
+    for _ in range(100):
+        doubled = doubled + doubled
+    assert program_cost(infer_type(doubled), NodeCount()) == 100
+
+
+def test_nested_functions_count_too() -> None:
+    from passat.ir.expr import Call, Function
+
+    y = var("y", (1000, 1000))
+    inner = Function([y], ops.exp(ops.exp(y)))
+    assert count(Call(inner, [ops.exp(x)])) == 3
