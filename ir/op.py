@@ -306,7 +306,9 @@ def get_op(name: str) -> Op:
             if name.startswith(prefix):
                 found = _OPS[name] = factory(name)
                 return found
-        near = difflib.get_close_matches(name, _OPS, 3)
+        # Members of families come to be as models are read: a message does not depend on that.
+        declared = [known for known in _OPS if not known.startswith(tuple(_FACTORIES))]
+        near = difflib.get_close_matches(name, declared, 3)
         raise KeyError(f"there is no operator {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
     return found
 

@@ -179,6 +179,11 @@ class Engine:
         if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):
             return body
         extraction = extract(graph, [root], saturator.members, self.model)
+        for call in graph.stateful:
+            node = graph.ids[id(call)]
+            if extraction.choice.get(graph.find(node)) != node and not any(graph.symbols[node] in matcher.symbols for matcher in self.matchers):
+                report.failures.append(f"left alone: a call of {call.op!r} would be lost, which is stateful")
+                return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost
         return rebuild(graph, extraction.choice, root, leaves)

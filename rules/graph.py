@@ -90,6 +90,7 @@ class Graph:
         self.attrs: list[Attrs] = [EMPTY_ATTRS]
         self.tensors: list[Tensor] = []
         self.leaves: list[Expr] = []
+        self.stateful: list[Call] = []
         self.folder = folder
         self.folded = 0
         self.merged = 0
@@ -219,6 +220,7 @@ class Graph:
             attrs = expr.attrs
             if op.stateful:
                 # Each stateful call is itself: a payload of its own keeps congruence from merging it with an equal one.
+                self.stateful.append(expr)
                 self.attrs.append(attrs)
                 return call, len(self.attrs) - 1
             return call, 0 if attrs is EMPTY_ATTRS else self.attr_id(attrs)

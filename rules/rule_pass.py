@@ -1,5 +1,6 @@
 """Rule sets as passes: `rule_pass(Arithmetic, Transposes, name="Simplify")` is a function pass that saturates with these rules."""
 
+import copy
 import functools
 import time
 from collections.abc import Iterable, Sequence
@@ -109,6 +110,7 @@ class RulePass(FunctionPass):
             engine = self._engines[key] = Engine(
                 chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge
             )
+        engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
         engine.limits = limits
         return engine
 

@@ -149,6 +149,7 @@ class Saturator:
                     ways *= inside.get((find(graph.operands[node][i]), symbol), 0)
                 expected += ways
             if expected > self._limits.matches:
+                self._follow(self._egraph.merges())
                 raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
 
     # ---- egglog's side

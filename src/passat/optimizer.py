@@ -220,7 +220,7 @@ def _coarsest(module: IRModule) -> str | None:
             type_ = node._checked_type
             if isinstance(type_, TensorType):
                 found.add(type_.dtype)
-    return next((dtype for dtype in ("bfloat16", "float16") if dtype in found), None)
+    return next((dtype for dtype in ("bfloat16", "float16", "float32") if dtype in found), None)
 
 
 def _bytes_of(model: "ModelProto") -> int:

@@ -34,13 +34,19 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     elif passes is not None:
         stated = _members(passes)
     else:
-        stated = [default_pipeline()] if not rules else list(default_pipeline().members)
+        stated = [_default()] if not rules else list(_default().members)
     if not rules:
         return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
     name = "+".join(rules_.__name__ for rules_ in rules)
     library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
     own = rule_pass(*rules, *library, name=name, opt_level=0, fold=True)
     return Sequential([own, *stated, own] if passes is None else [*stated, own])
+
+
+@functools.cache
+def _default() -> Sequential:
+    """The default pipeline, made once: its passes remember their engines, and it its plans."""
+    return default_pipeline()
 
 
 def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
