@@ -10,6 +10,8 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.ir.types import Type
 
+_REMEMBERED: Final = 50_000
+"""A model remembers so many prices."""
 EPSILON: Final = 1e-9
 """What is free still costs this much, so that of equal programs the one with fewer nodes wins, and no cycle is free."""
 
@@ -50,6 +52,8 @@ class Roofline:
         found = self._known.get(key)
         if found is None:
             flops, traffic = op.cost(types, result, attrs)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             launch = 0.0 if op.name == "nn.bias_add" else self.machine.launch  # written as the bias of the product it follows
             found = self._known[key] = max(flops / self.machine.flops, traffic / self.machine.bandwidth) + launch + EPSILON
         return found

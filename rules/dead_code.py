@@ -1,32 +1,20 @@
 """Dead code: bindings that nobody uses. In graph form there is none, since only what the result needs is reachable."""
 
-from passat.ir.analysis import is_effectful
+from collections.abc import Sequence
+
+from passat.ir.effects import effectful_nodes
 from passat.ir.expr import Expr, Function, Let, Var
 from passat.ir.traverse import children, post_order, with_children
 
 
 def drop_dead_lets(function: Function) -> Function:
-    """The function without the lets whose variable is not used, unless their value does more than compute (references, stateful calls).
+    """The function without the lets whose variable is not used, unless their value does more than compute (references, stateful calls,
+    calls of functions that are not known).
 
     Relay's DeadCodeElimination; its v0.8 drops effectful values too, which changes what programs do, so we follow v0.18.
     """
-    uses: dict[Var, int] = {}
     order = post_order(function)
-    for node in order:
-        for part in _read(node):
-            if isinstance(part, Var):
-                uses[part] = uses.get(part, 0) + 1
-    dropped: set[int] = set()
-    # From the outside in: dropping a let frees what its value used.
-    for node in reversed(order):
-        if isinstance(node, Let) and not uses.get(node.var) and not is_effectful(node.value):
-            dropped.add(id(node))
-            for inner in post_order(node.value):
-                for part in _read(inner):
-                    if isinstance(part, Var):
-                        uses[part] -= 1
-            if isinstance(node.value, Var):
-                uses[node.value] -= 1
+    dropped = {id(let) for let in _dead(function, order)}
     if not dropped:
         return function
     made: dict[int, Expr] = {}
@@ -41,10 +29,36 @@ def drop_dead_lets(function: Function) -> Function:
     return result
 
 
+def _dead(function: Function, order: Sequence[Expr]) -> list[Let]:
+    """The lets that can go: what is needed is found from the result, and the value of a let is looked at once its variable is needed."""
+    if not any(isinstance(node, Let) for node in order):
+        return []
+    effectful = effectful_nodes(function)
+    waiting: dict[Var, Let] = {}
+    needed: set[Expr] = set()
+    stack: list[Expr] = [function.body]
+    while stack:
+        node = stack.pop()
+        if node in needed:
+            continue
+        needed.add(node)
+        if isinstance(node, Let):
+            stack.append(node.body)
+            if node.var in needed or node.value in effectful:
+                stack.append(node.value)
+            else:
+                waiting[node.var] = node
+        elif isinstance(node, Var):
+            let = waiting.pop(node, None)
+            if let is not None:
+                stack.append(let.value)
+        else:
+            stack.extend(_read(node))
+    return list(waiting.values())
+
+
 def _read(node: Expr) -> tuple[Expr, ...]:
     """The parts of a node that it reads: all but the variables that it binds."""
-    if isinstance(node, Let):
-        return (node.value, node.body)
     if isinstance(node, Function):
         return (node.body,)
     return tuple(children(node))

@@ -102,7 +102,10 @@ class Engine:
 
     def _plain(self, function: Function, graph: Graph, root: int, report: EngineReport) -> Function:
         """A function without regions, and what is known of it afterwards."""
+        failures = len(report.failures)
         made = function.with_body(self._optimise(graph, root, function.body, {}, report))
+        if len(report.failures) > failures:
+            return made
         facts = FACTS.get(made)
         if facts is None:
             facts = FACTS[made] = FunctionFacts(frozenset(graph.symbols))

@@ -332,8 +332,107 @@ class Maker:
                 numbers = np.full(shape, self.number()) if self.chance(0.3) else self.random.normal(size=shape)
                 (y,) = self.node(step, [y, self.constant(numbers)], "float32", np.broadcast_shapes(y.shape, shape))
 
+    def pool(self) -> None:
+        """Pooling, or a rearrangement of channels and space."""
+        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) == 4 and all(1 < size < 40 and size % N for size in value.shape[2:]))
+        if x is None or x.shape[1] % N == 0:
+            return
+        op = self.one_of(["MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "SpaceToDepth"])
+        batch, channels, height, width = x.shape
+        if op in ("MaxPool", "AveragePool"):
+            pads = self.one_of([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
+            shape = (batch, channels, height + pads[0] + pads[2] - 1, width + pads[1] + pads[3] - 1)
+            self.node(op, [x], "float32", shape, kernel_shape=[2, 2], pads=pads)
+        elif op == "SpaceToDepth":
+            if height % 2 == 0 and width % 2 == 0:
+                (y,) = self.node(op, [x], "float32", (batch, channels * 4, height // 2, width // 2), blocksize=2)
+                self.node("DepthToSpace", [y], "float32", x.shape, blocksize=2)
+        elif op == "InstanceNormalization":
+            self.node(op, [x, *(self.constant(self.random.normal(size=channels)) for _ in range(2))], "float32", x.shape)
+        else:
+            self.node(op, [x], "float32", (batch, channels, 1, 1))
+
+    def variadic(self) -> None:
+        """A sum, mean, maximum or minimum of one to three operands, or an operator with a slope."""
+        x = self.floating()
+        if x is None:
+            return
+        op = self.one_of(["Sum", "Mean", "Max", "Min", "PRelu", "LeakyRelu", "Elu"])
+        if op == "PRelu":
+            self.node(op, [x, self.constant(0.25)], "float32", x.shape)
+        elif op in ("LeakyRelu", "Elu"):
+            self.node(op, [x], "float32", x.shape, alpha=self.one_of([0.0, 0.1, 1.0]))
+        else:
+            parts = [x, *(self.partner(x) for _ in range(int(self.random.integers(0, 3))))]
+            try:
+                shape = np.broadcast_shapes(*(part.shape for part in parts))
+            except ValueError:
+                return
+            self.node(op, parts, "float32", shape)
+
+    def sizes(self) -> None:
+        """Values made from shapes: ranges, filled tensors, expansions to the shape of another value, sizes as numbers."""
+        x = self.floating()
+        if x is None:
+            return
+        op = self.one_of(["Range", "ConstantOfShape", "Expand", "Size", "Shape"])
+        (shape,) = self.node("Shape", [x], "int64", (len(x.shape),))
+        if op == "Range" and x.shape and x.shape[0] % N:
+            (size,) = self.node("Gather", [shape, self.constant(0, "int64")], "int64", ())
+            self.node(op, [self.constant(0, "int64"), size, self.constant(1, "int64")], "int64", (x.shape[0],))
+        elif op == "ConstantOfShape":
+            (filled,) = self.node(op, [shape], "float32", x.shape, value=numpy_helper.from_array(np.array([self.number()], np.float32)))
+            self.node(self.one_of(["Add", "Mul"]), [x, filled], "float32", x.shape)
+        elif op == "Expand":
+            self.node(op, [self.constant(np.full((1,) * len(x.shape), self.number())), shape], "float32", x.shape)
+        elif op == "Size":
+            self.node(op, [x], "int64", ())
+
+    def pick(self) -> None:
+        """The largest elements, a diagonal half, elements by index."""
+        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) > 1 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0)
+        if x is None:
+            return
+        op = self.one_of(["TopK", "Trilu", "GatherElements", "Einsum"])
+        if op == "TopK":
+            shape = (*x.shape[:-1], 1)
+            values, _ = self.node(op, [x, self.constant([1], "int64")], "float32", shape, shape, axis=-1)
+            self.values = [value for value in self.values if value.name != f"v{self.count - 1}"]
+            self.values.append(values)
+        elif op == "Trilu":
+            self.node(op, [x], "float32", x.shape, upper=self.one_of([0, 1]))
+        elif op == "GatherElements" and all(size % N for size in x.shape):
+            places = self.random.integers(-1, 2, size=x.shape)
+            self.node(op, [x, self.constant(places, "int64")], "float32", x.shape, axis=len(x.shape) - 1)
+        elif op == "Einsum" and len(x.shape) == 2:
+            weight = self.constant(self.random.normal(size=(x.shape[1], 3)))
+            self.node(op, [x, weight], "float32", (x.shape[0], 3), equation="ij,jk->ik")
+
+    def branch(self) -> None:
+        """A condition on a value whose branches read values of the outside."""
+        x = self.floating()
+        if x is None or 0 in x.shape:
+            return
+        zero = self.constant(self.number())
+        graphs = []
+        for side in range(2):
+            names = [f"b{self.count}_{side}_{i}" for i in range(3)]
+            inner = [
+                helper.make_node(self.one_of(["Add", "Mul", "Sub"]), [x.name, zero.name], [names[0]]),
+                helper.make_node(self.one_of(["Neg", "Relu", "Identity"]), [names[0]], [names[1]]),
+                helper.make_node(self.one_of(["Neg", "Relu", "Abs"]), [names[1]], [names[2]]),
+            ]
+            graphs.append(helper.make_graph(inner, f"branch{side}", [], [helper.make_tensor_value_info(names[2], KINDS["float32"], symbolic(x.shape))]))
+        whole = list(range(len(x.shape)))
+        reduced = [x, self.constant(whole, "int64")] if whole else [x]
+        (largest,) = self.node("ReduceSum", reduced, "float32", (), keepdims=0)
+        (flag,) = self.node("Greater", [largest, self.constant(0.0)], "bool", ())
+        self.node("If", [flag], "float32", x.shape, then_branch=graphs[0], else_branch=graphs[1])
+
     def normalise(self) -> None:
         """A layer normalisation."""
+        if self.opset < 17:
+            return
         x = self.value(lambda value: value.dtype == "float32" and len(value.shape) > 0 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0)
         if x is not None:
             width = x.shape[-1]
@@ -371,6 +470,7 @@ class Maker:
         weights = {
             self.unary: 4, self.binary: 7, self.compare: 1, self.cast: 2, self.transpose: 3, self.reshape: 4, self.axes: 2, self.slice: 2,
             self.concat: 2, self.move: 3, self.reduce: 1, self.product: 3, self.convolution: 3, self.normalise: 1, self.repeat: 2, self.fold: 1,
+            self.pool: 2, self.variadic: 1, self.sizes: 1, self.pick: 1, self.branch: 1,
         }  # fmt: skip
         options = [step for step, weight in weights.items() for _ in range(weight)]
         for _ in range(steps):

@@ -9,7 +9,21 @@ import numpy as np
 
 from passat.ir.dtypes import FLOATS, from_numpy, to_numpy
 from passat.ir.evaluate import Value, evaluate_call
-from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from passat.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternTuple,
+    PatternVar,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
@@ -39,12 +53,19 @@ def evaluate(expr: Expr, environment: Environment) -> AnyValue:
     """The value of an expression by the operators' kernels: a tensor, a tuple of values, or a closure. Iterative over dataflow."""
     done: dict[int, AnyValue] = {}
     scope = dict(environment)
-    for node in post_order(expr, into=lambda part: not isinstance(part, (Function, If, Let))):
+    for node in post_order(expr, into=lambda part: not isinstance(part, (Function, If, Let, Match))):
         if isinstance(node, Let):
             done[id(node)] = _let(node, scope)
         elif isinstance(node, If):
             chosen = node.true_branch if bool(evaluate(node.cond, scope).numpy()) else node.false_branch
             done[id(node)] = evaluate(chosen, scope)
+        elif isinstance(node, Match):
+            value = evaluate(node.data, scope)
+            for clause in node.clauses:
+                bound = _matched(clause.lhs, value)
+                if bound is not None:
+                    done[id(node)] = evaluate(clause.rhs, {**scope, **bound})
+                    break
         elif isinstance(node, Function):
             done[id(node)] = _Closure(node, scope)
         elif isinstance(node, Var):
@@ -66,6 +87,18 @@ def evaluate(expr: Expr, environment: Environment) -> AnyValue:
         elif not isinstance(node, Op):
             raise NotImplementedError(f"the evaluator of the tests does not know {type(node).__name__}")
     return done[id(expr)]
+
+
+def _matched(pattern: Pattern, value: AnyValue) -> dict[Var, AnyValue] | None:
+    """What a pattern of tuples and variables binds."""
+    if isinstance(pattern, PatternVar):
+        return {pattern.var: value}
+    if isinstance(pattern, PatternTuple):
+        found: dict[Var, AnyValue] = {}
+        for part, field in zip(pattern.patterns, value, strict=True):
+            found |= _matched(part, field) or {}
+        return found
+    return {}
 
 
 def _let(let: Let, environment: Environment) -> AnyValue:
@@ -126,9 +159,9 @@ def feeds_of(
     return [Tensor.dense(array) for array in arrays]
 
 
-def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool) -> str | None:
+def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool, tolerance: float = 0.0) -> str | None:
     """What is different between two lists of results, or None. `exact`: bit for bit, one nan being as good as another; integers and
-    bools always. Otherwise floats may differ by rounding."""
+    bools always. Otherwise floats may differ by rounding, or by `tolerance` where that is more."""
     if len(found) != len(expected):
         return f"{len(found)} results, {len(expected)} expected"
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
@@ -144,6 +177,7 @@ def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool
             same = (np.isnan(x) & np.isnan(y)) | ((x == y) & (np.signbit(x) == np.signbit(y)))
         else:
             narrow = 0.1 if from_numpy(a.dtype) == "bfloat16" else {2: 3e-2, 4: 2e-4}.get(a.dtype.itemsize, 1e-9)
+            narrow = max(narrow, tolerance)
             scale = float(np.max(np.abs(y), initial=1.0, where=np.isfinite(y)))
             with np.errstate(all="ignore"):
                 same = (np.isnan(x) & np.isnan(y)) | (x == y) | (np.abs(x - y) <= narrow * scale)
