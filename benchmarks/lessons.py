@@ -5,7 +5,6 @@ Every row runs the same program, a random graph of `programs.py`, as the engine 
 
 import gc
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -102,6 +101,7 @@ def _medians(ways: Sequence[Callable[[], object]], runs: int) -> list[float]:
 
 
 def _loaded(program: Program) -> Bridge:
+    """Adds a program to egglog as tables."""
     bridge = Bridge()
     bridge.load(program.rows)
     return bridge

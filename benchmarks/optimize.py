@@ -55,7 +55,8 @@ OPTIMISERS: Final = {OURS: passat, **peers.PEERS}
 
 
 class Cell(NamedTuple):
-    """What one optimiser did with one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, what is wrong."""
+    """What one optimiser did with one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, and what
+    is wrong."""
 
     seconds: float | None = None
     nodes: int | None = None

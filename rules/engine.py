@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
-from passat.ir.expr import Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
+from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
+from passat.ir.op import Op
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import CostModel, NodeCount, Roofline, program_cost
 from passat.rules.egraph import EngineError
@@ -103,7 +106,7 @@ class Engine:
     def _plain(self, function: Function, graph: Graph, root: int, report: EngineReport) -> Function:
         """A function without regions, and what is known of it afterwards."""
         failures = len(report.failures)
-        made = function.with_body(self._optimise(graph, root, function.body, {}, report))
+        made = function.with_body(self._optimise(graph, root, function.body, None, report))
         if len(report.failures) > failures:
             return made
         facts = FACTS.get(made)
@@ -119,32 +122,33 @@ class Engine:
         """A function with lets, branches or nested functions. Lets are taken out for the run, and all that can be put back."""
         has_lets = any(isinstance(node, Let) for node in post_order(function))
         flat = infer_type(to_graph(function)) if has_lets else function
-        replaced: dict[int, Expr] = {}
         assert isinstance(flat, Function)
+        done = _Done({}, {})
         for region in _regions(flat):
-            replaced[id(region)] = self._region(region, replaced, report)
-        result = replaced[id(flat)]
+            done.regions[id(region)] = self._region(region, done, report)
+        result = done.regions[id(flat)]
         assert isinstance(result, Function)
         if result is flat:
             return function
-        # What several regions share is optimised in each of them by itself, and may come out as several things.
-        if all(program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())):
+        # A part that bodies share is optimised in each of them; where it did not come out as one thing, it may be computed more often.
+        dearer = all(program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount()))
+        if dearer or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
             report.failures.append("left alone: what its branches share would be computed more than once")
             return function
         made = infer_type(to_anf(result)) if has_lets else result
         assert isinstance(made, Function)
         return made
 
-    def _region(self, region: Expr, replaced: dict[int, Expr], report: EngineReport) -> Expr:
+    def _region(self, region: Expr, done: "_Done", report: EngineReport) -> Expr:
         if isinstance(region, Function):
-            made: Expr = region.with_body(self._body(region.body, replaced, report))
+            made: Expr = region.with_body(self._body(region.body, done, report))
         else:
             outer, *inner = children(region)  # the condition belongs to what is around it
-            made = with_children(region, [outer, *(self._body(part, replaced, report) for part in inner)])
+            made = with_children(region, [outer, *(self._body(part, done, report) for part in inner)])
         made._checked_type = region._checked_type
         return made
 
-    def _body(self, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+    def _body(self, body: Expr, done: "_Done", report: EngineReport) -> Expr:
         nodes = post_order(body, parts_of=_own_parts)
         if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in nodes):
             report.failures.append("left alone: it creates, reads or writes references")
@@ -153,16 +157,16 @@ class Engine:
             report.failures.append("left alone: its lets order calls that are stateful, or bind a function that calls itself")
             return body
         graph = self._graph()
-        return self._optimise(graph, graph.load(body), body, leaves, report)
+        return self._optimise(graph, graph.load(body), body, done, report)
 
     def _graph(self) -> Graph:
         folder = Folder(self.max_growth, static=self.static) if self.fold else None
         return Graph(folder, compare_large=self.merge)
 
-    def _optimise(self, graph: Graph, root: int, body: Expr, leaves: dict[int, Expr], report: EngineReport) -> Expr:
+    def _optimise(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         """The body that takes the place of one that a graph was loaded from."""
         saturator = Saturator(graph, self.matchers, self.limits)
-        changed_leaf = any(leaves.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
+        changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         try:
             result = saturator.run()
         except EngineError as error:
@@ -189,7 +193,18 @@ class Engine:
                 return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost
-        return rebuild(graph, extraction.choice, root, leaves)
+        return rebuild(graph, extraction.choice, root, *(done or ()))
+
+
+class _Done(NamedTuple):
+    """What became of regions, and of what several of them share, by the identity of the expressions."""
+
+    regions: dict[int, Expr]
+    shared: dict[int, Expr]
+
+
+def _stateful_calls(function: Function) -> int:
+    return sum(isinstance(node, Call) and isinstance(node.op, Op) and node.op.stateful for node in post_order(function))
 
 
 def _own_parts(expr: Expr) -> Sequence[Expr]:

@@ -7,9 +7,16 @@ from passat.ir.traverse import children, with_children
 from passat.rules.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, outer_parts
 
 
-def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[int, Expr] | None = None) -> Expr:
+def rebuild(
+    graph: Graph,
+    choice: Mapping[int, int],
+    root: int,
+    leaves: Mapping[int, Expr] | None = None,
+    shared: dict[int, Expr] | None = None,
+) -> Expr:
     """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extract`).
-    `leaves` replaces leaf expressions and regions, by their identity.
+    `leaves` replaces leaf expressions and regions, by their identity; `shared` is what became of expressions in other bodies that share
+    them with this one, so that what is one stays one.
 
     A new node in the place of an old one takes over its span, and with it its ONNX names. Equal nodes become one.
     """
@@ -19,12 +26,17 @@ def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[
     symbols, payloads, operands, classes, origins = graph.symbols, graph.payloads, graph.operands, graph.classes, graph.origins
     for cls, node in choice.items():
         symbol, origin = symbols[node], origins[node]
+        if shared is not None and id(origin) in shared:
+            made[cls] = shared[id(origin)]
+            continue
         if symbol is LEAF_SYMBOL and origin is not None:
             made[cls] = replaced.get(id(origin), origin)
             continue
         parts = tuple([made[part if classes[part] == part else graph.find(part)] for part in operands[node]])
         if symbol.kind == REGION and origin is not None:
             made[cls] = _around(replaced.get(id(origin), origin), parts)
+            if shared is not None:
+                shared[id(origin)] = made[cls]
             continue
         key = (symbol, payloads[node], parts)  # expressions compare by identity
         expr = equal.get(key)
@@ -32,6 +44,8 @@ def rebuild(graph: Graph, choice: Mapping[int, int], root: int, leaves: Mapping[
             expr = origin if origin is not None and _parts(origin) == parts else _make(graph, cls, node, parts)
             equal[key] = expr
         made[cls] = expr
+        if shared is not None and origin is not None and parts:
+            shared[id(origin)] = expr
     return made[graph.find(root)]
 
 

@@ -109,7 +109,9 @@ class Maker:
         """An elementwise operator of one operand."""
         x = self.floating()
         if x is not None:
-            op = self.one_of(["Neg", "Neg", "Relu", "Relu", "Abs", "Identity", "Sigmoid", "Tanh", "Floor", "Sign", "Erf", "Softplus", "Clip"])
+            op = self.one_of(
+                ["Neg", "Neg", "Relu", "Relu", "Abs", "Identity", "Sigmoid", "Tanh", "Floor", "Sign", "Erf", "Softplus", "Clip"]
+            )
             extra = [self.constant(-0.5), self.constant(0.75)] if op == "Clip" else []
             self.node(op, [x, *extra], "float32", x.shape)
 
@@ -119,7 +121,9 @@ class Maker:
         if x is None:
             return
         y = self.partner(x)
-        op = self.one_of(["Add", "Sub", "Mul", "Add", "Mul", "Max", "Min"] if x.dtype == "int64" else ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"])
+        op = self.one_of(
+            ["Add", "Sub", "Mul", "Add", "Mul", "Max", "Min"] if x.dtype == "int64" else ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"]
+        )
         if op == "Pow":
             y = self.constant(self.one_of([1.0, 2.0, 0.5, 3.0]))
             x = self.node("Abs", [x], "float32", x.shape)[0]
@@ -216,7 +220,10 @@ class Maker:
         size = x.shape[axis]
         steps: list[tuple[int, int, int]] = [(0, 2**31, 1), (-1, -(2**31), -1)]
         if size % N:
-            start, end, step = (int(i) for i in (self.random.integers(-size, size), self.random.integers(-size - 1, size + 3), self.one_of([1, 1, 2, -1, -2])))
+            start, end, step = (
+                int(i)
+                for i in (self.random.integers(-size, size), self.random.integers(-size - 1, size + 3), self.one_of([1, 1, 2, -1, -2]))
+            )
             steps.append((start, end, step))
         start, end, step = self.one_of(steps)
         length = len(range(size)[start:end:step])
@@ -232,7 +239,14 @@ class Maker:
         size = x.shape[axis]
         if self.chance(0.4) and size % N and size > 1:
             first = int(self.random.integers(1, size))
-            parts = self.node("Split", [x, self.constant([first, size - first], "int64")], x.dtype, resized(x, axis, first), resized(x, axis, size - first), axis=axis)
+            parts = self.node(
+                "Split",
+                [x, self.constant([first, size - first], "int64")],
+                x.dtype,
+                resized(x, axis, first),
+                resized(x, axis, size - first),
+                axis=axis,
+            )
             self.node("Concat", parts if self.chance(0.7) else parts[::-1], x.dtype, x.shape, axis=axis)
         elif int(np.prod(x.shape)) < 2000:
             others = [x] * int(self.random.integers(1, 3))
@@ -290,7 +304,9 @@ class Maker:
 
     def product(self) -> None:
         """A product by a weight, with what often follows it."""
-        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) > 1 and 0 < value.shape[-1] < 40 and value.shape[-1] % N != 0)
+        x = self.value(
+            lambda value: value.dtype == "float32" and len(value.shape) > 1 and 0 < value.shape[-1] < 40 and value.shape[-1] % N != 0
+        )
         if x is None:
             return
         width = self.one_of([1, 3, 4])
@@ -299,7 +315,9 @@ class Maker:
             (weight,) = self.node("Mul", [weight, self.constant(self.number())], "float32", weight.shape)
         if len(x.shape) == 2 and self.chance(0.4):
             bias = self.constant(self.random.normal(size=self.one_of([(width,), (1, width), (1,), ()])))
-            (y,) = self.node("Gemm", [x, weight, bias], "float32", (x.shape[0], width), alpha=self.one_of([1.0, 0.5]), beta=self.one_of([1.0, 2.0]))
+            (y,) = self.node(
+                "Gemm", [x, weight, bias], "float32", (x.shape[0], width), alpha=self.one_of([1.0, 0.5]), beta=self.one_of([1.0, 2.0])
+            )
         else:
             (y,) = self.node("MatMul", [x, weight], "float32", (*x.shape[:-1], width))
         for op in ("Add", "Mul", "Div", "Add"):
@@ -309,7 +327,11 @@ class Maker:
 
     def convolution(self) -> None:
         """A convolution of one or two dimensions, transposed or not, with what often follows it."""
-        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) in (3, 4) and all(0 < size < 40 and size % N for size in value.shape[1:]))
+        x = self.value(
+            lambda value: (
+                value.dtype == "float32" and len(value.shape) in (3, 4) and all(0 < size < 40 and size % N for size in value.shape[1:])
+            )
+        )
         if x is None:
             return
         channels, outputs = x.shape[1], self.one_of([1, 2, 3])
@@ -334,7 +356,9 @@ class Maker:
 
     def pool(self) -> None:
         """Pooling, or a rearrangement of channels and space."""
-        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) == 4 and all(1 < size < 40 and size % N for size in value.shape[2:]))
+        x = self.value(
+            lambda value: value.dtype == "float32" and len(value.shape) == 4 and all(1 < size < 40 and size % N for size in value.shape[2:])
+        )
         if x is None or x.shape[1] % N == 0:
             return
         op = self.one_of(["MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization", "SpaceToDepth"])
@@ -390,7 +414,9 @@ class Maker:
 
     def pick(self) -> None:
         """The largest elements, a diagonal half, elements by index."""
-        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) > 1 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0)
+        x = self.value(
+            lambda value: value.dtype == "float32" and len(value.shape) > 1 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0
+        )
         if x is None:
             return
         op = self.one_of(["TopK", "Trilu", "GatherElements", "Einsum"])
@@ -422,7 +448,11 @@ class Maker:
                 helper.make_node(self.one_of(["Neg", "Relu", "Identity"]), [names[0]], [names[1]]),
                 helper.make_node(self.one_of(["Neg", "Relu", "Abs"]), [names[1]], [names[2]]),
             ]
-            graphs.append(helper.make_graph(inner, f"branch{side}", [], [helper.make_tensor_value_info(names[2], KINDS["float32"], symbolic(x.shape))]))
+            graphs.append(
+                helper.make_graph(
+                    inner, f"branch{side}", [], [helper.make_tensor_value_info(names[2], KINDS["float32"], symbolic(x.shape))]
+                )
+            )
         whole = list(range(len(x.shape)))
         reduced = [x, self.constant(whole, "int64")] if whole else [x]
         (largest,) = self.node("ReduceSum", reduced, "float32", (), keepdims=0)
@@ -433,7 +463,9 @@ class Maker:
         """A layer normalisation."""
         if self.opset < 17:
             return
-        x = self.value(lambda value: value.dtype == "float32" and len(value.shape) > 0 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0)
+        x = self.value(
+            lambda value: value.dtype == "float32" and len(value.shape) > 0 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0
+        )
         if x is not None:
             width = x.shape[-1]
             parts = [self.constant(self.random.normal(size=width)) for _ in range(2)]
@@ -463,7 +495,10 @@ class Maker:
     def model(self, steps: int) -> ModelProto:
         """A model of about so many steps."""
         size = N if self.symbolic else 4
-        for shape in [self.one_of([(size, 4), (2, size, 4), (size, 2, 5, 5), (size, 2, 6), (3, 4), (size,), (4, 4), (1, 3)]) for _ in range(self.one_of([1, 2, 2]))]:
+        for shape in [
+            self.one_of([(size, 4), (2, size, 4), (size, 2, 5, 5), (size, 2, 6), (3, 4), (size,), (4, 4), (1, 3)])
+            for _ in range(self.one_of([1, 2, 2]))
+        ]:
             self.input("float32", shape)
         if self.chance(0.2):
             self.input("int64", (size,))
@@ -482,7 +517,10 @@ class Maker:
             self.nodes,
             "random",
             [helper.make_tensor_value_info(value.name, KINDS[value.dtype], symbolic(value.shape)) for value in self.inputs],
-            [helper.make_tensor_value_info(value.name, KINDS[value.dtype], [f"{value.name}_{i}" for i in range(len(value.shape))]) for value in outputs],
+            [
+                helper.make_tensor_value_info(value.name, KINDS[value.dtype], [f"{value.name}_{i}" for i in range(len(value.shape))])
+                for value in outputs
+            ],
             self.tensors,
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
@@ -491,7 +529,9 @@ class Maker:
         """Inputs of the sizes that the model was made with."""
         random = np.random.default_rng(seed)
         return {
-            value.name: random.integers(-3, 3, value.shape) if value.dtype == "int64" else random.normal(size=value.shape).astype(value.dtype)
+            value.name: random.integers(-3, 3, value.shape)
+            if value.dtype == "int64"
+            else random.normal(size=value.shape).astype(value.dtype)
             for value in self.inputs
         }
 

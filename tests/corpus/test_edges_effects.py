@@ -9,7 +9,7 @@ import passat
 from passat.ir.onnx import check
 from tests.corpus.optimising import floats, nodes, operators, optimise, parse
 
-ALL = """RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout""".split()
+ALL = ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"]
 
 
 def drawing(op: str) -> ModelProto:

@@ -1,4 +1,4 @@
-"""Models whose weights lie in a file beside them: optimised without reading what nobody needs, saved to any folder, refused outside theirs."""
+"""Models whose weights lie in a file beside them: optimised without reading what nobody needs, saved to any folder."""
 
 import json
 import os
@@ -124,7 +124,8 @@ start = time.perf_counter()
 result = passat.optimize(sys.argv[1], opt_level=3, verify=False)
 result.save(sys.argv[2])
 seconds = time.perf_counter() - start
-print(json.dumps({"nodes": result.report.node_count_after, "seconds": seconds, "kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"nodes": result.report.node_count_after, "seconds": seconds, "kilobytes": memory}))
 """
 
 

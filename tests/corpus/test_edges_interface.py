@@ -1,5 +1,7 @@
 """Names, inputs and outputs at their edges: what a model's user sees stays as it was, whatever becomes of the nodes."""
 
+from itertools import pairwise
+
 import numpy as np
 import onnx
 import pytest
@@ -109,7 +111,7 @@ def test_names_of_any_letters() -> None:
     names = ["größe 1", 'a "quoted"\n name', "%4", "layer/0:1", "\U0001f600", " "]
     nodes = [
         helper.make_node("Exp" if i % 2 else "Neg", [source], [target], name=source)
-        for i, (source, target) in enumerate(zip(names, names[1:], strict=False))
+        for i, (source, target) in enumerate(pairwise(names))
     ]
     nodes.append(helper.make_node("Add", [names[-1], "zero"], ["y"]))
     optimise(model_of(nodes, [names[0]], ["y"], {"zero": 0.0}), {names[0]: floats(4)})

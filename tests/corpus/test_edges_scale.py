@@ -5,6 +5,7 @@ The normal run takes small sizes, PASSAT_SOAK=1 the large ones.
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def build(nodes: Sequence[NodeProto], outputs: Sequence[str], shape: Sequence[in
 
 def repeated(length: int, make: Callable[[int, str, str], NodeProto], shape: Sequence[int], **constants: object) -> ModelProto:
     names = ["x", *(f"v{i}" for i in range(length))]
-    nodes = [make(i, source, target) for i, (source, target) in enumerate(zip(names, names[1:], strict=False))]
+    nodes = [make(i, source, target) for i, (source, target) in enumerate(pairwise(names))]
     return build(nodes, [names[-1]], shape, {name: np.asarray(value) for name, value in constants.items()})
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +41,8 @@ from passat.rules.rule_pass import RulePass
 Environment = Mapping[Var, AnyValue]
 
 
-class _Closure(NamedTuple):
+@dataclass
+class _Closure:
     """A function with the values of the variables around it."""
 
     function: Function
@@ -119,8 +119,10 @@ def run(function: Function, feeds: Sequence[Value]) -> list[Array]:
         value = found.pop(0)
         if isinstance(value, tuple):
             found = [*value, *found]
-        else:
+        elif isinstance(value, Tensor):
             arrays.append(value.numpy())
+        else:
+            raise NotImplementedError("a function is no result to compare")
     return arrays
 
 

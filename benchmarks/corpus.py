@@ -1,0 +1,318 @@
+"""Every model there is through the optimiser: what comes out is checked, compared with what went in, and optimised again.
+
+    python benchmarks/corpus.py                          # the models and the operator tests of the installed onnx package
+    python benchmarks/corpus.py FOLDER ...               # and every .onnx file in some folders
+    python benchmarks/corpus.py --only FOLDER ...        # the folders alone
+    python benchmarks/corpus.py --every 20               # every twentieth operator test
+    python benchmarks/corpus.py --determinism            # also that two processes write the same bytes
+
+Of each model it is checked that `onnx.checker` accepts the result; that its values are those of the original, on random inputs at
+several sizes and on the inputs that come with the model, under ONNX Runtime with its optimisations off, or under onnx.reference where
+that cannot run it; that the file has not grown by more than the limit; that optimising the result again makes it no dearer. Operator
+tests are also run with all inputs but the first, and with all inputs, as constants, so that what can be folded is. The exit code is 1
+when anything fails.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import passat
+from passat.compare import difference
+from passat.ir.onnx import OnnxError, check
+from passat.ir.onnx.opaque import RANDOM
+from passat.ir.onnx.sizes import model_bytes
+from passat.verify import Reference, Runner
+
+MAX_GROWTH: Final = 1 << 20
+"""Bytes that a file may grow by: those that the default of `rules.max_growth` lets one folded constant add."""
+TRIALS: Final = 6
+"""Choices of sizes for symbolic dimensions: all different, other ones, all 1, all 4, 8 and 16."""
+DATA: Final = Path(onnx.__file__).parent / "backend" / "test" / "data"
+
+Values = Sequence[Any]
+
+
+@dataclass
+class Case:
+    """A model, or the file it is in, and values for its inputs where it comes with some."""
+
+    name: str
+    model: ModelProto | Path
+    inputs: Mapping[str, Any] | None = None
+    quiet: bool = False
+    """Whether it gets a row of its own only where something is wrong."""
+
+
+@dataclass
+class Row:
+    """What became of a case. `compared` says by whom; `problem` is empty where all is well."""
+
+    name: str
+    nodes_before: int = 0
+    nodes_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    seconds: float = 0.0
+    compared: list[str] = field(default_factory=list)
+    problem: str = ""
+
+    def __str__(self) -> str:
+        ratio = self.bytes_after / self.bytes_before if self.bytes_before else 1.0
+        how = ", ".join(self.compared) or "not compared"
+        return f"{self.name:44} {self.nodes_before:6} {self.nodes_after:6} {self.seconds:7.2f} {ratio:6.3f}  {self.problem or how}"
+
+
+HEADING: Final = f"{'model':44} {'nodes':>6} {'after':>6} {'seconds':>7} {'bytes':>6}  compared"
+
+
+def files(folder: Path) -> Iterator[Case]:
+    """The models in a folder and those below it, with the first of the data sets that lie beside them."""
+    for path in sorted(folder.rglob("*.onnx")):
+        sets = sorted(path.parent.glob("test_data_set_*"))
+        name = path.stem if path.stem != "model" else f"{path.parent.parent.name}/{path.parent.name}"
+        inputs = None
+        if sets and path.stem == "model":
+            graph = onnx.load(path, load_external_data=False).graph
+            given = [path_ for i in range(len(graph.input)) if (path_ := sets[0] / f"input_{i}.pb").exists()]
+            inputs = {value.name: _read(file, value.type) for value, file in zip(graph.input, given, strict=False)}
+        yield Case(name, path, inputs)
+
+
+def _read(path: Path, kind: onnx.TypeProto) -> Any:
+    data = path.read_bytes()
+    if kind.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    if kind.HasField("optional_type"):
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
+    return numpy_helper.to_array(TensorProto.FromString(data))
+
+
+def operator_tests(every: int = 1) -> Iterator[Case]:
+    """The tests that ONNX has for its operators, or some of them, as they are and with constants for inputs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package makes its cases by overflowing on purpose
+        from onnx.backend.test.case.node import collect_testcases
+
+        cases = sorted((case for case in collect_testcases(None) if case.model is not None and case.data_sets), key=lambda case: case.name)
+    for case in cases[::every]:
+        assert case.model is not None
+        assert case.data_sets is not None
+        values = list(case.data_sets[0][0])
+        names = [value.name for value in case.model.graph.input]
+        yield Case(case.name, case.model, dict(zip(names, map(_array, values), strict=False)), quiet=True)
+        if len(values) == len(names) and all(isinstance(value, (np.ndarray, np.generic, TensorProto)) for value in values):
+            for kept in sorted({0, min(1, len(values) - 1)}) if values else ():
+                model = with_constants(case.model, values, kept)
+                given = dict(zip(names[:kept], map(_array, values), strict=False))
+                yield Case(f"{case.name} with {len(values) - kept} constants", model, given, quiet=True)
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def with_constants(model: ModelProto, values: Values, kept: int) -> ModelProto:
+    """The model with all inputs but the first few as initialisers."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for declared, value in list(zip(model.graph.input, values, strict=True))[kept:]:
+        tensor = copy.graph.initializer.add()
+        tensor.CopyFrom(value if isinstance(value, TensorProto) else numpy_helper.from_array(np.asarray(value)))
+        tensor.name = declared.name
+    del copy.graph.input[kept:]
+    return copy
+
+
+def examine(case: Case) -> Row:
+    """Optimises a model and checks all that must hold of the result."""
+    row = Row(case.name)
+    try:
+        _examine(case, row)
+    except Exception as error:  # whatever it is, the other models are still wanted
+        row.problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return row
+
+
+def _examine(case: Case, row: Row) -> None:
+    folder = str(case.model.parent) if isinstance(case.model, Path) else None
+    original = onnx.load(case.model, load_external_data=False) if isinstance(case.model, Path) else case.model
+    before = original.SerializeToString()
+    start = time.perf_counter()
+    result = passat.optimize(original, verify=False, folder=folder)
+    row.seconds = time.perf_counter() - start
+    report, out = result.report, result.model
+    row.nodes_before, row.nodes_after = report.node_count_before, report.node_count_after
+    row.bytes_before, row.bytes_after = report.bytes_before, report.bytes_after
+    problems = [
+        "the input has been changed" if original.SerializeToString() != before else "",
+        _form(original, out),
+        f"grew by {row.bytes_after - row.bytes_before} bytes" if row.bytes_after - row.bytes_before > MAX_GROWTH else "",
+        f"reported {row.bytes_after} bytes" if row.bytes_after != model_bytes(out) else "",
+    ]
+    if not report.kept:
+        again = passat.optimize(out, verify=False, folder=folder).report
+        if again.node_count_after > report.node_count_after:
+            problems.append(f"a second run makes {again.node_count_after} nodes of {report.node_count_after}")
+        problems += [_on_random_inputs(case, original, out, folder, row), _on_own_inputs(case, original, out, row)]
+    else:
+        row.compared.append("unchanged")
+    row.problem = "; ".join(filter(None, problems))
+
+
+def _form(original: ModelProto, out: ModelProto) -> str:
+    """What `onnx.checker` has against a result, where it has nothing against the original."""
+    try:
+        check(out)
+    except OnnxError as error:
+        try:
+            check(original)
+        except OnnxError:
+            return ""
+        return str(error)
+    return ""
+
+
+def _on_random_inputs(case: Case, original: ModelProto, out: ModelProto, folder: str | None, row: Row) -> str:
+    source = case.model if isinstance(case.model, Path) else original
+    report = Reference(source, trials=TRIALS, folder=folder, coarsest="float32").check(out)
+    if report.equal:
+        row.compared.append(f"{len(report.trials)} random inputs")
+    return report.mismatch if report.equal is False else ""
+
+
+def _on_own_inputs(case: Case, original: ModelProto, out: ModelProto, row: Row) -> str:
+    if case.inputs is None or any(node.op_type in RANDOM for node in _nodes(original)):
+        return ""
+    want = _run(original, case.inputs)
+    if want is None:
+        return ""
+    got = _run(out, case.inputs)
+    if got is None:
+        return "the original runs on its own inputs, but the result does not"
+    row.compared.append("own inputs")
+    for i, (a, b) in enumerate(zip(want, got, strict=True)):
+        found = difference(_plain(a), _plain(b), coarsest="float32")
+        if found.reason:
+            return f"on its own inputs output {i} {found.reason}"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is compared: onnx.reference gives strings in two types, and narrow types of initialisers as they are stored."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return value.astype(np.object_)
+    return value
+
+
+def _run(model: ModelProto, feed: Mapping[str, Any]) -> Values | None:
+    try:
+        return Runner(model, threads=1).run(feed)
+    except Exception:  # ONNX Runtime does not have every operator
+        try:
+            values: Values = ReferenceEvaluator(model).run(None, dict(feed))
+        except Exception:  # nor has the reference
+            return None
+        return values
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    pending: list[Any] = [model.graph, *model.functions]
+    while pending:
+        for node in pending.pop().node:
+            yield node
+            for attribute in node.attribute:
+                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+# ---- the same bytes from every process
+
+
+def digests(cases: Iterable[Case]) -> dict[str, str]:
+    """A digest of the optimised form of each model."""
+    found: dict[str, str] = {}
+    for case in cases:
+        try:
+            model = passat.optimize(case.model, verify=False).model
+        except Exception as error:  # `examine` tells of it
+            found[case.name] = type(error).__name__
+        else:
+            found[case.name] = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+    return found
+
+
+def differing(arguments: Sequence[str]) -> list[str]:
+    """The models that two processes with different hash seeds make different bytes of."""
+    outcomes: list[dict[str, str]] = []
+    for seed in ("1", "2"):
+        command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--digests"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        outcomes.append(json.loads(done.stdout))
+    return [name for name in outcomes[0] if outcomes[0][name] != outcomes[1].get(name)]
+
+
+# ---- the command
+
+
+def cases_of(folders: Sequence[Path], *, onnx_too: bool, every: int) -> Iterator[Case]:
+    """What a command line asks for."""
+    if onnx_too:
+        for folder in sorted(path for path in DATA.iterdir() if path.is_dir()):
+            yield from files(folder)
+        yield from operator_tests(every)
+    for folder in folders:
+        yield from files(folder)
+
+
+def main() -> int:
+    """Reads the command line, examines the models, prints the table, and returns 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description="Optimise every model there is, and check the results.")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--only", action="store_true", help="the folders alone, without the models of the onnx package")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator test of the onnx package")
+    parser.add_argument("--determinism", action="store_true", help="also compare what two processes write")
+    parser.add_argument("--digests", action="store_true", help="print digests of the results, and nothing else")
+    given = parser.parse_args()
+    cases = cases_of(given.folders, onnx_too=not given.only, every=given.every)
+    if given.digests:
+        print(json.dumps(digests(cases)))
+        return 0
+    print(HEADING)
+    failures, compared, count = 0, Counter[str](), 0
+    for case in cases:
+        row = examine(case)
+        count += 1
+        compared["compared" if row.compared else "not compared"] += 1
+        failures += bool(row.problem)
+        if row.problem or not case.quiet:
+            print(row, flush=True)
+    print(f"{count} models: {compared['compared']} compared, {compared['not compared']} could not be run, {failures} with problems")
+    if given.determinism:
+        arguments = [*map(str, given.folders), *(["--only"] if given.only else []), "--every", str(given.every)]
+        different = differing(arguments)
+        failures += len(different)
+        print(
+            f"two processes write the same bytes of all but {len(different)}: {', '.join(different[:20])}"
+            if different
+            else "two processes write the same bytes"
+        )
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
