@@ -83,12 +83,12 @@ def work(name: str, path: Path, pipe: Connection) -> None:
                 return
             pipe.send(time.perf_counter() - start)
         assert result is not None
-        error = ""
+        complaint = ""
         try:
             onnx.checker.check_model(result)
         except (onnx.checker.ValidationError, ValueError) as refusal:
-            error = peers.sentence(refusal)
-        pipe.send((peers.node_count(result), result.ByteSize(), error))
+            complaint = peers.sentence(refusal)
+        pipe.send((peers.node_count(result), result.ByteSize(), complaint))
 
 
 class Worker:

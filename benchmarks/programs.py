@@ -6,7 +6,7 @@ of SIDE x SIDE, so any two of them combine.
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def _function(rows: Sequence[Row], outputs: Sequence[int]) -> Function:
             values = {ZERO: np.zeros((SIDE, SIDE)), ONE: np.ones((SIDE, SIDE))}.get(row.payload, numbers.normal(size=(SIDE, SIDE)))
             exprs.append(Constant(Tensor.dense(values.astype(np.float32))))
         else:
-            attrs = {"axes": PERMUTATIONS[row.payload]} if row.op == "transpose" else {}
+            attrs: dict[str, Any] = {"axes": PERMUTATIONS[row.payload]} if row.op == "transpose" else {}
             exprs.append(get_op(row.op)(*[exprs[operand] for operand in row.operands], **attrs))
     function = Function(params, Tuple([exprs[node] for node in outputs]))
     infer_type(function)

@@ -188,7 +188,9 @@ class Engine:
         extraction = extract(graph, [root], saturator.members, self.model)
         for call in graph.stateful:
             node = graph.ids[id(call)]
-            if extraction.choice.get(graph.find(node)) != node and not any(graph.symbols[node] in matcher.symbols for matcher in self.matchers):
+            if extraction.choice.get(graph.find(node)) != node and not any(
+                graph.symbols[node] in matcher.symbols for matcher in self.matchers
+            ):
                 report.failures.append(f"left alone: a call of {call.op!r} would be lost, which is stateful")
                 return body
         report.cost_before += extraction.input_cost

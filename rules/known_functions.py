@@ -28,8 +28,8 @@ FACTS: Final[WeakKeyDictionary[Function, FunctionFacts]] = WeakKeyDictionary()
 
 
 def look_at(function: Function, wanted: Sequence[frozenset[Symbol]]) -> FunctionFacts | None:
-    """Facts about a function of which nothing is known yet, from a glance at what it applies. None where it is more than dataflow, or
-    where all symbols of one of the wanted sets occur, so that one has to look closer."""
+    """Facts about a function of which nothing is known yet, from a glance at what it applies. None where it is more than dataflow,
+    where a field is taken of a new tuple, or where all symbols of one of the wanted sets occur, so that one has to look closer."""
     symbols = {LEAF_SYMBOL}
     seen: set[int] = set()
     known: set[tuple[Expr, int]] = set()
@@ -48,6 +48,8 @@ def look_at(function: Function, wanted: Sequence[frozenset[Symbol]]) -> Function
         elif isinstance(expr, Constant):
             found = CONST_SYMBOL
         elif isinstance(expr, TupleGetItem):
+            if isinstance(expr.tuple_value, Tuple):
+                return None  # it is one of the fields
             stack.append(expr.tuple_value)
             found = GET_SYMBOL
         elif isinstance(expr, Tuple):

@@ -128,8 +128,12 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
             *guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)
         ),
-        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(*guards, is_not(d, 0), per_channel(d, product, axis)),
-        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(*guards, is_not(d, 0), per_channel(d, product, axis)),
+        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(
+            *guards, is_not(d, 0), per_channel(d, product, axis)
+        ),
+        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(
+            *guards, is_not(d, 0), per_channel(d, product, axis)
+        ),
     }
     return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
 

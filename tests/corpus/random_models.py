@@ -1,109 +1,14 @@
 """Random models: small graphs of the operators that rules are about, in the neighbourhoods that make rules fire."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
-N = 7
-"""The size that the symbolic dimension `n` has while a model is made. No constant size is a multiple of it."""
-OPSET = 18
-KINDS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
-
-Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
+from tests.corpus.random_movement import Movement
+from tests.corpus.random_values import KINDS, Array, N, Value, broadcasts, resized, symbolic
 
 
-class Value:
-    """A value of the graph: its name, element type, and shape where n is `N`; the elements where it is a constant."""
-
-    def __init__(self, name: str, dtype: str, shape: tuple[int, ...], constant: bool = False) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.shape = shape
-        self.constant = constant
-
-
-class Maker:
+class Maker(Movement):
     """Makes one model from a seed."""
-
-    def __init__(self, seed: int, *, opset: int = OPSET, symbolic: bool = True) -> None:
-        self.random = np.random.default_rng(seed)
-        self.opset = opset
-        self.symbolic = symbolic
-        self.nodes: list[NodeProto] = []
-        self.tensors: list[TensorProto] = []
-        self.inputs: list[Value] = []
-        self.values: list[Value] = []
-        self.count = 0
-
-    # ---- choices
-
-    def one_of(self, options: Sequence[Any]) -> Any:
-        """One of some options."""
-        return options[int(self.random.integers(len(options)))]
-
-    def chance(self, probability: float) -> bool:
-        """True that often."""
-        return bool(self.random.random() < probability)
-
-    def value(self, fits: Callable[[Value], bool] = lambda value: True) -> Value | None:
-        """A value that fits, the later ones more often."""
-        found = [value for value in self.values if fits(value)]
-        if not found:
-            return None
-        return found[-1 - int(self.random.integers(min(len(found), 6)))] if self.chance(0.8) else self.one_of(found)
-
-    def floating(self, rank: int | None = None) -> Value | None:
-        """A value of type float32, of some rank."""
-        return self.value(lambda value: value.dtype == "float32" and (rank is None or len(value.shape) == rank))
-
-    # ---- parts
-
-    def input(self, dtype: str, shape: tuple[int, ...]) -> Value:
-        """An input of the model."""
-        found = Value(f"in{len(self.inputs)}", dtype, shape)
-        self.inputs.append(found)
-        self.values.append(found)
-        return found
-
-    def constant(self, array: Any, dtype: str = "float32") -> Value:
-        """An initialiser."""
-        data = np.asarray(array, dtype)
-        found = Value(f"c{len(self.tensors)}", dtype, data.shape, constant=True)
-        self.tensors.append(numpy_helper.from_array(data, found.name))
-        return found
-
-    def node(self, op: str, inputs: Sequence[Value | None], dtype: str, *shapes: tuple[int, ...], **attributes: Any) -> list[Value]:
-        """A node, with results of one type; they may be read from now on."""
-        found = []
-        for shape in shapes:
-            found.append(Value(f"v{self.count}", dtype, shape, constant=all(value is None or value.constant for value in inputs)))
-            self.count += 1
-        names = ["" if value is None else value.name for value in inputs]
-        made = helper.make_node(op, names, [value.name for value in found], name=f"{op}_{len(self.nodes)}", **attributes)
-        self.nodes.append(made)
-        self.values += found
-        return found
-
-    def number(self) -> float:
-        """A number that rules like, or any."""
-        return float(self.one_of([0.0, 1.0, -1.0, 2.0, 0.5, -0.0, float(self.random.normal())]))
-
-    def partner(self, x: Value) -> Value:
-        """An operand that broadcasts against x."""
-        if self.chance(0.4):
-            other = self.value(lambda value: value.dtype == x.dtype and broadcasts(value.shape, x.shape))
-            if other is not None:
-                return other
-        shape = [1 if size % N == 0 or self.chance(0.5) else size for size in x.shape]
-        shape = shape[int(self.random.integers(len(shape) + 1)) :] if self.chance(0.6) else shape
-        if self.chance(0.1):
-            shape = [1, *shape]
-        array = np.full(shape, self.number()) if self.chance(0.6) else self.random.normal(size=shape)
-        return self.constant(array if x.dtype != "bool" else array > 0, x.dtype)
-
-    # ---- operators
 
     def unary(self) -> None:
         """An elementwise operator of one operand."""
@@ -160,126 +65,6 @@ class Maker:
         (y,) = self.node("Cast", [x], target, x.shape, to=KINDS[target])
         if target == "float64" or self.chance(0.2):
             self.node("Cast", [y], "float32", x.shape, to=TensorProto.FLOAT)
-
-    def transpose(self) -> None:
-        """A permutation, and often another."""
-        x = self.value(lambda value: len(value.shape) > 1)
-        for _ in range(self.one_of([1, 1, 2])):
-            if x is not None:
-                perm = [int(i) for i in self.random.permutation(len(x.shape))]
-                (x,) = self.node("Transpose", [x], x.dtype, tuple(x.shape[i] for i in perm), perm=perm)
-
-    def reshape(self) -> None:
-        """A reshape by constants, or by a shape that is computed from another."""
-        x = self.value(lambda value: value.shape.count(N) <= 1 and all(size % N or size == N for size in value.shape))
-        if x is None:
-            return
-        fixed = [size for size in x.shape if size != N]
-        target = factors(int(np.prod(fixed, dtype=int)), self.random)
-        if N in x.shape:
-            place = int(self.random.integers(len(target) + 1))
-            entries = [*target[:place], -1, *target[place:]]
-            shape = tuple(N if entry == -1 else entry for entry in entries)
-            if place < len(x.shape) and x.shape[place] == N and self.chance(0.5):
-                entries[place] = 0
-            if self.chance(0.4):
-                self.node("Reshape", [x, self.computed_shape(x, entries)], x.dtype, shape)
-                return
-        else:
-            entries, shape = list(target), tuple(target)
-            if entries and self.chance(0.4):
-                entries[int(self.random.integers(len(entries)))] = -1
-        self.node("Reshape", [x, self.constant(entries, "int64")], x.dtype, shape)
-
-    def computed_shape(self, x: Value, entries: list[int]) -> Value:
-        """The shape as exporters compute it: Shape, Gather, Unsqueeze, Concat."""
-        (shape,) = self.node("Shape", [x], "int64", (len(x.shape),))
-        (size,) = self.node("Gather", [shape, self.constant(x.shape.index(N), "int64")], "int64", ())
-        (size,) = self.node("Unsqueeze", [size, self.constant([0], "int64")], "int64", (1,))
-        parts = [size if entry in (0, -1) else self.constant([entry], "int64") for entry in entries]
-        return self.node("Concat", parts, "int64", (len(parts),), axis=0)[0]
-
-    def axes(self) -> None:
-        """New axes, and their removal."""
-        x = self.value()
-        if x is None:
-            return
-        if 1 in x.shape and self.chance(0.5):
-            axis = x.shape.index(1)
-            self.node("Squeeze", [x, self.constant([axis], "int64")], x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
-        elif len(x.shape) < 5:
-            axis = int(self.random.integers(len(x.shape) + 1))
-            self.node("Unsqueeze", [x, self.constant([axis], "int64")], x.dtype, (*x.shape[:axis], 1, *x.shape[axis:]))
-
-    def slice(self) -> None:
-        """A part of an axis, forwards or backwards."""
-        x = self.value(lambda value: len(value.shape) > 0)
-        if x is None:
-            return
-        axis = int(self.random.integers(len(x.shape)))
-        size = x.shape[axis]
-        steps: list[tuple[int, int, int]] = [(0, 2**31, 1), (-1, -(2**31), -1)]
-        if size % N:
-            start, end, step = (
-                int(i)
-                for i in (self.random.integers(-size, size), self.random.integers(-size - 1, size + 3), self.one_of([1, 1, 2, -1, -2]))
-            )
-            steps.append((start, end, step))
-        start, end, step = self.one_of(steps)
-        length = len(range(size)[start:end:step])
-        bounds = [self.constant([number], "int64") for number in (start, end, axis if self.chance(0.7) else axis - len(x.shape), step)]
-        self.node("Slice", [x, *bounds], x.dtype, (*x.shape[:axis], length, *x.shape[axis + 1 :]))
-
-    def concat(self) -> None:
-        """A concatenation of a value with itself, with a constant, or of its own parts."""
-        x = self.value(lambda value: len(value.shape) > 0)
-        if x is None:
-            return
-        axis = int(self.random.integers(len(x.shape)))
-        size = x.shape[axis]
-        if self.chance(0.4) and size % N and size > 1:
-            first = int(self.random.integers(1, size))
-            parts = self.node(
-                "Split",
-                [x, self.constant([first, size - first], "int64")],
-                x.dtype,
-                resized(x, axis, first),
-                resized(x, axis, size - first),
-                axis=axis,
-            )
-            self.node("Concat", parts if self.chance(0.7) else parts[::-1], x.dtype, x.shape, axis=axis)
-        elif int(np.prod(x.shape)) < 2000:
-            others = [x] * int(self.random.integers(1, 3))
-            self.node("Concat", others, x.dtype, resized(x, axis, size * len(others)), axis=axis)
-
-    def move(self) -> None:
-        """Expand, Tile, Pad, Gather, Flatten."""
-        x = self.floating()
-        if x is None or int(np.prod(x.shape)) > 2000:
-            return
-        op = self.one_of(["Expand", "Tile", "Pad", "Gather", "Flatten"])
-        rank = len(x.shape)
-        if op == "Expand":
-            entries = [1 if size % N == 0 else size if size > 1 or self.chance(0.5) else 3 for size in x.shape]
-            self.node(op, [x, self.constant(entries, "int64")], x.dtype, np.broadcast_shapes(x.shape, tuple(entries)))
-        elif op == "Tile":
-            repeats = [self.one_of([1, 1, 2]) for _ in x.shape]
-            self.node(op, [x, self.constant(repeats, "int64")], x.dtype, tuple(a * b for a, b in zip(x.shape, repeats, strict=True)))
-        elif op == "Pad" and rank and all(size % N for size in x.shape):
-            before, after = ([self.one_of([0, 0, 1]) for _ in x.shape] for _ in range(2))
-            shape = tuple(size + a + b for size, a, b in zip(x.shape, before, after, strict=True))
-            extra = [self.constant(self.number())] if self.chance(0.5) else []
-            self.node(op, [x, self.constant(before + after, "int64"), *extra], x.dtype, shape)
-        elif op == "Gather" and rank:
-            axis = int(self.random.integers(rank))
-            if x.shape[axis] > 0:
-                places = self.random.integers(-1, min(x.shape[axis], 2), size=self.one_of([(), (1,), (2,), (2, 2)]))
-                shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-                self.node(op, [x, self.constant(places, "int64")], x.dtype, shape, axis=axis)
-        elif op == "Flatten" and x.shape.count(N) <= 1:
-            axis = int(self.random.integers(rank + 1))
-            shape = (int(np.prod(x.shape[:axis], dtype=int)), int(np.prod(x.shape[axis:], dtype=int)))
-            self.node(op, [x], x.dtype, shape, axis=axis)
 
     def reduce(self) -> None:
         """A reduction, a softmax, or a running sum."""
@@ -394,46 +179,6 @@ class Maker:
                 return
             self.node(op, parts, "float32", shape)
 
-    def sizes(self) -> None:
-        """Values made from shapes: ranges, filled tensors, expansions to the shape of another value, sizes as numbers."""
-        x = self.floating()
-        if x is None:
-            return
-        op = self.one_of(["Range", "ConstantOfShape", "Expand", "Size", "Shape"])
-        (shape,) = self.node("Shape", [x], "int64", (len(x.shape),))
-        if op == "Range" and x.shape and x.shape[0] % N:
-            (size,) = self.node("Gather", [shape, self.constant(0, "int64")], "int64", ())
-            self.node(op, [self.constant(0, "int64"), size, self.constant(1, "int64")], "int64", (x.shape[0],))
-        elif op == "ConstantOfShape":
-            (filled,) = self.node(op, [shape], "float32", x.shape, value=numpy_helper.from_array(np.array([self.number()], np.float32)))
-            self.node(self.one_of(["Add", "Mul"]), [x, filled], "float32", x.shape)
-        elif op == "Expand":
-            self.node(op, [self.constant(np.full((1,) * len(x.shape), self.number())), shape], "float32", x.shape)
-        elif op == "Size":
-            self.node(op, [x], "int64", ())
-
-    def pick(self) -> None:
-        """The largest elements, a diagonal half, elements by index."""
-        x = self.value(
-            lambda value: value.dtype == "float32" and len(value.shape) > 1 and 1 < value.shape[-1] < 40 and value.shape[-1] % N != 0
-        )
-        if x is None:
-            return
-        op = self.one_of(["TopK", "Trilu", "GatherElements", "Einsum"])
-        if op == "TopK":
-            shape = (*x.shape[:-1], 1)
-            values, _ = self.node(op, [x, self.constant([1], "int64")], "float32", shape, shape, axis=-1)
-            self.values = [value for value in self.values if value.name != f"v{self.count - 1}"]
-            self.values.append(values)
-        elif op == "Trilu":
-            self.node(op, [x], "float32", x.shape, upper=self.one_of([0, 1]))
-        elif op == "GatherElements" and all(size % N for size in x.shape):
-            places = self.random.integers(-1, 2, size=x.shape)
-            self.node(op, [x, self.constant(places, "int64")], "float32", x.shape, axis=len(x.shape) - 1)
-        elif op == "Einsum" and len(x.shape) == 2:
-            weight = self.constant(self.random.normal(size=(x.shape[1], 3)))
-            self.node(op, [x, weight], "float32", (x.shape[0], 3), equation="ij,jk->ik")
-
     def branch(self) -> None:
         """A condition on a value whose branches read values of the outside."""
         x = self.floating()
@@ -490,8 +235,6 @@ class Maker:
         shape = self.one_of([(), (1,), (3,), (2, 3), (1, 3, 1)])
         self.values.append(self.constant(self.random.normal(size=shape) if self.chance(0.6) else np.full(shape, self.number())))
 
-    # ---- the whole
-
     def model(self, steps: int) -> ModelProto:
         """A model of about so many steps."""
         size = N if self.symbolic else 4
@@ -534,33 +277,3 @@ class Maker:
             else random.normal(size=value.shape).astype(value.dtype)
             for value in self.inputs
         }
-
-
-def symbolic(shape: tuple[int, ...]) -> list[int | str]:
-    """A shape as the model declares it."""
-    return ["n" if size == N else size for size in shape]
-
-
-def broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether two shapes broadcast, to something that is not much larger."""
-    try:
-        return int(np.prod(np.broadcast_shapes(a, b))) <= 4000
-    except ValueError:
-        return False
-
-
-def resized(value: Value, axis: int, size: int) -> tuple[int, ...]:
-    """The shape of a value with another size of one axis."""
-    return (*value.shape[:axis], size, *value.shape[axis + 1 :])
-
-
-def factors(size: int, random: np.random.Generator) -> list[int]:
-    """A number as a product of up to four."""
-    if size == 0:
-        return [0, 1]
-    found: list[int] = []
-    for _ in range(int(random.integers(0, 3))):
-        divisors = [d for d in range(1, min(size, 12) + 1) if size % d == 0 and d % N]
-        found.append(int(divisors[int(random.integers(len(divisors)))]))
-        size //= found[-1]
-    return [*found, size] if size > 1 or not found or random.random() < 0.3 else found

@@ -110,8 +110,7 @@ def test_empty_and_duplicate_node_names() -> None:
 def test_names_of_any_letters() -> None:
     names = ["größe 1", 'a "quoted"\n name', "%4", "layer/0:1", "\U0001f600", " "]
     nodes = [
-        helper.make_node("Exp" if i % 2 else "Neg", [source], [target], name=source)
-        for i, (source, target) in enumerate(pairwise(names))
+        helper.make_node("Exp" if i % 2 else "Neg", [source], [target], name=source) for i, (source, target) in enumerate(pairwise(names))
     ]
     nodes.append(helper.make_node("Add", [names[-1], "zero"], ["y"]))
     optimise(model_of(nodes, [names[0]], ["y"], {"zero": 0.0}), {names[0]: floats(4)})
@@ -204,7 +203,11 @@ def test_custom_domains_pass_through() -> None:
 
 def test_contrib_operators_of_onnx_runtime() -> None:
     model = parse(
-        "g (float[N, 4] x) => (float[N, 4] y) <float zero = {0.0}, float[N, 4] b> { a = Add(x, zero)  b = com.microsoft.Gelu(a)  y = Add(b, zero) }",
+        """g (float[N, 4] x) => (float[N, 4] y) <float zero = {0.0}, float[N, 4] b> {
+            a = Add(x, zero)
+            b = com.microsoft.Gelu(a)
+            y = Add(b, zero)
+        }""",
         imports=', "com.microsoft" : 1',
     )
     out, _ = optimise(model, {"x": floats(3, 4)})

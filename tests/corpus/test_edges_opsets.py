@@ -1,5 +1,7 @@
 """The same two small networks, written for every version of the operators that Passat reads, and for older ones."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -46,7 +48,7 @@ class Writer:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: object) -> str:
+    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [name, *(f"{name}_{i}" for i in range(1, outputs))], **attributes))
         return name
@@ -168,8 +170,9 @@ def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("opset", range(1, 7))
 def test_older_models_pass_through(opset: int) -> None:
+    consumed: dict[str, Any] = {"consumed_inputs": [0]} if opset < 6 else {}
     graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["h"], **({"consumed_inputs": [0]} if opset < 6 else {})), helper.make_node("Tanh", ["h"], ["y"])],
+        [helper.make_node("Relu", ["x"], ["h"], **consumed), helper.make_node("Tanh", ["h"], ["y"])],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],

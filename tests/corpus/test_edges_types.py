@@ -52,7 +52,13 @@ def test_integers_wrap_around(kind: str) -> None:
     """Folding must wrap as the operators do."""
     info = np.iinfo(kind)
     model = parse(
-        f"g ({kind}[1] x) => ({kind}[1] y) {{ a = Add(top, one)  b = Mul(top, top)  c = Sub(bottom, one)  d = Max(a, b, c)  y = Add(x, d) }}"
+        f"""g ({kind}[1] x) => ({kind}[1] y) {{
+            a = Add(top, one)
+            b = Mul(top, top)
+            c = Sub(bottom, one)
+            d = Max(a, b, c)
+            y = Add(x, d)
+        }}"""
     )
     for name, value in (("top", info.max), ("bottom", info.min), ("one", 1)):
         model.graph.initializer.append(numpy_helper.from_array(np.array([value], kind), name))
@@ -87,7 +93,8 @@ def test_folding_keeps_infinities_nan_and_the_sign_of_zero(kind: str) -> None:
 
 def test_strings() -> None:
     model = parse("g (string[N] x) => (string[N] y, string[2] z) { a = Identity(x)  y = Identity(a)  z = Identity(words) }")
-    model.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], [b"a\xffb", "größe".encode()]))
+    words: Any = [b"a\xffb", "größe".encode()]
+    model.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], words))
     out, _ = optimise(model, verify=False)  # ONNX Runtime gives out no strings that are not UTF-8
     assert not operators(out)
     assert [list(tensor.string_data) for tensor in out.graph.initializer] == [[b"a\xffb", "größe".encode()]]
@@ -160,7 +167,8 @@ def test_reshapes_with_zeros() -> None:
 
 def test_scalars() -> None:
     model = parse(
-        """g (float x, float[1] v) => (float y, float[1] w, float[1, 1] m) <float one = {1.0}, float[1] ones = {1.0}, float[1, 1] more = {1.0}> {
+        """g (float x, float[1] v) => (float y, float[1] w, float[1, 1] m)
+        <float one = {1.0}, float[1] ones = {1.0}, float[1, 1] more = {1.0}> {
             y = Mul(x, one)
             w = Mul(x, ones)
             m0 = Mul(v, more)
@@ -173,7 +181,10 @@ def test_scalars() -> None:
 
 def test_units_that_broadcast_stay() -> None:
     model = parse(
-        "g (float[1, 4] x, float[4] z) => (float[3, 4] y, float[2, 4] w) <float[3, 1] ones = {1, 1, 1}, float[2, 1] zeros = {0, 0}> { y = Mul(x, ones)  w = Add(zeros, z) }"
+        """g (float[1, 4] x, float[4] z) => (float[3, 4] y, float[2, 4] w) <float[3, 1] ones = {1, 1, 1}, float[2, 1] zeros = {0, 0}> {
+            y = Mul(x, ones)
+            w = Add(zeros, z)
+        }"""
     )
     out, _ = optimise(model, {"x": floats(1, 4), "z": floats(4)})
     assert sum(operators(out).values()) == 2
@@ -182,7 +193,8 @@ def test_units_that_broadcast_stay() -> None:
 def qdq(per_axis: bool) -> ModelProto:
     scale = "float[3] s = {0.1, 0.2, 0.3}, int8[3] z = {0, 0, 0}" if per_axis else "float s = {0.1}, int8 z = {0}"
     model = parse(
-        f"""g (float[N, 2, 5, 5] x) => (float[N, 3, 5, 5] y) <float xs = {{0.05}}, uint8 xz = {{128}}, {scale}, float[3] bias = {{1, 2, 3}}, float zero = {{0}}> {{
+        f"""g (float[N, 2, 5, 5] x) => (float[N, 3, 5, 5] y)
+        <float xs = {{0.05}}, uint8 xz = {{128}}, {scale}, float[3] bias = {{1, 2, 3}}, float zero = {{0}}> {{
             x0 = Add(x, zero)
             xq = QuantizeLinear(x0, xs, xz)
             xd = DequantizeLinear(xq, xs, xz)

@@ -45,7 +45,7 @@ class _Builder:
         fitting = [part for part in self.pool if isinstance(part.checked_type, TensorType) and wanted(part.checked_type)]
         if not fitting:
             return None
-        return fitting[-min(self.dice.integer(1, 4), len(fitting))] if self.dice.chance(0.7) else self.dice.pick(fitting)  # type: ignore[no-any-return]
+        return fitting[-min(self.dice.integer(1, 4), len(fitting))] if self.dice.chance(0.7) else self.dice.pick(fitting)
 
     def constant(self, shape: Sequence[int], dtype: str) -> Constant:
         """A constant that rules like: of one small value, or of a few."""
@@ -58,7 +58,20 @@ class _Builder:
 
     def grow(self) -> None:
         """Adds an expression, or none where the draw came out ill-typed."""
-        kinds = [self.unary, self.binary, self.scaled, self.scaled, self.moved, self.moved, self.joined, self.cut_up, self.product, self.chosen, self.cast, self.shaped]
+        kinds = [
+            self.unary,
+            self.binary,
+            self.scaled,
+            self.scaled,
+            self.moved,
+            self.moved,
+            self.joined,
+            self.cut_up,
+            self.product,
+            self.chosen,
+            self.cast,
+            self.shaped,
+        ]
         kinds += [self.dropped] * 3 if self.stateful else []
         try:
             made = self.dice.pick(kinds)()
@@ -136,7 +149,9 @@ class _Builder:
         type_ = part.checked_type
         assert isinstance(type_, TensorType)
         columns = self.dice.pick((1, 2, 3))
-        weight = self.constant((int(type_.shape[-1]), columns), type_.dtype)  # type: ignore[call-overload]  # static
+        rows = type_.shape[-1]
+        assert isinstance(rows, int)
+        weight = self.constant((rows, columns), type_.dtype)
         made: Expr = Call(get_op("nn.matmul"), [part, weight], get_op("nn.matmul").bind_attrs({}))
         if self.dice.chance(0.5):
             made = Call(get_op("add"), [made, self.constant((columns,), type_.dtype)])

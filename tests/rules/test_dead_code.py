@@ -40,7 +40,9 @@ def test_where_all_are_used_the_same_object_comes_back() -> None:
 
 
 def test_lets_inside_of_values_branches_and_functions() -> None:
-    result = dropped("fn (%x: int8, %c: bool) { let %a = { let %u = negative(%x); %x }; if (%c) { let %v = negative(%a); %a } else { %x } }")
+    result = dropped(
+        "fn (%x: int8, %c: bool) { let %a = { let %u = negative(%x); %x }; if (%c) { let %v = negative(%a); %a } else { %x } }"
+    )
     assert lets(result) == ["a"]
     result = dropped("fn (%x: int8) { let %f = fn (%y: int8) { let %u = negative(%y); %y }; %f(%x) }")
     assert lets(result) == ["f"]

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -186,9 +186,15 @@ def test_an_e_graph_is_lent_again_to_who_asks_with_the_same_key() -> None:
 
 def test_an_e_graph_that_failed_is_not_lent_again() -> None:
     graphs = EGraphs()
-    with pytest.raises(EngineError), graphs.lend("a") as first:
-        first.begin()
-        first.load({"unknown": [row(1)]})
+    first = None
+    try:
+        with graphs.lend("a") as first:
+            first.begin()
+            first.load({"unknown": [row(1)]})
+    except EngineError:
+        pass
+    else:
+        pytest.fail("a table that is not declared was loaded")
     with graphs.lend("a") as again:
         again.begin()
         assert again is not first
@@ -211,25 +217,25 @@ def test_e_graphs_are_not_kept_without_end() -> None:
 
 
 @pytest.fixture
-def _no_memfd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def no_memfd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    yield tmp_path
+    return tmp_path
 
 
-def test_without_files_in_memory_temporary_ones_serve(_no_memfd: Path) -> None:
+def test_without_files_in_memory_temporary_ones_serve(no_memfd: Path) -> None:
     graph = arithmetic()
     graph.add_query(NEG_NEG)
     graph.load(chain(1000))
     assert len(graph.step()[1][0]) == 999
-    assert list(_no_memfd.iterdir()) == []
+    assert list(no_memfd.iterdir()) == []
 
 
-def test_temporary_files_go_when_loading_fails(_no_memfd: Path) -> None:
+def test_temporary_files_go_when_loading_fails(no_memfd: Path) -> None:
     graph = arithmetic()
     with pytest.raises(EngineError):
         graph.load({"s_neg": ["no number"]})
-    assert list(_no_memfd.iterdir()) == []
+    assert list(no_memfd.iterdir()) == []
 
 
 def test_failures_of_egglog_are_engine_errors() -> None:

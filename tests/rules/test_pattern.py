@@ -152,7 +152,7 @@ def test_operators_are_looked_up_when_they_are_called() -> None:
     assert isinstance(op.nn, type(op))
     assert isinstance(op.onnx.ai.mine.Thing(x, y), PCall)  # operators that Passat does not know are a family
     with pytest.raises(AttributeError):
-        op.__wrapped__  # noqa: B018  # what tools ask of any object
+        op.__wrapped__  # what tools ask of any object
 
 
 def test_a_rule_error_is_a_value_error() -> None:

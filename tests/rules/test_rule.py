@@ -175,9 +175,9 @@ def define(value: object) -> RuleSetMeta:
             lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
             "rule [exp(x) -> x]: <function is_float at ",
         ),
-        (lambda: (op.exp(x) + y >> x).and_back(), "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
+        ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
         (
-            lambda: (op.negative(op.negative(x)) >> x).and_back(),
+            (op.negative(op.negative(x)) >> x).and_back,
             "rule .back [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
         ),
         (

@@ -8,8 +8,8 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
-from passat.rules.library import Arithmetic, Constants, Repetitions, Units
 from passat.ir.tensor import Tensor
+from passat.rules.library import Arithmetic, Constants, Repetitions, Units
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -38,7 +38,7 @@ def unit_case(of: Op) -> Case:
 def repetition_case(of: Op) -> Case:
     a = var("a", dtype=element_type(of))
     if not of.attr_params:
-        return case(of(of(a)), of(ops.exp(a)) if of.name != "bitwise_not" and of.name != "logical_not" else of(a), "")
+        return case(of(of(a)), of(ops.exp(a)) if of.name not in ("bitwise_not", "logical_not") else of(a), "")
     bounds: dict[str, tuple[dict[str, AnyValue], dict[str, AnyValue]]] = {
         "clip": ({"a_min": -1.0, "a_max": 1.0}, {"a_min": 0.0, "a_max": 1.0}),
         "nn.thresholded_relu": ({"alpha": 0.5}, {"alpha": 0.25}),

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import passat.rules.library as library
 from passat.ir.evaluate import EvaluateError
 from passat.ir.expr import Constant
 from passat.ir.infer import infer_type
 from passat.ir.tensor import Array
 from passat.ir.traverse import post_order
 from passat.ir.types import compatible
+from passat.rules import library
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.instances import Instance, draw
 from tests.rules.running import difference, rewritten, run
@@ -60,8 +60,8 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
                 try:
                     found = run(result, expected[1])  # type: ignore[arg-type]  # the feeds that the left side was given
                 except EvaluateError as error:
-                    assert RESERVATION in str(error)
-                    assert "reshape" in rule.name
+                    if RESERVATION not in str(error) or "reshape" not in rule.name:
+                        raise
                     continue
                 compared += 1
                 wrong = difference(found, expected[0], exact=exact)

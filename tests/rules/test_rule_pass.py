@@ -1,0 +1,222 @@
+"""Rule sets as passes: names and levels, config, what is counted and said, and use from pipelines and threads."""
+
+import threading
+
+import pytest
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import PassContext, Sequential
+from passat.rules.conditions import has_rank
+from passat.rules.pattern import RuleError, op, tensors
+from passat.rules.rule import RuleSet
+from passat.rules.rule_pass import RulePass, rule_pass
+from tests.rules.building import func, ops, splat, tup, var
+from tests.rules.running import apply, operators
+
+x, y = tensors("x y")
+a, b = var("a"), var("b")
+
+
+class Negations(RuleSet):
+    """Negations that meet. There is more to say."""
+
+    twice = op.negative(op.negative(x)) >> x
+    matrix = (op.abs(op.negative(x)) >> op.abs(x)).when(has_rank(x, 3))
+
+
+class Rounding(RuleSet):
+    """What changes numbers a little, and what changes them where they are not finite."""
+
+    quotient = (op.exp(x) / op.exp(y) >> op.exp(x - y)).inexact("one rounding")
+    nothing = (x - x >> op.zeros_like(x)).finite("nan - nan is nan")
+
+
+class Swaps(RuleSet):
+    """Both ways."""
+
+    sums = (op.sin(x + y) >> op.sin(y + x)).and_back()
+
+
+def test_the_name_is_that_of_the_first_set() -> None:
+    assert rule_pass(Negations, Rounding).info.name == "Negations"
+    assert rule_pass(Negations, name="Mine").info.name == "Mine"
+
+
+def test_level_and_requirements() -> None:
+    made = rule_pass(Negations, opt_level=3, required=["SimplifyInference"])
+    assert (made.info.opt_level, list(made.info.required)) == (3, ["InferType", "SimplifyInference"])
+    assert rule_pass(Negations).info.opt_level == 2
+    assert str(rule_pass(Negations)) == "Run Function pass: Negations at the optimization level 2"
+
+
+def test_the_documentation_is_that_of_the_sets() -> None:
+    assert rule_pass(Negations, Swaps).__doc__ == "Negations that meet. There is more to say. Both ways."
+
+
+def test_the_rules_of_a_pass() -> None:
+    made = rule_pass(Negations, Swaps)
+    assert [rule.name for rule in made.rules] == ["Negations.twice", "Negations.matrix", "Swaps.sums", "Swaps.sums.back"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((x,), "rule_pass takes classes derived from RuleSet, not x"),
+        ((Negations.twice,), "rule_pass takes classes derived from RuleSet, not negative(negative(x)) -> x"),
+        ((int,), "rule_pass takes classes derived from RuleSet, not <class 'int'>"),
+        ((), "rule_pass needs at least one rule set, or a name"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[type[RuleSet], ...], message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        rule_pass(*arguments)
+    assert str(caught.value) == message
+
+
+def test_what_is_counted() -> None:
+    function = func(ops.negative(ops.negative(a)) + ops.abs(ops.negative(b)))
+    outcome = apply(rule_pass(Negations), function)
+    counted = {key: value for key, value in outcome.statistics.counters["Negations"].items() if key != "seconds"}
+    assert counted == {
+        "rounds": 2,
+        "nodes": counted["nodes"],
+        "matched:Negations.twice": 1,
+        "fired:Negations.twice": 1,
+        "refused:Negations.twice": 0,
+        "matched:Negations.matrix": counted["matched:Negations.matrix"],
+        "fired:Negations.matrix": 0,
+        "refused:Negations.matrix": counted["refused:Negations.matrix"],
+    }
+    assert counted["refused:Negations.matrix"] >= 1
+    assert outcome.count("seconds") > 0
+    reasons = [remark for remark in outcome.remarks if remark.startswith("Negations.matrix refused ")]
+    assert len(reasons) == 1
+    assert reasons[0].endswith("times: has_rank(x, 3): the tensor has 2 dimensions, not 3")
+
+
+def test_folding_and_merging_are_counted() -> None:
+    function = func(ops.exp(a) + ops.exp(a) * (splat(1.0) + splat(2.0)))
+    outcome = apply(rule_pass(Negations, fold=True, merge=True), function)
+    assert (outcome.count("folded"), outcome.count("merged")) == (1, 1)
+
+
+@pytest.mark.parametrize("math", ["exact", "reassociate", "finite"])
+def test_what_rules_may_do_to_numbers(math: str) -> None:
+    function = func(tup(ops.exp(a) / ops.exp(b), b - b))
+    names = operators(apply(rule_pass(Rounding), function, rules__math=math).function.body)
+    assert ("divide" in names) == (math == "exact")
+    assert ("zeros_like" in names) == (math == "finite")
+
+
+def test_the_default_allows_rounding_but_nothing_more() -> None:
+    function = func(ops.exp(a) / ops.exp(b) + (a - a))
+    names = operators(apply(rule_pass(Rounding), function).function.body)
+    assert "divide" not in names
+    assert "zeros_like" not in names
+
+
+@pytest.mark.parametrize("disabled", [["Negations.twice"], ["Negations"], ["Other", "Negations.twice"]])
+def test_rules_can_be_switched_off(disabled: list[str]) -> None:
+    function = func(ops.negative(ops.negative(a)))
+    outcome = apply(rule_pass(Negations), function, rules__disabled=disabled)
+    assert outcome.function is function
+    assert outcome.count("matched:Negations.twice") == 0
+
+
+def test_a_rule_of_both_ways_is_switched_off_whole_or_by_halves() -> None:
+    function = func(ops.sin(a + b))
+    both = apply(rule_pass(Swaps), function)
+    assert both.count("matched:Swaps.sums") > 0
+    none = apply(rule_pass(Swaps), function, rules__disabled=["Swaps.sums"])
+    assert not [key for key in none.statistics.counters["Swaps"] if key.startswith("matched")]
+    half = apply(rule_pass(Swaps), function, rules__disabled=["Swaps.sums.back"])
+    assert half.count("matched:Swaps.sums") > 0
+    assert half.count("matched:Swaps.sums.back") == 0
+
+
+def test_costs_are_chosen_by_the_config() -> None:
+    """Two cheap calls in the place of a dear one: fewer nodes lose by the one, fewer seconds by the other."""
+    big = var("big", (2000, 2000))
+
+    class Choice(RuleSet):
+        """A reduction of an exponential, two ways."""
+
+        late = (op.sum(op.exp(x), axis=(0,)) >> op.sum(op.copy(op.copy(x)), axis=(0,))).inexact("wrong, but this is about costs")
+
+    function = func(ops.sum(ops.exp(big), axis=(0,)))
+    assert operators(apply(rule_pass(Choice), function, rules__cost="nodes").function.body) == ["exp", "sum"]
+    small = func(ops.sum(ops.exp(var("small", (2, 2))), axis=(0,)))
+    assert operators(apply(rule_pass(Choice), small, rules__cost="roofline").function.body) == ["exp", "sum"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"rules.math": "wild"}, "expect config rules.math to have type"),
+        ({"rules.nodes": "many"}, "expect config rules.nodes to have type int but get 'many'"),
+        ({"rules.speed": 1}, "Invalid config option 'rules.speed'"),
+    ],
+)
+def test_config_is_checked(config: dict[str, object], message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        PassContext(config=config)
+    assert str(caught.value).startswith(message)
+
+
+def test_rounds_of_a_pass_stay_below_the_limit_of_the_context() -> None:
+    deep = ops.negative(ops.negative(ops.negative(ops.negative(a))))
+    outcome = apply(rule_pass(Negations, rounds=1), func(deep))
+    assert any("rounds: more than 1" in remark for remark in outcome.remarks)
+    assert apply(rule_pass(Negations, rounds=50), func(deep), rules__rounds=1).count("rounds") == 1
+
+
+def test_every_function_of_a_module_is_saturated() -> None:
+    module = IRModule({name: func(ops.negative(ops.negative(var(name)))) for name in ("one", "two")})
+    module["three"] = func(a)
+    with PassContext() as context:
+        after = rule_pass(Negations)(module)
+    assert all(operators(function) == [] for function in after.functions.values())
+    assert after["three"] is module["three"]
+    assert context.statistics.counters["Negations"]["fired:Negations.twice"] == 2
+
+
+def test_a_module_in_which_nothing_changes_comes_back_itself() -> None:
+    module = IRModule.from_expr(func(ops.exp(a)))
+    assert rule_pass(Negations)(module) is module
+
+
+def test_functions_that_are_to_be_left_alone() -> None:
+    plain = func(ops.negative(ops.negative(a)))
+    module = IRModule({"skipped": plain.with_attr("SkipOptimization", 1), "compiled": plain.with_attr("Compiler", "dnnl")})
+    assert rule_pass(Negations)(module) is module
+
+
+def test_in_a_pipeline_types_are_inferred_first() -> None:
+    module = IRModule.from_expr(Function([a], ops.negative(ops.negative(a))))
+    after = Sequential([rule_pass(Negations)])(module)
+    assert operators(after["main"]) == []
+    assert after["main"].body.checked_type == a.checked_type
+
+
+def test_a_pass_serves_many_contexts_and_threads() -> None:
+    made = rule_pass(Negations)
+    found: list[Function] = []
+
+    def work() -> None:
+        for _ in range(10):
+            found.append(apply(made, func(ops.exp(ops.negative(ops.negative(var("t")))))).function)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 30
+    assert all(operators(function) == ["exp"] for function in found)
+
+
+def test_a_pass_may_have_no_rules_at_all() -> None:
+    made = RulePass((), name="Nothing")
+    function = func(ops.exp(a) + ops.exp(a))
+    assert apply(made, function).function is function
