@@ -217,5 +217,10 @@ def _own_parts(expr: Expr) -> Sequence[Expr]:
 
 
 def _regions(function: Function) -> list[Expr]:
-    """Nested functions, branches and the function itself, inner ones first."""
-    return [node for node in post_order(function) if isinstance(node, (Function, If, Match))]
+    """Nested functions, branches and the function itself, inner ones first; without those that are primitive, and what is in them."""
+    order = post_order(function, into=lambda node: node is function or not _is_primitive(node))
+    return [node for node in order if isinstance(node, (Function, If, Match)) and (node is function or not _is_primitive(node))]
+
+
+def _is_primitive(node: Expr) -> bool:
+    return isinstance(node, Function) and bool(node.attrs.get("Primitive"))

@@ -204,8 +204,7 @@ def test_a_pass_serves_many_contexts_and_threads() -> None:
     found: list[Function] = []
 
     def work() -> None:
-        for _ in range(10):
-            found.append(apply(made, func(ops.exp(ops.negative(ops.negative(var("t")))))).function)
+        found.extend(apply(made, func(ops.exp(ops.negative(ops.negative(var("t")))))).function for _ in range(10))
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
