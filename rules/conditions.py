@@ -59,14 +59,17 @@ class Term:
 class Condition:
     """A condition of a rule: a named function applied to holes, terms and plain values."""
 
-    __slots__ = ("args", "function")
+    __slots__ = ("_text", "args", "function")
 
     def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue]) -> None:
         self.function = function
         self.args = tuple(args)
+        self._text: str | None = None
 
     def __repr__(self) -> str:
-        return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+        if self._text is None:  # each refusal shows its condition
+            self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+        return self._text
 
 
 def condition(function: Callable[..., bool | str]) -> Callable[..., Condition]:

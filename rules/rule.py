@@ -140,7 +140,7 @@ class Rule:
             math=self.math,
             note=self.note,
             reducing=False,
-            name=f"{self.name}.back",
+            name=self.name and f"{self.name}.back",
             source=self.source,
         )
         return [there, back]

@@ -1,6 +1,7 @@
 """The constants of a model that is written: initialisers in the main graph, and ConstantOfShape nodes for repeated values."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -54,8 +55,11 @@ class ConstantPool:
             self._tensors[name] = tensor
         return name
 
-    def finish(self, place: Place) -> list[TensorProto]:
-        """The initialisers, those that `place` puts into another file as it says; fills `nodes` and `sparse`."""
+    def finish(self, place: Place) -> dict[str, Callable[[], TensorProto]]:
+        """What makes each initialiser, those that `place` puts into another file as it says; fills `nodes` and `sparse`.
+
+        They are most of the model, so that they are better made one at a time than all at once before they are copied into it.
+        """
         dense: dict[str, Tensor] = {}
         for name, tensor in self._tensors.copy().items():
             if name not in self.read:
@@ -75,10 +79,12 @@ class ConstantPool:
             else:
                 dense[name] = tensor
         elsewhere = place(dense)
-        return [elsewhere.get(name) or _proto(name, tensor) for name, tensor in dense.items()]
+        return {name: partial(_proto, name, tensor, elsewhere.get(name)) for name, tensor in dense.items()}
 
 
-def _proto(name: str, tensor: Tensor) -> TensorProto:
+def _proto(name: str, tensor: Tensor, elsewhere: TensorProto | None) -> TensorProto:
+    if elsewhere is not None:
+        return elsewhere
     if not isinstance(tensor.source, External):
         return tensor_proto(tensor, name)
     proto = TensorProto()

@@ -1,6 +1,7 @@
 """From modules to ONNX: calls become nodes. A call that is still the object that was read becomes the node that it was read from."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
@@ -72,9 +73,9 @@ class ModelWriter:
         graph.node.extend(writer.nodes)
         graph.input.extend(inputs)
         graph.output.extend(outputs)
-        initializers += frame.defaults.values()
-        initializers.sort(key=lambda tensor: frame.order.get(tensor.name, len(frame.order)))
-        graph.initializer.extend(initializers)
+        initializers.update((name, partial(_itself, tensor)) for name, tensor in frame.defaults.items())
+        names = sorted(initializers, key=lambda name: frame.order.get(name, len(frame.order)))
+        graph.initializer.extend(initializers[name]() for name in names)
         graph.sparse_initializer.extend(self.constants.sparse)
         graph.value_info.extend(writer.value_infos)
         self._annotate(graph)
@@ -143,6 +144,10 @@ def _default_frame() -> Frame:
     model = ModelProto(ir_version=DEFAULT_IR_VERSION, producer_name="passat")
     model.opset_import.add(domain="", version=DEFAULT_OPSET)
     return Frame(model, GraphProto(name="main"))
+
+
+def _itself(tensor: TensorProto) -> TensorProto:
+    return tensor
 
 
 def _declaration(tensor: TensorProto) -> ValueInfoProto:

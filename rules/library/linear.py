@@ -70,8 +70,10 @@ _UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p))
 class Products(RuleSet):
     """Matrix products with biases, and the reshapes around them that exist only to make matrices."""
 
-    bias = (op.nn.matmul(x, y, attrs=a) + b >> op.nn.bias_add(op.nn.matmul(x, y, attrs=a), b, axis=-1)).when(
-        is_row_bias(b, op.nn.matmul(x, y, attrs=a))
+    bias = (
+        (op.nn.matmul(x, y, attrs=a) + b >> op.nn.bias_add(op.nn.matmul(x, y, attrs=a), b, axis=-1))
+        .when(is_row_bias(b, op.nn.matmul(x, y, attrs=a)))
+        .inexact("ONNX's Gemm may add the bias before it rounds")
     )
     unflatten_biased = (
         (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)

@@ -1,7 +1,7 @@
 """Laws of the engine, on random programs: values and types stay, costs never rise, and a run is repeatable; and how it treats lets,
 branches, nested functions, references, stateful calls and failures."""
 
-from collections.abc import Callable
+import os
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from passat.ir.analysis import well_formed
 from passat.ir.equality import structural_equal
 from passat.ir.evaluate import EvaluateError
-from passat.ir.expr import Call, Clause, Expr, Function, If, Let, Match, PatternTuple, PatternVar, RefCreate, RefRead, RefWrite, Tuple, Var
+from passat.ir.expr import Call, Clause, Expr, Function, If, Let, Match, PatternTuple, PatternVar, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import get_op
 from passat.ir.traverse import post_order
@@ -27,11 +27,12 @@ from tests.rules.program_strategies import build, programs
 from tests.rules.running import assert_equal_in_value, difference, feeds_of, operators, optimise, result_type, run
 from tests.strategies import programs as any_programs
 
+SOAK = 25 if os.environ.get("PASSAT_SOAK") == "1" else 1
+"""How many times more examples are drawn."""
 SETS: list[RuleSetMeta] = [getattr(library, name) for name in library.__all__]
 WITHOUT_DROPOUT = [rules for rules in SETS if rules is not Inference]
 x, y = tensors("x y")
 a, b = var("a"), var("b")
-Checked = Callable[[Function], None]
 
 
 def negated(value: Expr) -> Expr:
@@ -55,14 +56,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 # ---- laws
 
 
-@settings(deadline=None, max_examples=120, derandomize=True)
+@settings(deadline=None, max_examples=120 * SOAK, derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
     outcome = optimise(function, *SETS, fold=True, static=True, rules__math="exact")
     agrees(function, outcome.function, exact=True)
 
 
-@settings(deadline=None, max_examples=120, derandomize=True)
+@settings(deadline=None, max_examples=120 * SOAK, derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
     outcome = optimise(function, *SETS, fold=True, static=True)
@@ -71,13 +72,13 @@ def test_other_rules_change_values_by_rounding(function: Function) -> None:
 
 @pytest.mark.parametrize("rules", SETS, ids=lambda rules: rules.__name__)
 def test_each_set_alone_keeps_values(rules: RuleSetMeta) -> None:
-    for seed in range(12):
+    for seed in range(12 * SOAK):
         function = build(1000 + seed, 14, tame=True)
         for fold in (False, True):
             agrees(function, optimise(function, rules, fold=fold).function, exact=False)
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=100 * SOAK, derandomize=True)
 @given(programs(), st.booleans())
 def test_costs_never_rise(function: Function, fold: bool) -> None:
     for cost, model in (("roofline", Roofline()), ("nodes", NodeCount())):
@@ -85,7 +86,7 @@ def test_costs_never_rise(function: Function, fold: bool) -> None:
         assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
     first, second = (optimise(build(seed, size), *SETS, fold=True, static=True) for _ in range(2))
@@ -97,7 +98,7 @@ def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
     assert without_times[0] == without_times[1]
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
 @given(programs())
 def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     once = optimise(function, *SETS, fold=True, static=True).function
@@ -106,16 +107,15 @@ def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     assert len(operators(twice)) <= len(operators(once))
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
 @given(programs(stateful=True))
 def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: Function) -> None:
     before = operators(function.body).count("nn.dropout")
     outcome = optimise(function, *WITHOUT_DROPOUT, fold=True, static=True, merge=True)
     assert operators(outcome.function.body).count("nn.dropout") == before
-    agrees(function, outcome.function, exact=False) if not before else None
 
 
-@settings(deadline=None, max_examples=120, derandomize=True)
+@settings(deadline=None, max_examples=120 * SOAK, derandomize=True)
 @given(any_programs(effects=True))
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Lets, branches, closures, matches and references, named and unknown sizes."""
@@ -189,10 +189,9 @@ def test_lets_come_back_as_lets() -> None:
     u, v, w = Var("u"), Var("v"), Var("w")
     function = func(Let(u, negated(a), Let(v, ops.exp(u), Let(w, u + v, w * splat(1.0)))), a)
     after = optimise(function, Repetitions, Units).function
-    assert all(isinstance(node, (Let, Var)) or not isinstance(node, Call) for node in [after.body])
-    names = [node.var.name_hint for node in post_order(after.body) if isinstance(node, Let)]
-    assert len(names) == 2
-    assert operators(after.body) == ["exp", "add"] or sorted(operators(after.body)) == ["add", "exp"]
+    assert isinstance(after.body, Let)
+    assert sum(isinstance(node, Let) for node in post_order(after.body)) == 2
+    assert operators(after.body) == ["exp", "add"]
     assert_equal_in_value(function, after, exact=True)
 
 
@@ -239,6 +238,16 @@ def test_functions_bound_by_lets_are_optimised() -> None:
     assert operators(after) == []
     assert well_formed(after)
     assert_equal_in_value(function, after, exact=True)
+
+
+def test_primitive_functions_are_left_as_they_are() -> None:
+    p = var("p")
+    kernel = Function([p], negated(p), attrs={"Primitive": 1})
+    function = func(Call(kernel, [negated(a)]))
+    after = optimise(function, Repetitions).function
+    assert isinstance(after.body, Call)
+    assert after.body.op is kernel
+    assert after.body.args == (a,)
 
 
 def test_matches_are_optimised() -> None:
@@ -381,4 +390,3 @@ def test_a_graph_of_many_paths() -> None:
     function = Function([a], body)
     after = optimise(function, Repetitions).function
     assert operators(after) == ["add"] * 100
-    assert all(isinstance(node, (Call, Var)) or not isinstance(node, Tuple) for node in post_order(after.body))

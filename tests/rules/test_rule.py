@@ -178,7 +178,7 @@ def define(value: object) -> RuleSetMeta:
         ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
         (
             (op.negative(op.negative(x)) >> x).and_back,
-            "rule .back [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
+            "rule (unnamed) [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
         ),
         (
             lambda: define(op.exp(x) + y),

@@ -1,0 +1,209 @@
+"""Errors that the corpus and random models have shown, each as small as it gets."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import passat
+from passat.ir.onnx import check, from_onnx
+from passat.ir.onnx.opaque import DISPUTED
+from passat.ir.onnx.sizes import model_bytes, tensor_bytes
+from passat.ir.op import get_op
+from passat.ir.tensor import Tensor, same_sample
+from passat.optimizer import _coarsest
+from tests.corpus.optimising import floats, operators, optimise, parse
+
+
+def with_weight(text: str, *shape: int, name: str = "w") -> ModelProto:
+    model = parse(text)
+    model.graph.initializer.append(numpy_helper.from_array(floats(*shape), name))
+    return model
+
+
+@pytest.mark.parametrize("reader", ["Concat<axis = 0>(q, q)", "Sum(q, q, q)", "Max(q, x3)"])
+def test_a_product_whose_bias_is_added_and_that_is_read_through_a_tuple_is_written(reader: str) -> None:
+    """The exporter counted only calls as readers, took the addition of the bias for the one reader, and wrote no product of its own."""
+    model = with_weight(
+        f"""g (float[2, 4] x, float[2, 3] x3) => (float[2, 3] y, float[M, 3] z) <float[3] b = {{1, 2, 3}}> {{
+            p = MatMul(x, w)
+            q = Identity(p)
+            z = {reader}
+            y = Add(p, b)
+        }}""",
+        4,
+        3,
+    )
+    optimise(model, {"x": floats(2, 4), "x3": floats(2, 3)})
+
+
+def test_a_convolution_read_twice_and_shifted() -> None:
+    model = with_weight(
+        """g (float[1, 2, 5, 5] x) => (float[2, 3, 3, 3] y) <float[3, 1, 1] b = {1, 2, 3}> {
+            c = Conv(x, w)
+            d = Add(c, b)
+            y = Concat<axis = 0>(c, d)
+        }""",
+        *(3, 2, 3, 3),
+    )
+    optimise(model, {"x": floats(1, 2, 5, 5)})
+
+
+def test_stft_of_known_lengths_has_the_shape_that_it_declares() -> None:
+    """ONNX's inference takes an absent `onesided` for 0, though its default is 1, and contradicts the declaration."""
+    model = parse(
+        """g (float[1, 128, 1] x) => (float[1, 15, 9, 2] y) <int64 step = {8}, int64 length = {16}, float zero = {0}> {
+            h = Add(x, zero)
+            y = STFT(h, step, "", length)
+        }""",
+        opset=17,
+        ir=8,
+    )
+    out, _ = optimise(model, {"x": floats(1, 128, 1)})
+    assert operators(out) == {"STFT": 1}
+
+
+def test_operators_whose_implementations_differ_are_not_folded() -> None:
+    """onnx.reference and ONNX Runtime compute different values of these in some of their modes."""
+    assert all(get_op(f"onnx.{name}").kernel is None for name in DISPUTED)
+    model = parse(
+        """g (float[1, 1, 1, 2] x) => (float[1, 1, 1, 2] y) <float[4] scales = {1, 1, 0.6, 0.6}> {
+            r = Resize<mode = "linear", coordinate_transformation_mode = "align_corners">(w, "", scales)
+            y = Add(x, r)
+        }""",
+        opset=13,
+        ir=8,
+    )
+    data = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4)
+    model.graph.initializer.append(numpy_helper.from_array(data, "w"))
+    out, _ = optimise(model, {"x": floats(1, 1, 1, 2)})
+    assert operators(out) == {"Resize": 1, "Add": 1}
+
+
+def test_cast_like_is_a_cast() -> None:
+    """The second operand is there for its type alone, so it keeps nothing from folding."""
+    model = parse(
+        """g (float[2, 3] x, double[2] like) => (float[2, 3] y, double[2, 3] z) <int64[3] c = {1, 2, 3}> {
+            d = CastLike(c, x)
+            y = Mul(x, d)
+            z = CastLike(x, like)
+        }"""
+    )
+    out, _ = optimise(model, {"x": floats(2, 3), "like": np.zeros(2)})
+    assert operators(out) == {"Mul": 1, "Cast": 1}
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "h = Identity(c)",
+        "h = Mul(c, one)",
+        "h = Add(zero, c)",
+        "g1 = Reshape(c, whole)\nh = Identity(g1)",
+        "g1 = Neg(c)\nh = Neg(g1)",
+        "g1, mask = Dropout(c)\nh = Cast<to = 1>(g1)",
+        "g1 = Transpose<perm = [0, 1, 3, 2]>(c)\nh = Transpose<perm = [0, 1, 3, 2]>(g1)",
+    ],
+)
+def test_what_does_nothing_between_a_convolution_and_its_normalisation_keeps_them_apart_no_more(between: str) -> None:
+    model = with_weight(
+        f"""g (float[2, 2, 5, 5] x) => (float[2, 3, 5, 5] y)
+        <float[3] s = {{1, 2, 3}}, float[3] b = {{1, 2, 4}}, float[3] m = {{0, 1, 2}}, float[3] v = {{1, 2, 1}},
+         float one = {{1}}, float zero = {{0}}, int64[4] whole = {{2, 3, 5, 5}}> {{
+            c = Conv(x, w)
+            {between}
+            y = BatchNormalization(h, s, b, m, v)
+        }}""",
+        *(3, 2, 1, 1),
+    )
+    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    assert operators(out) == {"Conv": 1}
+
+
+@pytest.mark.parametrize("step", ["Add(p, zero)", "Mul(p, one)", "Mul(one, p)", "Add(p, zeros)", "Div(p, one)"])
+def test_weights_are_not_touched_for_what_changes_nothing(step: str) -> None:
+    """A sum with 0 became a bias of zeros, and a product with 1 a new copy of the weight."""
+    model = with_weight(
+        f"g (float[N, 4] x) => (float[N, 3] y) <float zero = {{0}}, float one = {{1}}, float[3] zeros = {{0, 0, 0}}> {{ p = MatMul(x, w)  y = {step} }}",
+        4,
+        3,
+    )
+    out, report = optimise(model, {"x": floats(2, 4)})
+    assert operators(out) == {"MatMul": 1}
+    assert out.graph.initializer[0].name == "w"
+    assert not [rule.name for rule in report.rules if rule.fired and rule.name.startswith("ScaleAxis")]
+
+
+def test_an_output_of_a_wider_type_than_what_computed_it() -> None:
+    """Two runs of float32 arithmetic, cast to float64 at the end, agree to float32 and no further."""
+    model = with_weight(
+        """g (float[8, 64] x) => (double[8, 64] y) <float c = {0.3}> {
+            p = MatMul(x, w)
+            q = Mul(p, c)
+            r = Tanh(q)
+            y = Cast<to = 11>(r)
+        }""",
+        64,
+        64,
+    )
+    out, _ = optimise(model)
+    assert operators(out) == {"MatMul": 1, "Tanh": 1, "Cast": 1}
+    assert _coarsest(from_onnx(model)) == "float32"
+
+
+def large(elements: int, **fields: Any) -> ModelProto:
+    model = parse("g (float[N] x) => (float[N] y) { y = Add(x, x) }")
+    data = np.zeros(elements, np.float32)
+    model.graph.initializer.append(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[elements], raw_data=data.tobytes(), **fields))
+    return model
+
+
+@pytest.mark.parametrize("elements", [0, 1, 100, 1 << 22, (1 << 22) + 1])
+def test_the_size_of_a_model_is_found_without_writing_it(elements: int) -> None:
+    for fields in ({}, {"doc_string": "about"}):
+        model = large(elements, **fields)
+        assert model_bytes(model) == len(model.SerializeToString())
+        (tensor,) = model.graph.initializer
+        assert tensor_bytes(tensor) == len(tensor.SerializeToString())
+
+
+def test_a_look_at_a_constant_does_not_keep_it_in_memory() -> None:
+    reads: list[int] = []
+
+    def lazy(value: float) -> Tensor:
+        def load() -> np.ndarray[Any, np.dtype[Any]]:
+            reads.append(1)
+            return np.full((64, 64), value, np.float32)
+
+        return Tensor.lazy("float32", (64, 64), load)
+
+    a, b, c = lazy(1.0), lazy(1.0), lazy(2.0)
+    assert same_sample(a, b)
+    assert not same_sample(a, c)
+    assert not same_sample(b, c)
+    assert len(reads) == 3  # each once, for all comparisons
+    assert repr(a) == "Tensor(float32[64, 64], lazy)"
+
+
+def test_a_file_is_not_read_for_a_look(tmp_path: Path) -> None:
+    """Equal weights of one shape in a file are told apart by where they lie."""
+    (tmp_path / "w.bin").write_bytes(floats(2, 32, 32).tobytes())
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { a = MatMul(x, w0)  y = MatMul(a, w1) }")
+    for i in range(2):
+        tensor = model.graph.initializer.add(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[32, 32], data_location=1)
+        for key, value in (("location", "w.bin"), ("offset", i * 4096), ("length", 4096)):
+            tensor.external_data.add(key=key, value=str(value))
+    model.graph.node.append(helper.make_node("Neg", ["y"], ["unused"]))
+    result = passat.optimize(model, folder=tmp_path, verify=False)
+    check(result.model)
+    assert operators(result.model) == {"MatMul": 2}
+    module = from_onnx(model, folder=tmp_path)
+    from passat.ir.expr import Constant
+    from passat.ir.traverse import post_order
+
+    constants = [node for node in post_order(module["main"]) if isinstance(node, Constant)]
+    assert len(constants) == 2
+    assert not same_sample(constants[0].data, constants[1].data)
+    assert all("lazy" in repr(node.data) for node in constants)
