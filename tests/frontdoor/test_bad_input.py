@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import passat
 import passat.ir.onnx
-from passat.cli import app
+from passat.cli.app import app
 from passat.ir.onnx.errors import raise_interrupt
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import passat
-from passat.cli import app
+from passat.cli.app import app
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -45,7 +45,7 @@ def test_version() -> None:
 
 
 def test_help_answers_without_importing_anything_heavy() -> None:
-    code = "import sys; from passat.cli import app; print([m for m in ('numpy', 'onnx', 'egglog', 'networkx') if m in sys.modules])"
+    code = "import sys; from passat.cli.app import app; print([m for m in ('numpy', 'onnx', 'egglog', 'networkx') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -37,8 +37,7 @@ class Import(NamedTuple):
 def sources() -> Iterator[Path]:
     for folder in FOLDERS:
         for path in sorted((HOME / folder).rglob("*.py")):
-            # The links in src/passat lead to the rooms, which are walked by themselves.
-            if folder != "src/passat" or path.parent == HOME / folder:
+            if not any(parent.is_symlink() for parent in path.parents):  # links in src/passat lead to rooms, which are walked by themselves
                 yield path
 
 

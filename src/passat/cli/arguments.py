@@ -1,0 +1,66 @@
+"""The options that several commands have, and what is made of them."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from typing import Any as AnyValue
+
+import typer
+
+from passat.cli.errors import USAGE, fail
+
+if TYPE_CHECKING:
+    from passat.rules.rule import RuleSet
+
+PassesOption = Annotated[
+    str | None,
+    typer.Option("--passes", metavar="TEXT", help="The pipeline, such as 'FoldConstant,SimplifyExpr'. Default: Passat's own."),
+]
+LevelOption = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Passes above this level do not run.")]
+RulesOption = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
+    """The rule sets of all files, those of a file that is given twice once."""
+    from passat.pipelines import check_rule_sets
+    from passat.rulefile import load_rules
+
+    once = {os.path.realpath(file): file for file in files or ()}
+    with contextlib.redirect_stdout(sys.stderr):
+        sets = [rules for file in once.values() for rules in load_rules(file)]
+    check_rule_sets(sets)
+    return sets
+
+
+def check_output(path: Path) -> None:
+    """Ends the command where nothing can be written to a path, before any work is done."""
+    folder = path.parent
+    if path.is_dir():
+        fail(f"{path} is a folder; -o names the file to write", USAGE)
+    if path.exists() and not path.is_file():
+        fail(f"{path} is no file; -o names the file to write", USAGE)
+    if not folder.is_dir():
+        fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
+    if not os.access(folder, os.W_OK):
+        fail(f"{path} cannot be written: the folder {folder} is read-only", USAGE)
+
+
+def parse_config(entries: Sequence[str]) -> dict[str, AnyValue]:
+    """Options given as `KEY=VALUE`: values are read as JSON, and as they stand where they are none."""
+    settings: dict[str, AnyValue] = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals:
+            fail(f"--config takes KEY=VALUE, not {entry!r}", USAGE)
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
