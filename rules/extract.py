@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from passat.rules.cost import EPSILON, CostModel
-from passat.rules.graph import CALL, CONST, REGION, Graph
+from passat.rules.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
 _SWEEPS = 4
 _LESS = 1 - 1e-12
@@ -53,11 +53,14 @@ class _Space:
         self.children = self._children()
         self.default = list(range(len(graph)))
         self.alternatives: dict[int, list[int]] = {}
+        symbols = graph.symbols
         for cls, nodes in sorted(members.items()):
             if self.classes[cls] == cls:
-                distinct = {(graph.symbols[node], graph.payloads[node], self.children[node]): node for node in sorted(nodes, reverse=True)}
-                kept = sorted(distinct.values())
-                constant = [node for node in kept if graph.symbols[node].kind == CONST]
+                kept = sorted(nodes)
+                if len(kept) > 2 or symbols[kept[0]] is symbols[kept[-1]]:
+                    distinct = {(symbols[node], graph.payloads[node], self.children[node]): node for node in reversed(kept)}
+                    kept = sorted(distinct.values())
+                constant = [node for node in kept if symbols[node] is CONST_SYMBOL]
                 self.alternatives[cls] = constant[:1] or kept
                 self.default[cls] = self.alternatives[cls][0]
         self.costs = self._costs(model)
@@ -82,12 +85,11 @@ class _Space:
         costs: list[float] = []
         for node, (symbol, parts) in enumerate(zip(graph.symbols, self.children, strict=True)):
             op = symbol.op
-            plain = not op.stateful if op is not None else symbol.kind != REGION
-            if parts and plain and constant[parts[0]] and all(map(is_constant, parts)):
+            if parts and constant[parts[0]] and all(map(is_constant, parts)) and _is_plain(symbol):
                 if self.default[classes[node]] == node:
                     constant[classes[node]] = True
                 costs.append(EPSILON)
-            elif op is None or symbol.kind != CALL:
+            elif op is None:
                 costs.append(EPSILON)
             else:
                 key = (symbol, payloads[node], type_of(node), *map(type_of, parts))
@@ -105,20 +107,16 @@ class _Space:
         classes, children, costs, default, alternatives = self.classes, self.children, self.costs, self.default, self.alternatives
         total = [math.inf] * len(classes)
         level = [0] * len(classes)
-        users: list[list[int] | None] = [None] * len(classes)
+        users: list[list[int]] = [[] for _ in classes]
         choice: dict[int, int] = {}
-        for node, cls in enumerate(classes):
-            parts = children[node]
+        for node, (cls, parts) in enumerate(zip(classes, children, strict=True)):
             for part in parts:
-                found = users[part]
-                if found is None:
-                    users[part] = [cls]
-                else:
-                    found.append(cls)
+                users[part].append(cls)
             if cls == node:
-                first = default[cls]
-                tree, deepest = costs[first], 0
-                for part in children[first]:
+                if default[cls] != node:
+                    parts = children[default[cls]]  # noqa: PLW2901
+                tree, deepest = costs[default[cls]], 0
+                for part in parts:
                     tree += total[part]
                     if level[part] > deepest:  # noqa: PLR1730  # a call of max for each operand takes twice as long
                         deepest = level[part]
@@ -149,12 +147,17 @@ class _Space:
             total[cls] = best
             if cls in alternatives:
                 choice[cls] = chosen
-            for user in users[cls] or ():
+            for user in users[cls]:
                 if not waiting[user]:
                     waiting[user] = 1
                     work[level[user]].append(user)
                     here = min(here, level[user])
         return choice
+
+
+def _is_plain(symbol: Symbol) -> bool:
+    """Whether what a symbol makes of constants is constant."""
+    return not symbol.op.stateful if symbol.op is not None else symbol.kind != REGION
 
 
 class _Solution:

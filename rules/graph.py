@@ -114,8 +114,9 @@ class Graph:
         Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds
         becomes a constant at once. Everything that is not dataflow (variables, functions) is a leaf, or a region around operands.
         """
-        ids = self.ids
-        known = ids.get
+        ids, nodes = self.ids, self._nodes
+        known, seen, find_symbol = ids.get, nodes.get, _SYMBOLS.get
+        plain = self.folder is None
         stack: list[Expr] = [root]
         while stack:
             expr = stack[-1]
@@ -139,12 +140,24 @@ class Graph:
                 ids[key] = self._load_leaf(expr)
                 stack.pop()
                 continue
-            operands = [known(id(part), -1) for part in parts]
+            operands = tuple([known(id(part), -1) for part in parts])
             if -1 in operands:
                 stack += [part for part, node in zip(reversed(parts), reversed(operands), strict=True) if node < 0]
-            else:
-                stack.pop()
-                ids[key] = load(expr, tuple(operands))
+                continue
+            stack.pop()
+            if plain and kind is Call and expr.attrs is EMPTY_ATTRS:  # type: ignore[attr-defined]
+                # What most nodes are, without the calls that the others take.
+                head = find_symbol((CALL, expr.op, len(operands)))  # type: ignore[attr-defined]
+                type_ = expr._checked_type
+                if head is not None and type_ is not None and not head.op.stateful:  # type: ignore[union-attr]  # a call has an operator
+                    node = seen((head, 0, operands), -1)
+                    if node < 0:
+                        node = self._new(head, 0, operands, type_, expr)
+                    else:
+                        self.merged += 1
+                    ids[key] = node
+                    continue
+            ids[key] = load(expr, operands)
         return ids[id(root)]
 
     def _load_leaf(self, expr: Expr) -> int:
@@ -290,10 +303,10 @@ class Graph:
         self._nodes[head, payload, operands] = node
         return node
 
-    def edges(self) -> set[tuple[Symbol, int, Symbol]]:
-        """Which symbols stand where below which: (whole, place, part)."""
-        symbols = self.symbols
-        return {(head, i, symbols[part]) for head, parts in zip(symbols, self.operands, strict=True) for i, part in enumerate(parts)}
+    def edges(self, start: int = 0) -> set[tuple[Symbol, int, Symbol]]:
+        """Which symbols stand where below which: (whole, place, part); of the nodes from `start` on."""
+        symbols, operands = self.symbols, self.operands
+        return {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
 
     # ---- classes and facts
 

@@ -74,7 +74,10 @@ class Saturator:
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
+        self._retired_next: dict[str, list[str]] = {}
         self._pending: Sequence[tuple[int, int]] = ()
+        self._walked = 0
+        self._edges: set[tuple[Symbol, int, Symbol]] = set()
 
     def run(self) -> Saturation:
         """Runs rounds until nothing new is found or a limit is reached. Raises EngineError where egglog fails.
@@ -88,6 +91,7 @@ class Saturator:
                 unions = self._decide(self._search(), set())
                 if unions:
                     self.result.rounds += 1
+                    unions = self._chase(unions)
                     self._start()
                     self._rounds(unions)
             except LimitReached as limit:
@@ -95,18 +99,38 @@ class Saturator:
         self.result.nodes = len(self.graph)
         return self.result
 
-    def _search(self) -> list[list[tuple[int, ...]]]:
+    def _search(self, *, reducing: bool = False) -> list[list[tuple[int, ...]]]:
+        """The matches whose roots are nodes that have not been walked yet, taking every class for its smallest node; of all rules, or of
+        the reducing ones."""
         graph = self.graph
+        start, self._walked = self._walked, len(graph)
         nodes: dict[Symbol, list[int]] = {}
-        for node, symbol in enumerate(graph.symbols):
-            nodes.setdefault(symbol, []).append(node)
+        for node in range(start, len(graph)):
+            nodes.setdefault(graph.symbols[node], []).append(node)
         if not any(matcher.root in nodes for matcher in self.matchers):
             return [[] for _ in self._queries]
-        edges = graph.edges()
+        self._edges |= graph.edges(start)
         return [
-            variant.search(graph, nodes[matcher.root]) if matcher.root in nodes and variant.edges <= edges else []
+            variant.search(graph, nodes[matcher.root])
+            if matcher.root in nodes and variant.edges <= self._edges and (matcher.rule.reducing or not reducing)
+            else []
             for matcher, variant in self._queries
         ]
+
+    def _chase(self, unions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Follows the reducing rules from the nodes that rules have just made to those that these lead to: a scale on its way through ten
+        operators takes one round of egglog's so, and not ten. Returns the unions with those added.
+
+        What is matched here is retired a round later: nobody has looked at it yet from above.
+        """
+        retired, self._retired = self._retired, {}
+        for _ in range(self._limits.rounds):
+            tables = self._search(reducing=True)
+            if not any(tables):
+                break
+            unions = self._decide(tables, set(), unions)
+        self._retired, self._retired_next = retired, self._retired
+        return unions
 
     def _rounds(self, unions: Sequence[tuple[int, int]]) -> None:
         while self.result.rounds < self._limits.rounds:
@@ -120,6 +144,7 @@ class Saturator:
             unions = self._decide(tables, self._follow(moved))
             if not unions:
                 return
+            unions = self._chase(unions)
         self._load_new(unions)
         self._follow(self._egraph.merges())
         self.result.stopped = f"rounds: more than {self._limits.rounds}"
@@ -194,7 +219,7 @@ class Saturator:
             add, row, has_payload = found
             add(row % (node, *operands[node], payloads[node]) if has_payload else row % (node, *operands[node]))
         self._loaded = len(graph)
-        retired, self._retired = self._retired, {}
+        retired, self._retired, self._retired_next = self._retired, self._retired_next, {}
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
     # ---- Python's side
@@ -241,9 +266,12 @@ class Saturator:
         self._pending = pending
         return folded
 
-    def _decide(self, tables: Sequence[Sequence[tuple[int, ...]]], learnt: set[int]) -> list[tuple[int, int]]:
+    def _decide(
+        self, tables: Sequence[Sequence[tuple[int, ...]]], learnt: set[int], earlier: Iterable[tuple[int, int]] = ()
+    ) -> list[tuple[int, int]]:
+        """Looks at matches; returns the unions to make, after those decided on earlier that have not been made yet."""
         graph, budget, seen = self.graph, self._budget, self._seen
-        unions = list(self._pending)
+        unions = [*earlier, *self._pending]
         self._pending = ()
         again: dict[int, set[tuple[int, ...]]] = {}
         if learnt:

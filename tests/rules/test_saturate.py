@@ -9,13 +9,14 @@ from passat.rules.fold import Folder
 from passat.rules.graph import CALL, CONST, Graph
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
-from passat.rules.pattern import constants, op, tensors
+from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
 from passat.rules.saturate import RuleStatistics, Saturation, Saturator
 from tests.rules.building import func, ops, splat, tup, var
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
+p, q = attributes("p q")
 a, b = var("a"), var("b")
 
 NEGATE = (op.negative(op.negative(x)) >> x).named("R.negate")
@@ -142,15 +143,38 @@ def test_users_of_what_becomes_constant_are_folded() -> None:
 
 
 def test_reducing_rules_do_not_look_at_a_node_twice() -> None:
-    """An exploring rule sees a sum again whenever its operands have learnt something, a reducing one does not."""
-    swap = x * c >> c * x
+    """An exploring rule sees a call again whenever its operands have learnt something, a reducing one does not."""
+    rectify = op.nn.relu(x) >> op.abs(x)
     body: Expr = a
-    for i in range(6):
-        body = ops.negative(ops.negative(body * splat(float(i + 2))))
-    reducing = saturate(body, swap.named("R.swap"), NEGATE)
-    exploring = saturate(body, swap.exploring().named("R.swap"), NEGATE)
-    assert reducing.result.rules["R.swap"].matches < exploring.result.rules["R.swap"].matches
+    for _ in range(6):
+        body = ops.negative(ops.negative(ops.nn.relu(body)))
+    reducing = saturate(body, rectify.named("R.rectify"), NEGATE)
+    exploring = saturate(body, rectify.exploring().named("R.rectify"), NEGATE)
+    assert reducing.result.rules["R.rectify"].matches == 6
+    assert exploring.result.rules["R.rectify"].matches > 6
     assert reducing.graph.find(reducing.graph.ids[id(body)]) == exploring.graph.find(exploring.graph.ids[id(body)])
+
+
+def test_what_reducing_rules_make_is_followed_at_once() -> None:
+    """Each step of a chain needs what the step before has made: the walk goes all the way, and egglog has one round to confirm it."""
+    through = op.negative(op.transpose(x, axes=p)) >> op.transpose(op.negative(x), axes=p)
+    body: Expr = a
+    for _ in range(8):
+        body = ops.transpose(body, axes=(1, 0))
+    followed = saturate(ops.negative(body), through.named("R.through"))
+    assert followed.result.rules["R.through"].unions == 8
+    assert followed.result.rounds == 2
+
+
+def test_what_is_made_and_matched_at_once_can_still_be_matched_from_above() -> None:
+    """`halve` matches the call that `merge` makes, and retires it; `above` needs that call below another one all the same."""
+    merge = op.exp(op.negative(x)) >> op.tanh(x)
+    halve = op.tanh(x) >> op.sigmoid(x)
+    above = op.abs(op.tanh(x)) >> op.nn.relu(x)
+    body = ops.abs(ops.exp(ops.negative(a)))
+    found = saturate(body, merge.named("R.merge"), halve.named("R.halve"), above.named("R.above"))
+    assert found.result.rules["R.halve"].unions == 1
+    assert found.result.rules["R.above"].unions == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
