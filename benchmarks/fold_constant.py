@@ -9,14 +9,12 @@ built and typed already; runs alternate between the two. Without TVM only Passat
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import time
 from typing import Final
 
 import numpy as np
+import tvm_process
 
 from passat.ir.expr import Call, Constant, Expr, Function, const
 from passat.ir.infer import infer_module
@@ -25,9 +23,7 @@ from passat.ir.op import get_op
 from passat.rules.passes import fold_constant
 
 THEIRS: Final = """
-import json, sys, time
 import numpy as np
-import tvm
 from tvm import relax
 
 def program(size):
@@ -41,7 +37,6 @@ def program(size):
         builder.emit_func_output(result)
     return builder.get()
 
-print(json.dumps(tvm.__version__), flush=True)
 for line in sys.stdin:
     size = int(line)
     module, fold = program(size), relax.transform.FoldConstant()
@@ -70,37 +65,15 @@ def ours(size: int) -> tuple[float, float]:
     return seconds, float(body.data.numpy())
 
 
-class Tvm:
-    """An interpreter with TVM that waits for work."""
-
-    def __init__(self, python: str) -> None:
-        self.process = subprocess.Popen(
-            [python, "-c", THEIRS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.version = json.loads(self._line() or "null")
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
-
-    def fold(self, size: int) -> tuple[float, float]:
-        """Seconds that TVM takes to fold so many additions, and their sum."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{size}\n")
-        self.process.stdin.flush()
-        seconds, total = json.loads(self._line())
-        return seconds, total
-
-
 def main() -> None:
     """Read the command line, measure, print the times."""
     parser = argparse.ArgumentParser(description="Compare FoldConstant with that of TVM.")
-    parser.add_argument("--tvm", default=sys.executable, metavar="PYTHON", help="an interpreter that has apache-tvm")
+    tvm_process.add_option(parser)
     parser.add_argument("--additions", type=int, default=100, help="in a program")
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
     size = options.additions
-    tvm = Tvm(options.tvm)
+    tvm = tvm_process.Tvm(options.tvm, THEIRS)
     if tvm.version is None:
         print(f"{options.tvm} has no TVM that runs; only Passat is measured")
     here: list[float] = []
@@ -110,7 +83,7 @@ def main() -> None:
         if counted:
             here.append(seconds / size)
         if tvm.version is not None:
-            seconds, other = tvm.fold(size)
+            seconds, other = tvm.ask(str(size))
             assert total == other, "both add up to the same"
             if counted:
                 there.append(seconds / size)
