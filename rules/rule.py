@@ -65,6 +65,10 @@ class Rule:
         where = f"rule {self.name or '(unnamed)'} [{self!r}]"
         if isinstance(self.lhs, (PVar, PConst, PLiteral)):
             raise RuleError(f"{where}: the left side must apply an operator; a bare hole would match everything")
+        if self.lhs.key == self.rhs.key:
+            raise RuleError(f"{where}: both sides are the same")
+        if self.math != EXACT and not self.note.strip():
+            raise RuleError(f"{where}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
         bound = tensor_holes(self.lhs)
         bound_attrs = attr_holes(self.lhs)
         for node in subterms(self.lhs):

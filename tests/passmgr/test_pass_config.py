@@ -1,5 +1,6 @@
 """Config options: registration, validation in the constructor, defaults, struct options."""
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -101,3 +102,11 @@ def test_struct_option_from_a_dict() -> None:
     assert PassContext(config={"test.unroll": Unroll(2)}).config["test.unroll"] == Unroll(2)
     with pytest.raises(AttributeError, match="Unroll has no field 'depth'; it has: auto_max_step, explicit_unroll"):
         PassContext(config={"test.unroll": {"depth": 4}})
+
+
+@pytest.mark.parametrize("value", [-1, -1e-9, math.nan, -math.inf])
+def test_a_number_below_the_minimum_of_its_option_is_refused(value: float) -> None:
+    register_option("test.at_least_zero", float, 1.0, "A number.", minimum=0)
+    assert PassContext(config={"test.at_least_zero": 0}).get_config("test.at_least_zero") == 0
+    with pytest.raises(AttributeError, match=r"expect config test.at_least_zero to be at least 0 but get"):
+        PassContext(config={"test.at_least_zero": value})

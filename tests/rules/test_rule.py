@@ -255,3 +255,16 @@ def test_a_rule_can_be_narrowed_under_its_name() -> None:
         r = r.inexact("rounds twice")
 
     assert [rule.math for rule in Narrowed] == [REASSOCIATE]
+
+
+def test_a_rule_with_equal_sides_is_refused() -> None:
+    with pytest.raises(RuleError, match="both sides are the same"):
+        _ = op.exp(x) >> op.exp(x)
+
+
+@pytest.mark.parametrize("narrow", [Rule.inexact, Rule.finite])
+def test_a_rule_that_changes_values_says_what(narrow: Callable[[Rule, str], Rule]) -> None:
+    rule = op.exp(op.log(x)) >> x
+    assert narrow(rule, "rounds once instead of twice").note
+    with pytest.raises(RuleError, match="say what it changes"):
+        narrow(rule, " ")
