@@ -1,1 +1,55 @@
-"""The language: types, expressions, operators, modules, text, traversal, analysis, evaluation of dataflow by kernels, ONNX."""
+"""The language: types, expressions, operators, modules, text, traversal, analysis, evaluation of dataflow by kernels, ONNX.
+
+The names that scripts for TVM take from `tvm.ir` are found here too; each is imported when it is first asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from passat.ir.equality import assert_structural_equal, structural_equal
+    from passat.ir.expr import GlobalVar, Span
+    from passat.ir.hashing import structural_hash
+    from passat.ir.module import IRModule
+    from passat.ir.op import Op
+    from passat.ir.types import FuncType, GlobalTypeVar, TensorType, TupleType, Type, TypeCall, TypeVar
+
+__all__ = [
+    "FuncType",
+    "GlobalTypeVar",
+    "GlobalVar",
+    "IRModule",
+    "Op",
+    "Span",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "TypeCall",
+    "TypeVar",
+    "assert_structural_equal",
+    "structural_equal",
+    "structural_hash",
+]
+
+_HOMES = {
+    "GlobalVar": "expr",
+    "IRModule": "module",
+    "Op": "op",
+    "Span": "expr",
+    "assert_structural_equal": "equality",
+    "structural_equal": "equality",
+    "structural_hash": "hashing",
+}
+
+
+if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for a value
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"passat.ir has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(f"passat.ir.{_HOMES.get(name, 'types')}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

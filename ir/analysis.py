@@ -1,5 +1,8 @@
 """Facts about expressions: which variables they use, bind and leave free; whether they are well formed."""
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 from passat.ir.expr import (
     Call,
     Constant,
@@ -17,7 +20,7 @@ from passat.ir.expr import (
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.scopes import Scopes
-from passat.ir.traverse import pattern_vars, post_order
+from passat.ir.traverse import children, pattern_vars, post_order
 
 
 def all_vars(expr: Expr) -> list[Var]:
@@ -70,42 +73,90 @@ def node_count(expr: Expr) -> int:
     return sum(not isinstance(node, Op) for node in post_order(expr))
 
 
-def ill_formed(node: Expr | IRModule) -> list[str]:
-    """What is wrong with the variables of an expression or a module, a sentence each; nothing where it is well formed.
+class Flaw(NamedTuple):
+    """Something that is wrong with a program: a sentence, the expression that it is about, and the name of the function around that
+    ("" where a lone expression was looked at)."""
+
+    text: str
+    expr: Expr
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"in @{self.function}: {self.text}" if self.function else self.text
+
+
+def binding_flaws(node: Expr | IRModule) -> list[Flaw]:
+    """What is wrong with the variables of an expression or a module; nothing where it is well formed.
 
     Every variable is bound once, and used only inside of what binds it; a let's own value may use it where that is a function. The
     functions of a module have no free variables, and call functions that the module has.
     """
-    if isinstance(node, IRModule):
-        names = {var.name_hint for var in node.functions}
-        found: list[str] = []
-        for var, function in node.functions.items():
-            wrong = _ill_bound(function)
-            wrong += [f"the variable %{free.name_hint} is free" for free in free_vars(function)]
-            used = {part.name_hint: None for part in post_order(function) if isinstance(part, GlobalVar)}
-            wrong += [f"the module has no function @{name}" for name in used if name not in names]
-            found += [f"in @{var.name_hint}: {sentence}" for sentence in wrong]
-        return found
-    return _ill_bound(node)
+    if not isinstance(node, IRModule):
+        return _ill_bound(node)
+    names = {var.name_hint for var in node.functions}
+    found: list[Flaw] = []
+    for var, function in node.functions.items():
+        wrong = _ill_bound(function)
+        free = free_vars(function)
+        unknown = {part.name_hint: part for part in post_order(function) if isinstance(part, GlobalVar) and part.name_hint not in names}
+        if free or unknown:
+            users = _first_users(post_order(function))
+            wrong += [Flaw(f"the variable %{part.name_hint} is free", users.get(part, part)) for part in free]
+            wrong += [Flaw(f"the module has no function @{name}", users.get(part, part)) for name, part in unknown.items()]
+        found += [flaw._replace(function=var.name_hint) for flaw in wrong]
+    return found
+
+
+def ill_formed(node: Expr | IRModule) -> list[str]:
+    """What is wrong with the variables of an expression or a module (`binding_flaws`), a sentence each."""
+    return [str(flaw) for flaw in binding_flaws(node)]
 
 
 def well_formed(node: Expr | IRModule) -> bool:
     """Whether every variable is bound once and used in scope (Relay's `analysis.well_formed`); `ill_formed` says what is wrong."""
-    return not ill_formed(node)
+    return not binding_flaws(node)
 
 
-def _ill_bound(expr: Expr) -> list[str]:
+def _ill_bound(expr: Expr) -> list[Flaw]:
     scopes = Scopes(expr)
     rebound = dict.fromkeys(scopes.rebound)
     used = [node for node in scopes.order if isinstance(node, Var) and node in scopes.binders and node not in rebound]
     outside = [var for var in used if not scopes.binders[var].encloses(scopes.place(var))]
-    return [f"the variable %{var.name_hint} is bound more than once" for var in rebound] + [
-        f"the variable %{var.name_hint} is used outside of what binds it" for var in outside
-    ]
+    if not rebound and not outside:
+        return []
+    last_binder = {var: node for node in scopes.order for var in _bound_by(node)}
+    users = _first_users([node for node in scopes.order if not isinstance(node, Var)], scopes)
+    twice = [Flaw(f"the variable %{var.name_hint} is bound more than once", last_binder[var]) for var in rebound]
+    return twice + [Flaw(f"the variable %{var.name_hint} is used outside of what binds it", users.get(var, var)) for var in outside]
+
+
+def _first_users(order: Iterable[Expr], scopes: Scopes | None = None) -> dict[Expr, Expr]:
+    """For each part the first node that has it other than to bind it; of variables the first outside of their scope, where scopes are
+    given."""
+    users: dict[Expr, Expr] = {}
+    for node in order:
+        bound = _bound_by(node)
+        for part in children(node):
+            binder = scopes.binders.get(part) if scopes is not None and isinstance(part, Var) else None
+            inside = scopes is not None and binder is not None and binder.encloses(scopes.place(node))
+            if part not in bound and not inside:
+                users.setdefault(part, node)
+    return users
+
+
+def _bound_by(node: Expr) -> Sequence[Var]:
+    """The variables that a node itself binds."""
+    if isinstance(node, Function):
+        return node.params
+    if isinstance(node, Let):
+        return (node.var,)
+    return [var for clause in node.clauses for var in pattern_vars(clause.lhs)] if isinstance(node, Match) else ()
 
 
 __all__ = [
+    "Flaw",
     "all_vars",
+    "binding_flaws",
     "bound_vars",
     "check_constant",
     "free_vars",

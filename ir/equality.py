@@ -35,6 +35,7 @@ from passat.ir.expr import (
 from passat.ir.hashing import structural_hash
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.prim_func import PrimFunc
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.types import Type, TypeVar, substitute
 
@@ -196,6 +197,9 @@ class _Comparison:
             return None if a.name_hint == b.name_hint else f"the function @{a.name_hint} against @{b.name_hint}"
         elif isinstance(a, Constructor) and isinstance(b, Constructor):
             return None if _same_constructor(a, b) else f"the constructor {a.name_hint} against {b.name_hint}"
+        elif isinstance(a, PrimFunc) and isinstance(b, PrimFunc):
+            same = a.checked_type == b.checked_type and a.attrs == b.attrs and a.body == b.body
+            return None if same else f"{a!r} against {b!r}"
         return None
 
     def _functions_differ(self, a: Function, b: Function) -> str | None:

@@ -3,7 +3,7 @@
 `checked_type` is what inference found (`passat.ir.infer`); it follows from the node and is no part of its content.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import NamedTuple
 
@@ -12,23 +12,27 @@ import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.tensor import Tensor
-from passat.ir.types import FuncType, TensorType, Type
+from passat.ir.types import FuncType, TensorType, TupleType, Type
 
 
 class Span(NamedTuple):
     """Where an expression came from: the name of an ONNX node or of a text, the line and column in a text (from 1; 0: none),
-    and the names that the ONNX file gave to the node's outputs."""
+    and the names that the ONNX file gave to the node's outputs. `end_column` is the one behind the last character, 0 where it is
+    not known. The name of a text that was parsed is a `passat.ir.source.SourceName`, which has the text."""
 
     source_name: str
     line: int = 0
     column: int = 0
     outputs: tuple[str, ...] = ()
+    end_line: int = 0
+    end_column: int = 0
 
 
 class Expr:
     """The base of all expressions. Arithmetic on expressions builds calls: `x + 1.0`, `x @ w`, `-x`, `x < y`, `x.astype("int8")`."""
 
     __slots__ = ("__weakref__", "_checked_type", "_known_value", "span")
+    __array_ufunc__ = None  # arithmetic of a NumPy array with an expression is the expression's
     _checked_type: Type | None
     _known_value: AnyValue  # what shape arithmetic knows of the value (passat.ir.infer); unset until somebody asks
     span: Span | None
@@ -96,6 +100,22 @@ class Expr:
     def __iter__(self) -> "AnyValue":
         # Without this, Python would iterate through __getitem__ for ever.
         raise TypeError("an expression has no known length; take its parts with expr[i]")
+
+    def astext(self, show_meta_data: bool = True, annotate: "Callable[[Expr], str] | None" = None) -> str:
+        """This expression in Relay's text format (`passat.ir.text.astext`)."""
+        from passat.ir.text import astext
+
+        return astext(self, show_meta_data, annotate)
+
+    def __reduce__(self) -> "tuple[AnyValue, ...]":
+        from passat.ir.serialize import reduced
+
+        return reduced(self)
+
+    def __copy__(self) -> "Expr":
+        from passat.ir.serialize import shallow_copy
+
+        return shallow_copy(self)
 
     def __repr__(self) -> str:
         from passat.ir.text import pretty_print
@@ -170,7 +190,11 @@ class TupleGetItem(Expr):
 
 
 class Call(Expr):
-    """An operator, function, closure or constructor applied to arguments, with attributes where the callee is an operator."""
+    """An operator, function, closure or constructor applied to arguments, with attributes where the callee is an operator.
+
+    A call whose result is known to be a tuple, by its operator or by its type, has a length and can be iterated over and taken apart:
+    `first, second = split(x, indices_or_sections=2)`. (Relay wraps such calls in a TupleWrapper.)
+    """
 
     __slots__ = ("args", "attrs", "op", "type_args")
 
@@ -179,35 +203,73 @@ class Call(Expr):
         op: Expr,
         args: Iterable[Expr],
         attrs: Attrs | Mapping[str, AnyValue] | None = None,
-        type_args: Iterable[Type] = (),
+        type_args: Iterable[Type] | None = (),
         span: Span | None = None,
     ) -> None:
         self.op = op
         self.args = args if type(args) is tuple else tuple(args)
         self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
-        self.type_args = tuple(type_args)
+        self.type_args = tuple(type_args or ())
         self.span = span
         self._checked_type = None
 
+    def astuple(self) -> "Call":
+        """This call: as Relay's TupleWrapper says it."""
+        return self
 
-class Function(Expr):
+    def _n_fields(self) -> int | None:
+        """How many fields the result has, where it is known to be a tuple."""
+        if isinstance(self._checked_type, TupleType):
+            return len(self._checked_type.fields)
+        results: Callable[[Attrs], int] | int | None = getattr(self.op, "results", None)
+        return results(self.attrs) if callable(results) else results
+
+    def __len__(self) -> int:
+        count = self._n_fields()
+        if count is None:
+            raise TypeError("an expression has no known length; take its parts with expr[i]")
+        return count
+
+    def __bool__(self) -> bool:
+        return True  # not what its length says, which it may not have
+
+    def __getitem__(self, index: int) -> Expr:
+        count = self._n_fields()
+        if count is not None and index >= count:
+            raise IndexError(f"Tuple index out of range: field {index} of {count}")
+        return TupleGetItem(self, index)
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter([TupleGetItem(self, index) for index in range(len(self))])
+
+
+class BaseFunc(Expr):
+    """The base of what a module holds: `Function`, and the functions of other back ends (`passat.ir.prim_func.PrimFunc`)."""
+
+    __slots__ = ("attrs", "params", "ret_type")
+    attrs: Attrs
+    params: tuple[Var, ...]
+    ret_type: Type | None
+
+
+class Function(BaseFunc):
     """A function: parameters, a body, and attributes that passes read (`Primitive`, `Compiler`, `SkipOptimization` ...)."""
 
-    __slots__ = ("attrs", "body", "params", "ret_type", "type_params")
+    __slots__ = ("body", "type_params")
 
     def __init__(
         self,
         params: Iterable[Var],
         body: Expr,
         ret_type: Type | None = None,
-        type_params: Iterable[Type] = (),
+        type_params: Iterable[Type] | None = (),
         attrs: Attrs | Mapping[str, AnyValue] | None = None,
         span: Span | None = None,
     ) -> None:
         self.params = tuple(params)
         self.body = body
         self.ret_type = ret_type
-        self.type_params = tuple(type_params)
+        self.type_params = tuple(type_params or ())
         self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
         self.span = span
         self._checked_type = None
@@ -218,9 +280,15 @@ class Function(Expr):
             return self
         return Function(self.params, body, self.ret_type, self.type_params, self.attrs, self.span)
 
-    def with_attr(self, name: str, value: AnyValue) -> "Function":
-        """This function with an attribute set."""
-        return Function(self.params, self.body, self.ret_type, self.type_params, Attrs(self.attrs, **{name: value}), self.span)
+    def with_attr(self, name: str | Mapping[str, AnyValue], value: AnyValue = None) -> "Function":
+        """This function with an attribute set, or with all of a mapping."""
+        given = {name: value} if isinstance(name, str) else name
+        return Function(self.params, self.body, self.ret_type, self.type_params, Attrs(self.attrs, **given), self.span)
+
+    def without_attr(self, name: str) -> "Function":
+        """This function without an attribute."""
+        kept = {key: value for key, value in self.attrs.items() if key != name}
+        return Function(self.params, self.body, self.ret_type, self.type_params, kept, self.span)
 
     @property
     def func_type(self) -> FuncType:

@@ -22,6 +22,7 @@ from passat.ir.expr import (
 )
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.prim_func import PrimFunc
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
 from passat.ir.types import (
     FuncType,
@@ -95,6 +96,8 @@ def _content(node: Expr) -> int:
         return hash((node.complete, *(_pattern(clause.lhs) for clause in node.clauses)))
     if isinstance(node, Op):
         return _text(node.name)
+    if isinstance(node, PrimFunc):
+        return hash((_attrs(node.attrs), _type(node.checked_type)))
     return _text(node.name_hint) if isinstance(node, (GlobalVar, Constructor)) else 0
 
 

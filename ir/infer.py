@@ -1,13 +1,11 @@
-"""Type inference, and with it what is known of integer tensors before a run (shape arithmetic). Iterative; each node once."""
+"""Type inference. Iterative; each node once. What is known of integer tensors before a run is in `passat.ir.known`."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
-import numpy as np
-
+from passat.ir.diagnostics import Diagnostic, announce
 from passat.ir.expr import (
     Call,
     Clause,
-    Constant,
     Constructor,
     Expr,
     Function,
@@ -26,8 +24,10 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
+from passat.ir.infer_error import MAX_ERRORS, InferError, Untyped, assume, assume_pattern
+from passat.ir.known import known_value
 from passat.ir.module import IRModule
-from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, ShapeValue, is_followed
+from passat.ir.op import Op, OpTypeError
 from passat.ir.shape import ANY, same_dim
 from passat.ir.traverse import children, post_order
 from passat.ir.types import (
@@ -44,58 +44,120 @@ from passat.ir.types import (
     substitute,
 )
 
+__all__ = [
+    "UNKNOWN",
+    "InferError",
+    "bind_let",
+    "bind_pattern",
+    "infer_module",
+    "infer_type",
+    "join",
+    "join_clauses",
+    "known_value",
+    "type_of",
+    "type_of_call",
+]
+
 UNKNOWN: Final = IncompleteType()
-
-
-class InferError(TypeError):
-    """A program that has no type. The message names the expression's origin, the operator and the types."""
+_Stack: TypeAlias = list[tuple[Expr, int]]
+_Failure: TypeAlias = tuple[InferError, Expr, int]
+"""An error, the node that it was met in, and how far inference had come with the node."""
 
 
 def infer_type(expr: Expr) -> Expr:
     """Infers `checked_type` of an expression and of all its parts; returns the expression. Nodes that have a type keep it.
 
-    Raises InferError naming the place and the operator. Parameters without annotation have an unknown type, and so has what depends
-    on them.
+    Raises InferError naming the place and the operator, of all independent errors; the parts that have a type keep it then, too.
+    Parameters without annotation have an unknown type, and so has what depends on them.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2, "n"))
     >>> infer_type(x + x).checked_type
     Tensor[(2, n), float32]
     """
-    stack: list[tuple[Expr, int]] = [(expr, 0)]
+    stack: _Stack = [(expr, 0)]
+    failure = _infer_on(stack)
+    if failure is not None:
+        error = failure[0]
+        error.settle(_all_errors(expr, failure, stack))
+        raise error
+    return expr
+
+
+def _infer_on(stack: _Stack) -> _Failure | None:
+    """Infers types until the stack is empty, or up to the next error."""
     while stack:
         node, state = stack.pop()
         if node._checked_type is not None and state == 0:
             continue
-        if isinstance(node, Let):
-            if state == 0:
-                stack += [(node, 1), (node.value, 0)]
-            elif state == 1:
-                _bind_let(node)
-                stack += [(node, 2), (node.body, 0)]
+        try:
+            if isinstance(node, Let):
+                if state == 0:
+                    stack += [(node, 1), (node.value, 0)]
+                elif state == 1:
+                    bind_let(node)
+                    stack += [(node, 2), (node.body, 0)]
+                else:
+                    node._checked_type = node.body.checked_type
+            elif isinstance(node, Match):
+                if state == 0:
+                    stack += [(node, 1), (node.data, 0)]
+                elif state == 1:
+                    for clause in node.clauses:
+                        bind_pattern(clause.lhs, node.data.checked_type)
+                    stack += [(node, 2), *((clause.rhs, 0) for clause in reversed(node.clauses))]
+                else:
+                    node._checked_type = join_clauses(node.clauses)
+            elif state == 0:
+                stack.append((node, 1))
+                stack.extend((part, 0) for part in reversed(children(node)))
             else:
-                node._checked_type = node.body.checked_type
-        elif isinstance(node, Match):
-            if state == 0:
-                stack += [(node, 1), (node.data, 0)]
-            elif state == 1:
-                for clause in node.clauses:
-                    _bind_pattern(clause.lhs, node.data.checked_type)
-                stack += [(node, 2), *((clause.rhs, 0) for clause in node.clauses)]
-            else:
-                node._checked_type = _join_clauses(node.clauses)
-        elif state == 0:
-            stack.append((node, 1))
-            stack.extend((part, 0) for part in reversed(children(node)))
-        else:
-            node._checked_type = _type_of(node)
-    return expr
+                node._checked_type = type_of(node)
+        except InferError as error:
+            return error.locate(node), node, state
+    return None
+
+
+def _all_errors(root: Expr, failure: _Failure, stack: _Stack) -> list[Diagnostic]:
+    """The first error, and those that are met behind it: what has no type is taken to be of an unknown one.
+
+    The types that expressions get on the way are taken back.
+    """
+    untyped = Untyped(root)
+    found: list[Diagnostic] = []
+    try:
+        following: _Failure | None = failure
+        while following is not None and len(found) < MAX_ERRORS:
+            error, node, state = following
+            found += error.diagnostics
+            _assume_type(node, state, stack)
+            following = _infer_on(stack)
+    finally:
+        untyped.restore()
+    return found
+
+
+def _assume_type(node: Expr, state: int, stack: _Stack) -> None:
+    """Goes on behind an error in a node: with the type that is declared, else with the unknown one."""
+    if state == 1 and isinstance(node, Let):
+        assume(node.var, UNKNOWN)
+        stack += [(node, 2), (node.body, 0)]
+    elif state == 1 and isinstance(node, Match):
+        assume_pattern(node, UNKNOWN)
+        stack += [(node, 2), *((clause.rhs, 0) for clause in reversed(node.clauses))]
+    else:
+        node._checked_type = _declared_type(node) if isinstance(node, Function) else UNKNOWN
+
+
+def _declared_type(function: Function) -> FuncType:
+    result = UNKNOWN if function.ret_type is None else function.ret_type
+    return FuncType([_param_type(param) for param in function.params], result, _type_params(function))
 
 
 def infer_module(module: IRModule) -> IRModule:
     """Infers the types of all functions; callees before callers, recursive ones by their annotations. Returns the module.
 
-    Raises InferError naming the place and the operator.
+    Raises InferError naming the place and the operator, of all independent errors in all functions, in the order of the module.
     """
     by_name = {var.name_hint: var for var in module.functions}
     used = {
@@ -103,8 +165,10 @@ def infer_module(module: IRModule) -> IRModule:
         for var, function in module.functions.items()
     }
     for var, function in module.functions.items():
-        if function.ret_type is not None:
-            var._checked_type = FuncType([_param_type(param) for param in function.params], function.ret_type, _type_params(function))
+        if isinstance(function, Function) and function.ret_type is not None:
+            var._checked_type = _declared_type(function)
+    errors: dict[GlobalVar, InferError] = {}
+    untyped: Untyped | None = None
     begun: set[GlobalVar] = set()
     stack = [(var, False) for var in reversed(module.functions)]
     while stack:
@@ -114,11 +178,24 @@ def infer_module(module: IRModule) -> IRModule:
                 if callee._checked_type is None:
                     known = by_name.get(callee.name_hint)
                     callee._checked_type = known._checked_type if known is not None and known._checked_type is not None else UNKNOWN
-            var._checked_type = infer_type(module.functions[var]).checked_type
+            function = module.functions[var]
+            try:
+                var._checked_type = infer_type(function).checked_type
+            except InferError as error:
+                errors[var] = error
+                untyped = untyped or Untyped(*module.functions, *module.functions.values())
+                function._checked_type = var._checked_type = _declared_type(function) if isinstance(function, Function) else UNKNOWN
         elif var not in begun:
             begun.add(var)
             stack.append((var, True))
             stack.extend((by_name[callee.name_hint], False) for callee in used[var] if callee.name_hint in by_name)
+    if untyped is not None:
+        untyped.restore()
+        failed = [var for var in module.functions if var in errors]
+        first = errors[failed[0]]
+        first.settle(diagnostic.noting(f"in the function @{var.name_hint}") for var in failed for diagnostic in errors[var].diagnostics)
+        announce(first, module)
+        raise first
     return module
 
 
@@ -130,7 +207,11 @@ def _type_params(function: Function) -> list[TypeVar]:
     return [param for param in function.type_params if isinstance(param, TypeVar)]
 
 
-def _type_of(node: Expr) -> Type:
+def type_of(node: Expr) -> Type:
+    """The type of a node whose parts have types, which it follows from; of a variable or global without annotation an unknown one.
+
+    Raises InferError.
+    """
     if isinstance(node, Call):
         return type_of_call(node)
     if isinstance(node, Tuple):
@@ -140,7 +221,7 @@ def _type_of(node: Expr) -> Type:
     if isinstance(node, Function):
         body = node.body.checked_type
         if node.ret_type is not None and not compatible(node.ret_type, body):
-            raise InferError(f"{_where(node)}the function is declared to return {node.ret_type!r}, its body has type {body!r}")
+            raise InferError(f"the function is declared to return {node.ret_type!r}, its body has type {body!r}", node)
         return FuncType([_param_type(param) for param in node.params], body if node.ret_type is None else node.ret_type, _type_params(node))
     if isinstance(node, If):
         return _type_of_if(node)
@@ -151,12 +232,12 @@ def _type_of(node: Expr) -> Type:
         if isinstance(ref, IncompleteType):
             return UNKNOWN
         if not isinstance(ref, RefType):
-            raise InferError(f"{_where(node)}ref_read of a value of type {ref!r}, which is no reference")
+            raise InferError(f"ref_read of a value of type {ref!r}, which is no reference", node)
         return ref.value
     if isinstance(node, RefWrite):
         ref, value = node.ref.checked_type, node.value.checked_type
         if not compatible(ref, RefType(value)):
-            raise InferError(f"{_where(node)}a value of type {value!r} is written to one of type {ref!r}")
+            raise InferError(f"a value of type {value!r} is written to one of type {ref!r}", node)
         return TupleType(())
     if isinstance(node, Constructor):
         result = node.belong_to
@@ -176,18 +257,18 @@ def type_of_call(call: Call) -> Type:
                 values = [known_value(arg) if i in callee.known_operands else None for i, arg in enumerate(call.args)]
             return callee.infer(types, call.attrs, values)
         except OpTypeError as error:
-            raise InferError(f"{_where(call)}{error}") from error
+            raise InferError(str(error), call) from error
     type_ = callee.checked_type
     if isinstance(type_, IncompleteType):
         return UNKNOWN
     if not isinstance(type_, FuncType):
-        raise InferError(f"{_where(call)}a value of type {type_!r} is called")
+        raise InferError(f"a value of type {type_!r} is called", call)
     if len(type_.arg_types) != len(types):
-        raise InferError(f"{_where(call)}a function of {len(type_.arg_types)} parameters is called with {len(types)} arguments")
+        raise InferError(f"a function of {len(type_.arg_types)} parameters is called with {len(types)} arguments", call)
     solution: dict[TypeVar, Type] = {}
     for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):
         if not _unify(wanted, given, set(type_.type_params), solution):
-            raise InferError(f"{_where(call)}argument {i + 1} has type {given!r}, the function takes {wanted!r}")
+            raise InferError(f"argument {i + 1} has type {given!r}, the function takes {wanted!r}", call)
     for param in type_.type_params:
         solution.setdefault(param, UNKNOWN)  # an empty list may be one of anything
     return substitute(type_.ret_type, solution)
@@ -218,20 +299,20 @@ def _field_type(node: TupleGetItem) -> Type:
     if isinstance(type_, IncompleteType):
         return UNKNOWN
     if not isinstance(type_, TupleType):
-        raise InferError(f"{_where(node)}field {node.index} is taken of a value of type {type_!r}, which is no tuple")
+        raise InferError(f"field {node.index} is taken of a value of type {type_!r}, which is no tuple", node)
     if not 0 <= node.index < len(type_.fields):
-        raise InferError(f"{_where(node)}field {node.index} is taken of a tuple of {len(type_.fields)} fields")
+        raise InferError(f"field {node.index} is taken of a tuple of {len(type_.fields)} fields", node)
     return type_.fields[node.index]
 
 
 def _type_of_if(node: If) -> Type:
     cond = node.cond.checked_type
     if not compatible(cond, TensorType((), "bool")):
-        raise InferError(f"{_where(node)}the condition of an if has type {cond!r}, a scalar bool is needed")
+        raise InferError(f"the condition of an if has type {cond!r}, a scalar bool is needed", node)
     then, other = node.true_branch.checked_type, node.false_branch.checked_type
     joined = join(then, other)
     if joined is None:
-        raise InferError(f"{_where(node)}the branches of an if have types {then!r} and {other!r}, which are not one type")
+        raise InferError(f"the branches of an if have types {then!r} and {other!r}, which are not one type", node)
     return joined
 
 
@@ -251,7 +332,8 @@ def join(a: Type, b: Type) -> Type | None:
     return None
 
 
-def _join_clauses(clauses: tuple[Clause, ...]) -> Type:
+def join_clauses(clauses: tuple[Clause, ...]) -> Type:
+    """The type of a match whose arms have types. Raises InferError where they do not go together."""
     result: Type | None = None
     for clause in clauses:
         result = clause.rhs.checked_type if result is None else join(result, clause.rhs.checked_type)
@@ -260,15 +342,17 @@ def _join_clauses(clauses: tuple[Clause, ...]) -> Type:
     return UNKNOWN if result is None else result
 
 
-def _bind_let(let: Let) -> None:
+def bind_let(let: Let) -> None:
+    """Gives the variable of a let the type of its value, where it has none. Raises InferError where it is declared to have another."""
     given, declared = let.value.checked_type, let.var.type_annotation
     if declared is not None and not compatible(declared, given):
-        raise InferError(f"{_where(let)}%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}")
+        raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}", let)
     if let.var._checked_type is None:
         let.var._checked_type = given
 
 
-def _bind_pattern(pattern: Pattern, type_: Type) -> None:
+def bind_pattern(pattern: Pattern, type_: Type) -> None:
+    """Gives the variables of a pattern that matches values of a type their types, where they have none. Raises InferError."""
     stack = [(pattern, type_)]
     while stack:
         node, of = stack.pop()
@@ -289,62 +373,3 @@ def _bind_pattern(pattern: Pattern, type_: Type) -> None:
             if len(node.patterns) != len(node.constructor.inputs):
                 raise InferError(f"the constructor {node.constructor.name_hint} has {len(node.constructor.inputs)} fields")
             stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
-
-
-def _where(node: Expr) -> str:
-    if node.span is None:
-        return ""
-    place = f":{node.span.line}:{node.span.column}" if node.span.line else ""
-    return f"{node.span.source_name}{place}: " if node.span.source_name else ""
-
-
-def _all_unknown(expr: Expr) -> ShapeValue | None:
-    """A value of which nothing is known but its shape, to stand beside values of which more is known; None where it is not followed."""
-    type_ = expr.checked_type
-    if not is_followed(type_):
-        return None
-    assert isinstance(type_, TensorType)
-    return np.full([dim for dim in type_.shape if isinstance(dim, int)], ANY, np.object_)
-
-
-def known_value(expr: Expr) -> KnownValue | None:
-    """What is known before a run about the elements of a small integer tensor (or a tuple of such): dimensions, `Any` where unknown.
-
-    None where nothing is known. The expression must have a type.
-    """
-    stack = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if hasattr(node, "_known_value"):
-            continue
-        if isinstance(node, Constant):
-            data = node.data
-            small = data.dtype in FOLLOWED and data.size <= KNOWN_LIMIT
-            node._known_value = data.numpy().astype(np.object_) if small else None
-        elif isinstance(node, Call) and isinstance(node.op, Op) and (node.op.known is not None or node.op.shape_arith):
-            if not ready and node.op.shape_arith:
-                stack.append((node, True))
-                stack.extend((arg, False) for arg in node.args)
-            else:
-                values = [getattr(arg, "_known_value", None) for arg in node.args]
-                node._known_value = node.op.known_value([arg.checked_type for arg in node.args], values, node.attrs, node.checked_type)
-        elif isinstance(node, Tuple):
-            if not ready:
-                stack.append((node, True))
-                stack.extend((field, False) for field in node.fields)
-            else:
-                fields = [field._known_value for field in node.fields]
-                if all(field is None for field in fields):
-                    node._known_value = None
-                else:
-                    found = [_all_unknown(part) if value is None else value for part, value in zip(node.fields, fields, strict=True)]
-                    node._known_value = None if any(value is None for value in found) else tuple(found)
-        elif isinstance(node, TupleGetItem):
-            if not ready:
-                stack += [(node, True), (node.tuple_value, False)]
-            else:
-                whole = node.tuple_value._known_value
-                node._known_value = whole[node.index] if isinstance(whole, tuple) else None
-        else:
-            node._known_value = None
-    return expr._known_value  # type: ignore[no-any-return]  # set above; the slot is not declared as it may be empty

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
+from typing import cast
 
-from passat.ir.expr import Constructor, Expr, Function, GlobalVar
+from passat.ir.expr import BaseFunc, Constructor, Expr, Function, GlobalVar
 from passat.ir.types import GlobalTypeVar, TypeVar
 
 
@@ -21,6 +22,8 @@ class TypeData:
 class IRModule:
     """A program: functions by `GlobalVar`, in insertion order. Indexing takes a name or a GlobalVar.
 
+    Functions are `Function`s, or functions of other back ends (`passat.ir.prim_func.PrimFunc`), which everything here passes over.
+    Indexing is typed for the first kind, which is what a reader who names a function wants; `functions` is typed for both.
     `attrs` holds facts about the whole, such as the frame of the ONNX model it was read from.
 
     >>> from passat.ir.expr import Function, var
@@ -33,24 +36,32 @@ class IRModule:
 
     def __init__(
         self,
-        functions: Mapping[GlobalVar | str, Function] | None = None,
+        functions: Mapping[GlobalVar | str, BaseFunc] | None = None,
         type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
         attrs: Mapping[str, AnyValue] | None = None,
     ) -> None:
-        self.functions: dict[GlobalVar, Function] = {}
+        self.functions: dict[GlobalVar, BaseFunc] = {}
         self.type_definitions = dict(type_definitions or {})
         self.attrs = dict(attrs or {})
         for name, function in (functions or {}).items():
             self[name] = function
 
     @classmethod
-    def from_expr(cls, expr: Expr) -> "IRModule":
-        """A module whose `main` is the expression: a function as it is, anything else as the body of a function of its free variables."""
-        if isinstance(expr, Function):
-            return cls({"main": expr})
+    def from_expr(
+        cls,
+        expr: Expr,
+        functions: Mapping[GlobalVar | str, BaseFunc] | None = None,
+        type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> "IRModule":
+        """A module whose `main` is the expression: a function as it is, anything else as the body of a function of its free variables.
+
+        `functions` and `type_defs` are there besides.
+        """
         from passat.ir.analysis import free_vars
 
-        return cls({"main": Function(free_vars(expr), expr)})
+        module = cls(functions, type_defs)
+        module["main"] = expr if isinstance(expr, BaseFunc) else Function(free_vars(expr), expr)
+        return module
 
     def get_global_var(self, name: str) -> GlobalVar:
         """The variable of a function. Raises KeyError that lists the functions there are."""
@@ -71,9 +82,9 @@ class IRModule:
         )
 
     def __getitem__(self, name: GlobalVar | str) -> Function:
-        return self.functions[self._var(name)]
+        return cast(Function, self.functions[self._var(name)])
 
-    def __setitem__(self, name: GlobalVar | str, function: Function) -> None:
+    def __setitem__(self, name: GlobalVar | str, function: BaseFunc) -> None:
         try:
             var = self._var(name)
         except KeyError:
@@ -93,10 +104,14 @@ class IRModule:
     def __len__(self) -> int:
         return len(self.functions)
 
-    def update(self, other: "IRModule | Mapping[GlobalVar | str, Function]") -> None:
+    def update(self, other: "IRModule | Mapping[GlobalVar | str, BaseFunc]") -> None:
         """Adds the functions of another module; of equal names the other's wins."""
         for name, function in (other.functions if isinstance(other, IRModule) else other).items():
             self[name] = function
+
+    def update_func(self, var: GlobalVar | str, function: BaseFunc) -> None:
+        """Puts a function in the place of another, as `mod[var] = function` does."""
+        self[var] = function
 
     def shallow_copy(self) -> "IRModule":
         """A module of the same functions that can be changed without changing this one."""
@@ -104,6 +119,11 @@ class IRModule:
         copy.functions = dict(self.functions)
         copy.type_definitions = dict(self.type_definitions)
         return copy
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:
+        from passat.ir.serialize import module_state, restore_module
+
+        return (restore_module, (type(self), module_state(self)[0]))
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None) -> str:
         """The module in Relay's text format (`passat.ir.text.astext`)."""

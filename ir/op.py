@@ -71,6 +71,7 @@ class Op(Expr):
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
     * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
       what is known of the result where that takes more than the kernel (`shape_of`);
+    * `results`: how many fields the result has where it is a tuple, a number or a function of the attributes;
     * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque).
     """
 
@@ -94,6 +95,7 @@ class Op(Expr):
         "operand_names",
         "pattern",
         "relation",
+        "results",
         "shape_arith",
         "stateful",
         "to_onnx",
@@ -115,6 +117,7 @@ class Op(Expr):
         self.idempotent = self.involution = self.stateful = self.shape_arith = False
         self.unit: float | None = None
         self.zero: float | None = None
+        self.results: Callable[[Attrs], int] | int | None = None
         self.pattern = 8
         self.to_onnx: ToOnnx | None = None
         self._cache: dict[tuple[object, ...], Type] = {}
@@ -139,6 +142,11 @@ class Op(Expr):
         if not self.variadic and len(args) != self.arity:
             raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), {len(args)} were given")
         return Call(self, args, self.bind_attrs(attrs), span=span)
+
+    @staticmethod
+    def get(name: str) -> "Op":
+        """The operator of that name (`get_op`)."""
+        return get_op(name)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
         """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""
@@ -250,6 +258,7 @@ def define_op(
     unit: float | None = None,
     zero: float | None = None,
     known: KnownFunction | None = None,
+    results: Callable[[Attrs], int] | int | None = None,
 ) -> Callable[[Relation], Op]:
     """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
 
@@ -265,7 +274,7 @@ def define_op(
         op.kernel, op.cost = kernel, cost
         op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
         op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
-        op.unit, op.zero, op.known = unit, zero, known
+        op.unit, op.zero, op.known, op.results = unit, zero, known, results
         op.pattern = pattern if pattern is not None else (0 if op.arity == 1 else 1) if elementwise else 2 if movement else 8
         _OPS[name] = op
         if onnx is not None:

@@ -99,6 +99,10 @@ class Tensor:
             self._array, self._load = array, None
         return self._array
 
+    def asnumpy(self) -> Array:
+        """`numpy()`, by the name that TVM had for it."""
+        return self.numpy()
+
     def uniform(self) -> AnyValue:
         """The value that all elements have, or None where they differ or there are none. Compares bits, so nan counts as itself."""
         if self._scalar is not None:
@@ -174,6 +178,8 @@ class Tensor:
     def __reduce__(self) -> tuple[AnyValue, ...]:
         if self._scalar is not None:
             return (Tensor.splat, (self._scalar, self.shape, self.dtype))
+        if self._load is not None and "<locals>" not in getattr(getattr(self._load, "func", self._load), "__qualname__", "<locals>"):
+            return (_lazy, (self.dtype, self.shape, self._load, self.source, self._key))
         return (Tensor.dense, (self.numpy(),))
 
     def __repr__(self) -> str:
@@ -182,6 +188,10 @@ class Tensor:
         else:
             content = "lazy" if self._array is None else f"{self._array.reshape(())}" if self.size == 1 else "dense"
         return f"Tensor({self.dtype}{list(self.shape)}, {content})"
+
+
+def _lazy(dtype: str, shape: tuple[int, ...], load: Callable[[], Array], source: object, key: tuple[object, ...] | None) -> Tensor:
+    return Tensor.lazy(dtype, shape, load, source=source, key=key)
 
 
 def _element_bytes(value: AnyValue) -> bytes:

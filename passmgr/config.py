@@ -11,22 +11,24 @@ from passat.passmgr.options import convert, show_annotation
 
 @dataclass(frozen=True, slots=True)
 class ConfigOption:
-    """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict."""
+    """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict.
+    Numbers are not less than `minimum`, where there is one."""
 
     key: str
     type: object
     default: AnyValue
     doc: str
+    minimum: float | None = None
 
 
 _OPTIONS: dict[str, ConfigOption] = {}
 
 
-def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "") -> ConfigOption:
+def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "", *, minimum: float | None = None) -> ConfigOption:
     """Registers an option. Raises ValueError where the key is taken, TypeError where the default does not fit the type (None fits all)."""
     if key in _OPTIONS:
         raise ValueError(f"the config option {key!r} is registered already")
-    option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc)
+    option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc, minimum)
     _OPTIONS[key] = option
     return option
 
@@ -54,7 +56,10 @@ def list_configs() -> dict[str, dict[str, AnyValue]]:
 
 
 def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
-    """The config with every value as its option holds it. Raises AttributeError for an unknown key, None, or a value of another type."""
+    """The config with every value as its option holds it.
+
+    Raises AttributeError for an unknown key, None, a value of another type, or one that is too small.
+    """
     checked: dict[str, AnyValue] = {}
     for key, value in config.items():
         option = get_option(key)
@@ -65,6 +70,8 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
         except TypeError:
             given = repr(value) if isinstance(value, str) else type(value).__name__
             raise AttributeError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
+        if option.minimum is not None and not checked[key] >= option.minimum:  # which no NaN is
+            raise AttributeError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
     return checked
 
 
@@ -79,4 +86,17 @@ register_option(
     Literal["v0.18", "v0.8"],
     "v0.18",
     "An instrument fails on entering a context: those entered before exit in reverse order (as in TVM 0.18), or in order (as in TVM 0.8).",
+)
+register_option(
+    "passmgr.workers",
+    int,
+    0,
+    "Processes that function passes share the functions of a module out to; below 2 they are worked through in this process. A script "
+    'that sets it keeps what it does under `if __name__ == "__main__":`.',
+)
+register_option(
+    "passmgr.workers_from",
+    int,
+    2000,
+    "Modules of fewer expressions are worked through in this process, whatever workers there are.",
 )

@@ -1,32 +1,60 @@
 """The context in which passes run: levels, pass lists, config and instruments, on a stack per thread."""
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 from typing import Any as AnyValue
 
 from passat.passmgr.config import check_config, get_option, list_configs
+from passat.passmgr.immutable import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
 from passat.passmgr.instruments import Hooks, PassInstrument, defines
 from passat.passmgr.options import show_annotation
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.statistics import Statistics
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from passat.ir.module import IRModule
 
 _M = TypeVar("_M", bound="IRModule")
+_R = TypeVar("_R")
+_P = ParamSpec("_P")
 _UNSET: Final = object()
 
 
+class Diagnostics(Protocol):
+    """What a context may have as `diag_ctx`, such as a `passat.ir.diagnostics.DiagnosticContext`."""
+
+    def render(self) -> object:
+        """Tells what was collected since the last time; raises where there are errors among it."""
+
+
+class _NotGiven(int):
+    """The default level: of the value of an ordinary 2, but told from a 2 that somebody wrote."""
+
+
+_LEVEL: Final[int] = _NotGiven(2)
+
+
 class PassContext:
-    """What passes ask about their surroundings; enter it with `with`. Nothing is inherited from an outer context or another thread.
+    """What passes ask about their surroundings; enter it with `with`. Nothing is inherited from an outer context or another thread,
+    unless asked for.
 
     * A `Sequential` runs a member where its level is at most `opt_level`. A name in `required_pass` runs at any level, a name in
       `disabled_pass` never does. A pass that is called directly always runs.
     * `config` values are checked against the registered options (`register_option`): AttributeError for an unknown key, None, or a
       wrong type.
     * `statistics` collects what the passes record. It is the context's own and stays after the `with`.
+    * `diag_ctx` collects diagnostics: passes report into it, and after the body of each module or function pass it is rendered, which
+      raises where there are errors. A pass may put another in its place; that holds until the pass ends.
+    * `executor` runs the functions of a module in other processes or threads (see FunctionPass).
+    * `inherit=True` takes what is not given from the context that is current when this one is made: the level, either list,
+      instruments, `diag_ctx`, `executor`, and each key of `config` by itself. Inherited instruments run around the passes here, but
+      only the context that they were given to enters and exits them.
+    * `run` and `wrap` carry the context into another thread.
 
     >>> with PassContext(opt_level=3, disabled_pass=["FuseOps"]) as ctx:
     ...     PassContext.current() is ctx
@@ -35,28 +63,67 @@ class PassContext:
     2
     """
 
-    __slots__ = ("__weakref__", "_instruments", "config", "disabled_pass", "hooks", "opt_level", "required_pass", "statistics")
+    __slots__ = (
+        "__weakref__",
+        "_instruments",
+        "_own",
+        "config",
+        "diag_ctx",
+        "disabled_pass",
+        "executor",
+        "hooks",
+        "opt_level",
+        "required_pass",
+        "statistics",
+    )
 
     def __init__(
         self,
-        opt_level: int = 2,
+        opt_level: int = _LEVEL,
         required_pass: Iterable[str] | None = None,
         disabled_pass: Iterable[str] | None = None,
         instruments: Iterable[PassInstrument] | None = None,
         config: Mapping[str, AnyValue] | None = None,
+        *,
+        diag_ctx: Diagnostics | None = None,
+        executor: "Executor | None" = None,
+        inherit: bool = False,
     ) -> None:
         if not isinstance(opt_level, int):
             raise TypeError(f"opt_level is an integer, not {opt_level!r}")
-        self.opt_level = opt_level
+        if diag_ctx is not None and not callable(getattr(diag_ctx, "render", None)):
+            raise TypeError(f"diag_ctx must have a method render(); {diag_ctx!r} has none")
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise TypeError(f"executor must be a concurrent.futures.Executor; {executor!r} is none")
+        self.opt_level = 2 if opt_level is _LEVEL else opt_level
         self.required_pass = _names(required_pass, "required_pass") if required_pass else []
         self.disabled_pass = _names(disabled_pass, "disabled_pass") if disabled_pass else []
         self.config: dict[str, AnyValue] = check_config(config) if config else {}
         self.statistics = Statistics()
+        self.diag_ctx = diag_ctx
+        self.executor = executor
         self.hooks: Hooks | None = None
         """What instruments do around passes; None where they do nothing."""
         self._instruments: tuple[PassInstrument, ...] = ()
+        self._own: tuple[PassInstrument, ...] = ()
+        """The instruments that this context enters and exits: all but inherited ones."""
         if instruments:
             self._install(_instruments(instruments))
+        if inherit:
+            outer = PassContext.current()
+            if opt_level is _LEVEL:
+                self.opt_level = outer.opt_level
+            if required_pass is None:
+                self.required_pass = list(outer.required_pass)
+            if disabled_pass is None:
+                self.disabled_pass = list(outer.disabled_pass)
+            if instruments is None:
+                self._instruments, self.hooks = outer._instruments, outer.hooks
+            self.config = {**outer.config, **self.config}
+            self.diag_ctx = outer.diag_ctx if diag_ctx is None else diag_ctx
+            self.executor = outer.executor if executor is None else executor
+        if self.config and IMMUTABLE_MODULE in self.config:
+            self.hooks = self._make_hooks(self._instruments)
 
     @staticmethod
     def current() -> "PassContext":
@@ -67,6 +134,34 @@ class PassContext:
     def list_configs() -> dict[str, dict[str, AnyValue]]:
         """Every registered config option: `{key: {"type": ..., "default": ..., "doc": ...}}`."""
         return list_configs()
+
+    def run(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Calls a function, in any thread, with this context as the current one. Its instruments are neither entered nor exited: whoever
+        enters the context does that. They, and passes, may then be called from several threads at once.
+
+        >>> import threading
+        >>> ctx, seen = PassContext(opt_level=3), []
+        >>> thread = threading.Thread(target=ctx.wrap(lambda: seen.append(PassContext.current())))
+        >>> thread.start(); thread.join()
+        >>> seen == [ctx]
+        True
+        """
+        stack = _THREAD.stack
+        depth = len(stack)
+        stack.append(self)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            del stack[depth:]
+
+    def wrap(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """The function, made to run with this context as the current one (`run`): for a thread, or for an executor of threads."""
+
+        @functools.wraps(function)
+        def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            return self.run(function, *args, **kwargs)
+
+        return wrapped
 
     @property
     def instruments(self) -> tuple[PassInstrument, ...]:
@@ -90,7 +185,10 @@ class PassContext:
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
     def record(self, pass_name: str, key: str, amount: float = 1) -> None:
-        """Adds to a counter of a pass, for reports: `ctx.record("FoldConstant", "folded", 3)`."""
+        """Adds to a counter of a pass, for reports: `ctx.record("FoldConstant", "folded", 3)`.
+
+        Raises UnknownCounterError where the pass declares counters (PassInfo), but not this one.
+        """
         self.statistics.record(pass_name, key, amount)
 
     def remark(self, pass_name: str, text: str) -> None:
@@ -105,7 +203,7 @@ class PassContext:
         self._enter_instruments()
 
     def __enter__(self) -> "PassContext":
-        if self._instruments:
+        if self._own:
             self._enter_instruments()
         _THREAD.stack.append(self)
         return self
@@ -115,7 +213,7 @@ class PassContext:
         if len(stack) < 2 or stack[-1] is not self:
             raise RuntimeError("a PassContext is left that is not the innermost one entered in this thread")
         stack.pop()
-        if self._instruments:
+        if self._own:
             self._exit_instruments()
 
     def run_pass(self, info: PassInfo, run: Callable[[_M, "PassContext"], _M], mod: _M) -> _M:
@@ -151,14 +249,19 @@ class PassContext:
         return result
 
     def _install(self, instruments: tuple[PassInstrument, ...]) -> None:
-        self._instruments = instruments
+        self._instruments = self._own = instruments
+        self.hooks = self._make_hooks(instruments)
+
+    def _make_hooks(self, instruments: tuple[PassInstrument, ...]) -> Hooks | None:
+        if self.config.get(IMMUTABLE_MODULE):
+            instruments = (*instruments, IMMUTABLE_MODULE_CHECK)
         hooks = Hooks(instruments)
-        self.hooks = hooks if hooks.should or hooks.before or hooks.after or hooks.failed else None
+        return hooks if hooks.should or hooks.before or hooks.after or hooks.failed else None
 
     def _enter_instruments(self) -> None:
         entered: list[PassInstrument] = []
         try:
-            for instrument in self._instruments:
+            for instrument in self._own:
                 if defines(instrument, "enter_pass_ctx"):
                     instrument.enter_pass_ctx()
                 entered.append(instrument)
@@ -177,7 +280,7 @@ class PassContext:
 
     def _exit_instruments(self) -> None:
         try:
-            for instrument in self._instruments:
+            for instrument in self._own:
                 instrument.exit_pass_ctx()
         except BaseException:
             self._install(())

@@ -1,22 +1,26 @@
-"""`module_pass` and `function_pass`: passes from functions and from classes, as in TVM."""
+"""`module_pass`, `function_pass` and `prim_func_pass`: passes from functions and from classes, as in TVM."""
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any as AnyValue
-from typing import ParamSpec, Protocol, overload
+from typing import Final, ParamSpec, Protocol, overload
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
+from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import given_options, without_defaults
 from passat.passmgr.pass_info import PassInfo
-from passat.passmgr.passes import FunctionPass, ModulePass, Pass
+from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass
+from passat.passmgr.statistics import declare_counters
 
 P = ParamSpec("P")
 ModuleFunction = Callable[[IRModule, PassContext], IRModule]
 FunctionFunction = Callable[[Function, IRModule, PassContext], Function]
+PrimFuncFunction = Callable[[PrimFunc, IRModule, PassContext], PrimFunc | None]
 
 
 class TransformsModule(Protocol):
@@ -31,6 +35,13 @@ class TransformsFunction(Protocol):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext, /) -> Function:
         """The function that takes the place of this one."""
+
+
+class TransformsPrimFunc(Protocol):
+    """What a class that `prim_func_pass` decorates must have."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext, /) -> PrimFunc | None:
+        """The function that takes the place of this one; None removes it."""
 
 
 class ModulePassDecorator(Protocol):
@@ -51,6 +62,15 @@ class FunctionPassDecorator(Protocol):
     def __call__(self, pass_func: FunctionFunction, /) -> FunctionPass: ...
 
 
+class PrimFuncPassDecorator(Protocol):
+    """Makes a PrimFunc pass of a function, or a class of PrimFunc passes of a class."""
+
+    @overload
+    def __call__(self, pass_func: Callable[P, TransformsPrimFunc], /) -> Callable[P, PrimFuncPass]: ...
+    @overload
+    def __call__(self, pass_func: PrimFuncFunction, /) -> PrimFuncPass: ...
+
+
 class _PassOfFunction(Pass):
     """What the passes made of plain functions share."""
 
@@ -58,6 +78,12 @@ class _PassOfFunction(Pass):
         self.info = info
         setattr(self, method, pass_func)  # on the object, where it is called without a self
         self.__doc__ = pass_func.__doc__
+        self.__module__ = getattr(pass_func, "__module__", __name__)
+        self.__qualname__ = getattr(pass_func, "__qualname__", "")
+
+    def __reduce__(self) -> str | tuple[AnyValue, ...]:
+        # A pass that stands where its function stood, as one that was decorated, is pickled by that name.
+        return self.__qualname__ if _named(self.__module__, self.__qualname__) is self else super().__reduce__()
 
 
 class _ModulePassOfFunction(_PassOfFunction, ModulePass):
@@ -66,6 +92,17 @@ class _ModulePassOfFunction(_PassOfFunction, ModulePass):
 
 class _FunctionPassOfFunction(_PassOfFunction, FunctionPass):
     pass
+
+
+class _PrimFuncPassOfFunction(_PassOfFunction, PrimFuncPass):
+    pass
+
+
+_KINDS: Final[dict[str, tuple[str, type[Pass], type[_PassOfFunction]]]] = {
+    "Module": ("transform_module", ModulePass, _ModulePassOfFunction),
+    "Function": ("transform_function", FunctionPass, _FunctionPassOfFunction),
+    "PrimFunc": ("transform_function", PrimFuncPass, _PrimFuncPassOfFunction),
+}
 
 
 @overload
@@ -78,6 +115,7 @@ def module_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> ModulePassDecorator: ...
 @overload
 def module_pass(
@@ -89,6 +127,7 @@ def module_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> Callable[P, ModulePass]: ...
 @overload
 def module_pass(
@@ -100,6 +139,7 @@ def module_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> ModulePass: ...
 def module_pass(
     pass_func: AnyValue = None,
@@ -110,6 +150,7 @@ def module_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> AnyValue:
     """Makes a module pass of `pass_func(mod, ctx) -> mod`, or of a class with `transform_module(self, mod, ctx)`.
 
@@ -128,8 +169,8 @@ def module_pass(
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the module pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves)
-    return _decorator("module", pass_func, info)
+    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    return _decorator("Module", pass_func, info)
 
 
 @overload
@@ -142,6 +183,7 @@ def function_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> FunctionPassDecorator: ...
 @overload
 def function_pass(
@@ -153,6 +195,7 @@ def function_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> Callable[P, FunctionPass]: ...
 @overload
 def function_pass(
@@ -164,6 +207,7 @@ def function_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> FunctionPass: ...
 def function_pass(
     pass_func: AnyValue = None,
@@ -174,6 +218,7 @@ def function_pass(
     *,
     provides: Iterable[str] = (),
     preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
 ) -> AnyValue:
     """Makes a function pass of `pass_func(func, mod, ctx) -> func`, or of a class with `transform_function(self, func, mod, ctx)`.
 
@@ -181,20 +226,84 @@ def function_pass(
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the function pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves)
-    return _decorator("function", pass_func, info)
+    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    return _decorator("Function", pass_func, info)
+
+
+@overload
+def prim_func_pass(
+    pass_func: None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+    *,
+    provides: Iterable[str] = (),
+    preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
+) -> PrimFuncPassDecorator: ...
+@overload
+def prim_func_pass(
+    pass_func: Callable[P, TransformsPrimFunc],
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+    *,
+    provides: Iterable[str] = (),
+    preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
+) -> Callable[P, PrimFuncPass]: ...
+@overload
+def prim_func_pass(
+    pass_func: PrimFuncFunction,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+    *,
+    provides: Iterable[str] = (),
+    preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
+) -> PrimFuncPass: ...
+def prim_func_pass(
+    pass_func: AnyValue = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+    *,
+    provides: Iterable[str] = (),
+    preserves: Iterable[str] = (),
+    counters: Mapping[str, str] | None = None,
+) -> AnyValue:
+    """Makes a PrimFuncPass of `pass_func(func, mod, ctx) -> func or None`, or of a class with `transform_function(self, func, mod, ctx)`.
+
+    In all else like `module_pass`.
+
+    >>> @prim_func_pass(opt_level=0)
+    ... def RemoveAll(func, mod, ctx):
+    ...     return None
+    >>> RemoveAll
+    PrimFuncPass(RemoveAll, opt_level=0)
+    """
+    if opt_level is None:
+        raise ValueError("Please provide opt_level for the function pass.")
+    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    return _decorator("PrimFunc", pass_func, info)
 
 
 def _decorator(kind: str, pass_func: AnyValue, info: PassInfo) -> AnyValue:
+    method, base, of_function = _KINDS[kind]
+
     def decorate(pass_func: AnyValue) -> AnyValue:
         if not callable(pass_func):
-            raise TypeError(f"pass_func must be a callable for {kind.capitalize()} pass")
+            raise TypeError(f"pass_func must be a callable for {kind} pass")
         named = copy.copy(info)  # one decorator may be used more than once
         named.name = info.name or getattr(pass_func, "__name__", type(pass_func).__name__)
-        method = f"transform_{kind}"
-        if isinstance(pass_func, type):
-            return _pass_class(pass_func, named, method, ModulePass if kind == "module" else FunctionPass)
-        return (_ModulePassOfFunction if kind == "module" else _FunctionPassOfFunction)(named, method, pass_func)
+        if named.counters:
+            declare_counters(named.name, named.counters)
+        return _pass_class(pass_func, named, method, base) if isinstance(pass_func, type) else of_function(named, method, pass_func)
 
     return decorate if pass_func is None else decorate(pass_func)
 
@@ -204,9 +313,10 @@ def _pass_class(cls: type, info: PassInfo, method: str, base: type[Pass]) -> typ
         raise TypeError(f"the class {cls.__name__} must define {method} to be a pass")
     signature = inspect.signature(cls)
 
-    class PassOfClass(base):  # type: ignore[valid-type, misc]  # the base is one of two classes
+    class PassOfClass(base):  # type: ignore[valid-type, misc]  # the base is one of three classes
         def __init__(self, *args: AnyValue, **kwargs: AnyValue) -> None:
             self._inner = cls(*args, **kwargs)
+            self._arguments = args, kwargs
             self.given_options = given_options(self._inner) or without_defaults(cls, signature.bind(*args, **kwargs).arguments)
             setattr(self, method, getattr(self._inner, method))
 
@@ -215,9 +325,24 @@ def _pass_class(cls: type, info: PassInfo, method: str, base: type[Pass]) -> typ
                 raise AttributeError(name)
             return getattr(self._inner, name)
 
+        def __reduce__(self) -> tuple[AnyValue, ...]:
+            return (_made_again, (type(self), *self._arguments))  # the decorated class cannot be pickled: its name is now this one's
+
     update_wrapper(PassOfClass.__init__, cls.__init__)  # type: ignore[misc]  # the __init__ of an unknown class
     PassOfClass.info = info
     PassOfClass.__signature__ = signature
     PassOfClass.__name__, PassOfClass.__qualname__ = cls.__name__, cls.__qualname__
     PassOfClass.__module__, PassOfClass.__doc__ = cls.__module__, cls.__doc__
     return PassOfClass
+
+
+def _made_again(cls: type[Pass], args: tuple[AnyValue, ...], kwargs: dict[str, AnyValue]) -> Pass:
+    return cls(*args, **kwargs)
+
+
+def _named(module: str, qualname: str) -> object:
+    """What stands under a name in a module; None where that is nothing."""
+    found: object = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found

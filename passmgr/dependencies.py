@@ -4,21 +4,19 @@ Nodes are passes. A pass of the pipeline at hand is a node by its identity, a pa
 An edge leads from a pass to what it requires, or from a Sequential to what it contains.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import EVERYTHING, PassInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.registry import UnknownPassError, get_pass
+from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry
 
 Node = int | str
 """A pass of the pipeline by its `id`, or a required pass by its name."""
 
 DEPTH_LIMIT: Final = 100
 """How deep pipelines nest."""
-
-STEPS_LIMIT: Final = 1000
-"""Runs of required passes before one pass beyond which the search for an order is given up."""
 
 
 class PassDependencyError(ValueError):
@@ -33,16 +31,19 @@ class State:
     requirements of one pass could never both be met.
     """
 
-    __slots__ = ("_facts", "steps")
+    __slots__ = ("_by_facts", "_facts", "steps")
 
     def __init__(self) -> None:
         self.steps: dict[str, str] = {}
         self._facts: dict[str, frozenset[str]] = {}
+        # Names with the same facts stand and fall together; those without any, under the empty set, one by one.
+        self._by_facts: dict[frozenset[str], dict[str, None]] = {}
 
     def copy(self) -> "State":
         """A state that can be changed without changing this one."""
         copy = State()
         copy.steps, copy._facts = dict(self.steps), dict(self._facts)
+        copy._by_facts = {facts: dict(names) for facts, names in self._by_facts.items()}
         return copy
 
     def __contains__(self, name: str) -> bool:
@@ -53,59 +54,78 @@ class State:
         """The names of the established passes."""
         return frozenset(self.steps)
 
-    def ran(self, info: PassInfo, step: str, *, as_requirement: bool) -> bool:
-        """A pass runs. Returns whether it undid what another had established."""
-        lost = []
-        for name, facts in self._facts.items():
-            kept = all(map(info.keeps, facts)) if facts else as_requirement or info.keeps(name)
-            if not kept and name != info.name:
-                lost.append(name)
-        for name in lost:
-            del self.steps[name], self._facts[name]
-        self.finished(info, step)
+    def facts(self, name: str) -> frozenset[str]:
+        """What an established pass provides."""
+        return self._facts[name]
+
+    def ran(self, name: str, info: PassInfo, step: str, *, as_requirement: bool) -> bool:
+        """A pass runs, under a name. Returns whether it undid what another had established."""
+        lost: list[str] = []
+        if EVERYTHING not in info.preserves:
+            for facts, names in self._by_facts.items():
+                if facts:
+                    lost += () if all(map(info.keeps, facts)) else names
+                elif not as_requirement:
+                    lost += [other for other in names if not info.keeps(other)]
+        lost = [other for other in lost if other != name]
+        self.lost(lost)
+        self.finished(name, info.provides, step)
         return bool(lost)
 
-    def finished(self, info: PassInfo, step: str) -> None:
-        """A pass whose members have run is done: it undoes nothing that they did not."""
-        self.steps[info.name] = step
-        self._facts[info.name] = info.provides
+    def lost(self, names: Iterable[str]) -> None:
+        """What these passes established no longer holds."""
+        for name in names:
+            del self.steps[name]
+            del self._by_facts[self._facts.pop(name)][name]
+
+    def finished(self, name: str, provides: frozenset[str], step: str) -> None:
+        """A pass has run, or a pipeline whose members have; a pipeline undoes nothing that they did not."""
+        if name in self.steps:
+            self.lost([name])  # it may have been another pass of that name, with other facts
+        self.steps[name] = step
+        self._facts[name] = provides
+        self._by_facts.setdefault(provides, {})[name] = None
+
+    def replace(self, kept: Iterable[str], ran: Mapping[str, frozenset[str]], step: str) -> bool:
+        """A pipeline has run of which is known what it kept and established. Returns whether it undid anything."""
+        lost = [name for name in self.steps if name not in kept and name not in ran]
+        self.lost(lost)
+        for name, provides in ran.items():
+            self.finished(name, provides, step)
+        return bool(lost)
 
 
 class Requirements:
     """The requirements of the passes of a pipeline, transitively, and of the members of nested pipelines.
 
     A name means the registered pass, else a member of the pipeline with that name. Raises UnknownPassError for a name that is neither,
-    and PassDependencyError for passes that require each other.
+    PassOptionError for a pass that cannot be made without options, and PassDependencyError for passes that require each other.
     """
 
     def __init__(self, members: Sequence[Pass]) -> None:
         import networkx as nx  # here, because it takes 0.1 s and contexts and single passes do without it
 
-        self._members = {pass_.info.name: pass_ for pass_ in reversed(list(_flatten(members)))}
+        self._members = {pass_.info.name: pass_ for pass_ in reversed(_flatten(members))}
+        self._nodes: dict[str, str] = {}
         self._resolved: dict[str, Pass] = {}
-        self._graph: nx.DiGraph[Node] = nx.DiGraph()
         self._requires: dict[Node, tuple[str, ...]] = {}
+        self.graph: nx.DiGraph[Node] = nx.DiGraph()
+        """The whole graph: nodes with a `label`, edges with a `verb`, "requires" or "contains"."""
         waiting: list[tuple[Node, Pass]] = [(id(pass_), pass_) for pass_ in members]
         while waiting:
             node, pass_ = waiting.pop()
             if node in self._requires:
                 continue
-            names = []
-            self._graph.add_node(node, label=pass_.info.name)
-            for name in pass_.info.required:
-                required = self._resolve(name, pass_)
-                names.append(required.info.name)
-                self._graph.add_edge(node, required.info.name, verb="requires")
-                waiting.append((required.info.name, required))
+            self.graph.add_node(node, label=node if isinstance(node, str) else pass_.info.name)
+            self._requires[node] = tuple(dict.fromkeys(self._resolve(name, pass_) for name in pass_.info.required))
+            for required in self._requires[node]:
+                self.graph.add_edge(node, required, verb="requires")
+                waiting.append((required, self._resolved[required]))
             for member in pass_.members or ():
-                self._graph.add_edge(node, id(member), verb="contains")
+                self.graph.add_edge(node, id(member), verb="contains")
                 waiting.append((id(member), member))
-            self._requires[node] = tuple(dict.fromkeys(names))
-        try:
-            cycle = nx.find_cycle(self._graph)
-        except nx.NetworkXNoCycle:
-            return
-        raise PassDependencyError(f"passes require each other in a cycle: {self._show_cycle([edge[:2] for edge in cycle])}")
+        if not nx.is_directed_acyclic_graph(self.graph):
+            raise PassDependencyError(f"passes require each other in a cycle: {self._show_cycle()}")
 
     def pass_of(self, name: str) -> Pass:
         """The pass that a required name stands for."""
@@ -117,49 +137,79 @@ class Requirements:
 
     def order(self, node: Node, state: State) -> list[str]:
         """The required passes of a pass that are not established, with theirs; each after what it requires, otherwise in declared order."""
-        import networkx as nx
-
-        if all(name in state for name in self._requires[node]):
-            return []
-
-        def is_needed(other: Node) -> bool:
-            return other == node or (isinstance(other, str) and other not in state)
-
-        def is_requirement(whole: Node, part: Node) -> bool:
-            return bool(self._graph.edges[whole, part]["verb"] == "requires")
-
-        needed = nx.subgraph_view(self._graph, filter_node=is_needed, filter_edge=is_requirement)
-        return [other for other in nx.dfs_postorder_nodes(needed, node) if isinstance(other, str) and other != node]
+        # The search is written out: over a filtered view of networkx it takes ten times as long, and it runs for every pass.
+        order: list[str] = []
+        seen: set[str] = set()
+        stack: list[tuple[Node, Iterator[str]]] = [(node, iter(self._requires[node]))]
+        while stack:
+            done, rest = stack[-1]
+            for name in rest:
+                if name not in seen and name not in state:
+                    seen.add(name)
+                    stack.append((name, iter(self._requires[name])))
+                    break
+            else:
+                stack.pop()
+                if stack:
+                    order.append(str(done))
+        return order
 
     def undo_each_other(self, target: str, names: Iterable[str]) -> PassDependencyError:
         """The error for a pass whose requirements cannot hold at one time."""
-        undo = [
-            f"{name} undoes {', '.join(lost)}"
-            for name in dict.fromkeys(names)
-            if (lost := [other for other in dict.fromkeys(names) if other != name and not self._keeps(name, other)])
-        ]
+        names = tuple(dict.fromkeys(names))
+        undo = [f"{name} undoes {', '.join(lost)}" for name in names if (lost := [other for other in names if self._undoes(name, other)])]
         return PassDependencyError(f"no order satisfies what {target} requires: {'; '.join(undo)}")
 
-    def _keeps(self, name: str, other: str) -> bool:
+    def _undoes(self, name: str, other: str) -> bool:
         facts = self.pass_of(other).info.provides
-        return all(self.pass_of(name).info.keeps(fact) for fact in facts)
+        return name != other and not all(self.pass_of(name).info.keeps(fact) for fact in facts)
 
-    def _resolve(self, name: str, by: Pass) -> Pass:
+    def _resolve(self, name: str, by: Pass) -> str:
+        """The node of a required name. Two passes of one name, such as one pass registered with different options, are two nodes."""
+        node = self._nodes.get(name)
+        if node is not None:
+            return node
         try:
-            required = get_pass(name)
-        except UnknownPassError as error:
-            if name not in self._members:
-                raise UnknownPassError(f"the pass {by.info.name} requires {name}. {error}") from None
+            entry = get_entry(name)
+            key, short = entry.key, entry.name
+            if key not in self._nodes:
+                required = entry.make({})
+        except (UnknownPassError, PassOptionError) as error:
+            if isinstance(error, PassOptionError) or name not in self._members:
+                raise type(error)(f"the pass {by.info.name} requires {name}. {error}") from None
+            key = short = f"the member {name}"
             required = self._members[name]
-        return self._resolved.setdefault(required.info.name, required)
+        if key not in self._nodes:
+            node = next(label for label in (required.info.name, short, key) if label not in self._resolved)
+            self._resolved[node] = required
+            self._nodes[key] = node
+        return self._nodes.setdefault(name, self._nodes[key])
 
-    def _show_cycle(self, cycle: list[tuple[Node, Node]]) -> str:
-        label = self._graph.nodes
-        first = f"{label[cycle[0][0]]['label']}"
-        return first + "".join(f" {self._graph.edges[whole, part]['verb']} {label[part]['label']}" for whole, part in cycle)
+    def _show_cycle(self) -> str:
+        """A shortest cycle through the first pass that is in one."""
+        import networkx as nx
+
+        cyclic = {
+            node for part in nx.strongly_connected_components(self.graph) for node in part if len(part) > 1 or node in self.graph[node]
+        }
+        start = next(node for node in self.graph if node in cyclic)
+        back = nx.single_target_shortest_path(self.graph, start)
+        cycle = [start, *min((back[node] for node in self.graph[start] if node in back), key=len)]
+        labels = self.graph.nodes
+        return str(labels[start]["label"]) + "".join(
+            f" {self.graph.edges[whole, part]['verb']} {labels[part]['label']}" for whole, part in pairwise(cycle)
+        )
 
 
-def _flatten(passes: Iterable[Pass]) -> Iterable[Pass]:
-    for pass_ in passes:
-        yield pass_
-        yield from _flatten(pass_.members or ())
+def _flatten(passes: Iterable[Pass]) -> list[Pass]:
+    """All passes of nested pipelines, each once, before those in them."""
+    found: dict[int, Pass] = {}
+    stack = [iter(passes)]
+    while stack:
+        pass_ = next(stack[-1], None)
+        if pass_ is None:
+            stack.pop()
+        elif id(pass_) not in found:
+            found[id(pass_)] = pass_
+            stack.append(iter(pass_.members or ()))
+    return list(found.values())

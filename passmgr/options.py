@@ -1,6 +1,8 @@
 """Values of options, as configs and passes have them: whether a value fits the annotation of its option, and how it is written in text."""
 
 import dataclasses
+import difflib
+import enum
 import inspect
 import json
 import re
@@ -16,8 +18,9 @@ _NUMBERS = (bool, int, float)
 def convert(value: object, annotation: object) -> AnyValue:
     """The value as an option of that annotation holds it. Raises TypeError that says what the annotation wants.
 
-    Understood are bool (also 0 and 1), int, float (also integers), other classes, dataclasses (also a mapping of their fields), Literal,
-    unions, and tuples, lists and sets of these. Anything else is let through.
+    Understood are bool (also 0 and 1), int, float (also integers), other classes, enumerations (also the name or the value of a member),
+    dataclasses (also a mapping of their fields), Literal, unions, and tuples, lists, sets and dicts of these. Anything else is let through.
+    A field that a dataclass does not have is an AttributeError.
 
     >>> convert([1, 2], tuple[float, ...])
     (1.0, 2.0)
@@ -41,6 +44,11 @@ def convert(value: object, annotation: object) -> AnyValue:
         return value
     if kind in _NUMBERS:
         return _convert_number(value, kind)
+    if issubclass(kind, enum.Enum):
+        return _convert_to_member(value, kind)
+    if issubclass(kind, Mapping) and isinstance(value, Mapping) and len(get_args(annotation)) == 2:
+        keys, values = get_args(annotation)
+        return {convert(key, keys): convert(item, values) for key, item in value.items()}
     if issubclass(kind, (tuple, list, AbstractSet, Sequence, Collection)) and not issubclass(kind, (str, bytes, Mapping)):
         return _convert_collection(value, kind, annotation)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
@@ -62,20 +70,44 @@ def show_annotation(annotation: object) -> str:
         return " | ".join(show_annotation(arg) for arg in get_args(annotation))
     if annotation in (None, type(None)):
         return "None"
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return "one of " + ", ".join(annotation.__members__)
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation.__name__
     return str(annotation)
 
 
 def show_value(value: object) -> str:
-    """A value as pipeline text: `8`, `0.5`, `True`, `None`, `fast`, `"two words"`, `[1, 2]`. Raises ValueError for any other."""
+    """A value as pipeline text: `8`, `0.5`, `True`, `None`, `fast`, `"two words"`, `[1, 2]`, `{depth=2}`. Raises ValueError for any other.
+
+    Members of enumerations are written by name, sets as sorted lists, dataclasses by the fields that are not at their defaults.
+    """
+    if isinstance(value, enum.Enum):
+        return show_word(value.name)
     if value is None or isinstance(value, _NUMBERS):
         return repr(value)
     if isinstance(value, str):
-        return value if re.fullmatch(r"[A-Za-z_][\w.\-]*", value) and value.lower() not in WORDS else json.dumps(value)
+        return show_word(value) if value.lower() not in WORDS else json.dumps(value)
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(show_value, value))}]"
+    if isinstance(value, AbstractSet):
+        return f"[{', '.join(sorted(map(show_value, value)))}]"
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return show_options(value, always=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return show_options(given_options(value), always=True)
     raise ValueError(f"a value of type {type(value).__name__} cannot be written in pipeline text: {value!r}")
+
+
+def show_word(text: str) -> str:
+    """A text as a word, in quotes where it is none."""
+    return text if re.fullmatch(r"[A-Za-z_][\w.\-]*", text) else json.dumps(text)
+
+
+def show_options(options: Mapping[str, object], *, always: bool = False) -> str:
+    """Named values in braces; nothing where there are none, unless `always`."""
+    shown = (f"{show_word(name)}={show_value(value)}" for name, value in options.items())
+    return f"{{{','.join(shown)}}}" if options or always else ""
 
 
 WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
@@ -130,6 +162,17 @@ def _convert_to_one_of(value: object, annotation: object) -> AnyValue:
     raise _misfit(value, annotation)
 
 
+def _convert_to_member(value: object, kind: type[enum.Enum]) -> enum.Enum:
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str) and value in kind.__members__:
+        return kind[value]
+    try:
+        return kind(value)
+    except ValueError:
+        raise _misfit(value, kind) from None
+
+
 def _convert_number(value: object, kind: type) -> AnyValue:
     if type(value) is kind:
         return value
@@ -156,7 +199,25 @@ def _convert_collection(value: object, kind: type, annotation: object) -> AnyVal
 
 def _build(kind: type, values: Mapping[str, object]) -> AnyValue:
     known = parameters(kind)
-    for name in values:
+    converted = {}
+    for name, value in values.items():
         if name not in known:
-            raise AttributeError(f"{kind.__name__} has no field {name!r}; it has: {', '.join(known) or 'none'}")
-    return kind(**{name: convert(value, known[name].annotation) for name, value in values.items()})
+            raise AttributeError(f"{kind.__name__} has no field {name!r}; {name_hint(name, known)}")
+        try:
+            converted[name] = convert(value, known[name].annotation)
+        except TypeError as error:
+            raise TypeError(f"{name} of {kind.__name__}: {error}") from None
+    missing = [name for name, parameter in known.items() if parameter.default is parameter.empty and name not in values]
+    if missing:
+        raise TypeError(f"{kind.__name__} needs the field {missing[0]}")
+    return kind(**converted)
+
+
+def name_hint(name: str, known: Collection[str]) -> str:
+    """What to say of a name that is not known: the nearest one, and all there are.
+
+    >>> name_hint("round", ["rounds", "mode"])
+    'did you mean rounds? it has: rounds, mode'
+    """
+    near = difflib.get_close_matches(name, known, 1)
+    return (f"did you mean {near[0]}? " if near else "") + f"it has: {', '.join(known) or 'none'}"

@@ -1,7 +1,9 @@
 """What the manager knows of a pass without running it: its name, its level, what it needs, what it establishes and what it keeps."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from passat.passmgr.statistics import declare_counters
 
 EVERYTHING: Final = "*"
 """In `preserves`: the pass invalidates nothing."""
@@ -17,13 +19,17 @@ class PassInfo:
     or `"*"` for all of them (then the pass keeps what every other pass did). A pass that declares nothing keeps nothing:
     what it follows is taken to be undone, and runs again before the next pass that requires it.
 
-    Raises TypeError for a level that is no integer, a name that is no string, and lists that are no lists of strings.
+    `counters` names what the pass counts (`ctx.record`), with a description each; a name that ends in `*` stands for all that begin
+    so. A pass that declares counters may record no others.
+
+    Raises TypeError for a level that is no integer, a name that is no string, lists that are no lists of strings, and counters that
+    are no mapping of strings.
 
     >>> PassInfo(2, "FoldConstant", ["InferType"]).required
     ('InferType',)
     """
 
-    __slots__ = ("name", "opt_level", "preserves", "provides", "required", "traceable")
+    __slots__ = ("counters", "name", "opt_level", "preserves", "provides", "required", "traceable")
 
     def __init__(
         self,
@@ -34,6 +40,7 @@ class PassInfo:
         *,
         provides: Iterable[str] = (),
         preserves: Iterable[str] = (),
+        counters: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(opt_level, int):
             raise TypeError(f"the opt_level of a pass is an integer, not {opt_level!r}")
@@ -47,6 +54,9 @@ class PassInfo:
         self.traceable = traceable
         self.provides = frozenset(_words(provides, "provides"))
         self.preserves: frozenset[str] = frozenset((EVERYTHING,) if preserves == EVERYTHING else _words(preserves, "preserves"))
+        self.counters: Mapping[str, str] = counters or {}
+        if counters and name:
+            declare_counters(name, counters)
 
     def keeps(self, fact: str) -> bool:
         """Whether a fact that held before the pass holds after it."""
@@ -55,6 +65,12 @@ class PassInfo:
     def __repr__(self) -> str:
         required = "[\n" + "".join(f"{name}, " for name in self.required) + "]" if self.required else "[]"
         return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {required}\n"
+
+
+class PipelineInfo(PassInfo):
+    """The data of a pass that consists of others: by it instruments, which see nothing else of a pass, tell a pipeline from its members."""
+
+    __slots__ = ()
 
 
 def _words(words: Iterable[str], what: str) -> Iterable[str]:

@@ -4,8 +4,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.expr import Function, GlobalVar
+from passat.ir.expr import BaseFunc, Function, GlobalVar
 from passat.ir.module import IRModule
+from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 
 if TYPE_CHECKING:
@@ -57,11 +58,17 @@ class ModulePass(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms the module."""
+        diagnostics = ctx.diag_ctx
         try:
             result = self.transform_module(mod, ctx)
+            if ctx.diag_ctx is not None:
+                ctx.diag_ctx.render()
         except Exception as error:
             error.add_note(f"in the module pass {self.info.name}")
+            render_with(error, ctx)
             raise
+        finally:
+            ctx.diag_ctx = diagnostics
         if type(result) is not IRModule and not isinstance(result, IRModule):
             raise TypeError(
                 "The return value of a module pass must be set. "
@@ -78,10 +85,14 @@ class FunctionPass(Pass):
 
     Derived classes define `transform_function`. All functions are transformed against the module as it was before the pass; where
     none changed (is another object) the module comes back itself. Functions with the attribute `Compiler`, or with
-    `SkipOptimization` or `Extern` set, are left alone. An exception gets a note that names the pass and the function.
+    `SkipOptimization` or `Extern` set, are left alone, and so are those of other back ends (PrimFunc). An exception gets a note that
+    names the pass and the function.
 
     Unlike TVM's, a function pass does not run InferType on what it made: types are kept on the nodes, and whoever needs them
     requires InferType.
+
+    The config option `passmgr.workers`, or an `executor` of the context, shares the functions out among processes
+    (`passat.passmgr.sharing`). Results, their order, exceptions and statistics are the same.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -90,26 +101,38 @@ class FunctionPass(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms every function. Raises TypeError for a result that is no function, RuntimeError where functions come or go."""
-        transform = self.transform_function
-        functions = tuple(mod.functions.items())
+        diagnostics = ctx.diag_ctx
         changed: list[tuple[GlobalVar, Function]] = []
         var = None
         try:
-            for var, func in functions:
-                if not isinstance(func, Function) or (func.attrs is not EMPTY_ATTRS and is_left_alone(func.attrs)):
-                    continue
-                result = transform(func, mod, ctx)
-                if result is not func:
-                    if not isinstance(result, Function):
-                        raise TypeError(f"a function pass must return a Function, it returned {_shown(result)}")
-                    changed.append((var, result))
-            if len(mod.functions) != len(functions):
+            if ctx.executor is None and "passmgr.workers" not in ctx.config:
+                transform = self.transform_function
+                functions = tuple(mod.functions.items())
+                for var, func in functions:
+                    if not isinstance(func, Function) or (func.attrs is not EMPTY_ATTRS and is_left_alone(func.attrs)):
+                        continue
+                    result = transform(func, mod, ctx)
+                    if result is not func:
+                        changed.append((var, checked(result)))
                 var = None
-                raise RuntimeError("a function pass can neither add nor remove functions: make it a module pass")
+                if len(mod.functions) != len(functions):
+                    raise functions_came_or_went()
+            else:
+                from passat.passmgr.sharing import share_out
+
+                changed, failure = share_out(self, mod, ctx)
+                if failure is not None:
+                    var = failure.var
+                    raise failure.error
+            if ctx.diag_ctx is not None:
+                ctx.diag_ctx.render()
         except Exception as error:
             where = "" if var is None else f", function @{var.name_hint}"
             error.add_note(f"in the function pass {self.info.name}{where}")
+            render_with(error, ctx)
             raise
+        finally:
+            ctx.diag_ctx = diagnostics
         if not changed:
             return mod
         updated = mod.shallow_copy()
@@ -120,6 +143,58 @@ class FunctionPass(Pass):
         return f"Run Function pass: {self.info.name} at the optimization level {self.info.opt_level}"
 
 
+class PrimFuncPass(Pass):
+    """A pass that sees one function of another back end (PrimFunc) at a time.
+
+    Derived classes define `transform_function`, which returns the function that takes the place of the one it gets, or None to remove
+    it. As in TVM the module is edited as the pass goes along: the `mod` that is handed over, a shallow copy of the one that the pass
+    is called on, holds what earlier calls returned (a function whose removal was asked for stays until the end). Where nothing changed
+    the module comes back itself. No attribute keeps the pass away, and no types are inferred.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc | None:
+        """The function that takes the place of this one; None removes it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define transform_function")
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function of another back end. Raises TypeError for a result that is no PrimFunc."""
+        prim_funcs = [(var, func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)]
+        if not prim_funcs:
+            return mod
+        diagnostics = ctx.diag_ctx
+        updated = mod.shallow_copy()
+        removed: list[GlobalVar] = []
+        var = None
+        try:
+            for var, func in prim_funcs:
+                result = self.transform_function(func, updated, ctx)
+                if result is None:
+                    removed.append(var)
+                elif not isinstance(result, PrimFunc):
+                    raise TypeError(f"a PrimFunc pass must return a PrimFunc or None, it returned {_shown(result)}")
+                else:
+                    updated.functions[var] = result
+            var = None
+            if ctx.diag_ctx is not None:
+                ctx.diag_ctx.render()
+        except Exception as error:
+            where = "" if var is None else f", function @{var.name_hint}"
+            error.add_note(f"in the PrimFunc pass {self.info.name}{where}")
+            render_with(error, ctx)
+            raise
+        finally:
+            ctx.diag_ctx = diagnostics
+        for var in removed:
+            updated.functions.pop(var, None)
+        same = updated.functions.keys() == mod.functions.keys() and all(
+            mod.functions[var] is func for var, func in updated.functions.items()
+        )
+        return mod if same else updated
+
+    def __str__(self) -> str:
+        return f"PrimFuncPass({self.info.name}, opt_level={self.info.opt_level})"
+
+
 def is_left_alone(attrs: Attrs) -> bool:
     """Whether the attributes of a function keep function passes away from it.
 
@@ -127,6 +202,33 @@ def is_left_alone(attrs: Attrs) -> bool:
     (False, True, False)
     """
     return "Compiler" in attrs or bool(attrs.get("SkipOptimization")) or bool(attrs.get("Extern"))
+
+
+def is_optimised(func: BaseFunc) -> bool:
+    """Whether function passes look at a function of a module."""
+    return isinstance(func, Function) and not is_left_alone(func.attrs)
+
+
+def checked(result: object) -> Function:
+    """What a function pass returned. Raises TypeError where that is no function."""
+    if not isinstance(result, Function):
+        raise TypeError(f"a function pass must return a Function, it returned {_shown(result)}")
+    return result
+
+
+def functions_came_or_went() -> RuntimeError:
+    """The error for a function pass that changed the module it was given."""
+    return RuntimeError("a function pass can neither add nor remove functions: make it a module pass")
+
+
+def render_with(error: Exception, ctx: PassContext) -> None:
+    """Renders the diagnostics that a pass left which raised; what that raises becomes a note of the first exception."""
+    if ctx.diag_ctx is not None:
+        try:
+            ctx.diag_ctx.render()
+        except Exception as second:
+            if str(second) != str(error):  # else it was the rendering that raised
+                error.add_note(f"and before that it reported: {second}")
 
 
 def _shown(value: object) -> str:

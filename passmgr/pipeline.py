@@ -1,28 +1,34 @@
 """Pipelines as text: `InferType,FoldConstant,Saturate{rounds=8},Sequential{opt_level=2}(A,B)`, parsed and printed.
 
     pipeline := (item (',' item)*)?
-    item     := NAME options? | 'Sequential' options? '(' pipeline ')'
-    options  := '{' (NAME '=' value (',' NAME '=' value)*)? '}'
-    value    := INTEGER | FLOAT | True | False | None | WORD | STRING | '[' (value (',' value)*)? ']'
+    item     := name options? | 'Sequential' options? '(' pipeline ')'
+    name     := WORD | STRING
+    options  := '{' (name '=' value (',' name '=' value)*)? '}'
+    value    := INTEGER | FLOAT | True | False | None | WORD | STRING | '[' (value (',' value)*)? ']' | options
 
-Strings are written as in JSON; a word is a string too. Space and line breaks may stand between any two of these.
+Strings are written as in JSON; a word is a string too. A value in braces is a dict, or gives the fields of a dataclass. Space, line breaks
+and comments, from `#` to the end of the line, may stand between any two of these.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeGuard
 
 from passat.passmgr.dependencies import DEPTH_LIMIT
-from passat.passmgr.options import WORDS, convert, show_value
+from passat.passmgr.options import WORDS, convert, name_hint, show_options, show_word
 from passat.passmgr.passes import Pass
-from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry, name_and_options
+from passat.passmgr.registry import PassOptionError, UnknownPassError, entry_of, get_entry, name_and_options
 from passat.passmgr.sequential import Sequential
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.]))
+    r"""(?:\s|\#[^\n]*+)*+(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.]))
     |(?P<word>[A-Za-z_][\w.\-]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}()\[\],=])|(?P<end>$)|(?P<other>.))""",
     re.VERBOSE | re.DOTALL,
 )
+TEXT_LIMIT: Final = 10_000_000
+"""Characters that a pipeline text may have."""
+
 _GROUP: Final = "Sequential"
 _GROUP_OPTIONS: Final[dict[str, object]] = {"opt_level": int, "name": str, "required": tuple[str, ...]}
 
@@ -70,18 +76,14 @@ def pipeline_text(pass_: Pass) -> str:
 
 def _item_text(pass_: Pass) -> str:
     if _is_group(pass_):
-        return f"{_GROUP}{_options_text(_group_options(pass_))}({','.join(map(_item_text, pass_.members))})"
+        return f"{_GROUP}{show_options(_group_options(pass_))}({','.join(map(_item_text, pass_.members))})"
     name, options = name_and_options(pass_)
-    return name + _options_text(options)
+    return (json.dumps(name) if name == _GROUP else show_word(name)) + show_options(options)
 
 
 def _is_group(pass_: Pass) -> TypeGuard[Sequential]:
     """Whether a pass is a Sequential that is not known by a name."""
-    return isinstance(pass_, Sequential) and "made_by" not in vars(pass_)
-
-
-def _options_text(options: dict[str, object]) -> str:
-    return f"{{{','.join(f'{name}={show_value(value)}' for name, value in options.items())}}}" if options else ""
+    return isinstance(pass_, Sequential) and "made_by" not in vars(pass_) and entry_of(pass_) is None
 
 
 def _group_options(group: Sequential) -> dict[str, object]:
@@ -93,11 +95,11 @@ def _group_options(group: Sequential) -> dict[str, object]:
 
 class _Parser:
     def __init__(self, text: str) -> None:
+        if len(text) > TEXT_LIMIT:
+            raise PipelineError(f"a pipeline has at most {TEXT_LIMIT:,} characters, this one has {len(text):,}", text, 0)
         self.text = text
-        self.tokens = [
-            _Token(found.lastgroup or "", found[found.lastgroup or 0], found.start(found.lastgroup or 0)) for found in _TOKEN.finditer(text)
-        ]
-        self.next = 0
+        self.tokens = _tokens(text)
+        self.token = next(self.tokens)
 
     def parse(self) -> Sequential:
         items = self.items(0)
@@ -116,8 +118,9 @@ class _Parser:
         return items
 
     def item(self, depth: int) -> Pass:
-        name = self.expect("word", "the name of a pass")
-        options, places = self.options() if self.accept("{") else ({}, {})
+        name = self.name("the name of a pass")
+        label = self.content(name)
+        options, places = self.options(0) if self.accept("{") else ({}, {})
         if name.text == _GROUP:
             if depth >= DEPTH_LIMIT - 1:
                 raise PipelineError(f"pipelines nest {DEPTH_LIMIT} deep and no deeper", self.text, name.at)
@@ -126,7 +129,7 @@ class _Parser:
             self.demand(")")
             return self.group(items, self.checked_group_options(options, places), name.at)
         try:
-            return get_entry(name.text).make(options)
+            return get_entry(label).make(options)
         except UnknownPassError as error:
             raise PipelineError(str(error), self.text, name.at) from None
         except PassOptionError as error:
@@ -135,63 +138,81 @@ class _Parser:
     def group(self, items: list[Pass], options: dict[str, object], at: int) -> Sequential:
         try:
             return Sequential(items, **options)  # type: ignore[arg-type]  # checked against _GROUP_OPTIONS
-        except (UnknownPassError, ValueError) as error:
+        except (UnknownPassError, PassOptionError, ValueError) as error:
             raise PipelineError(str(error), self.text, at) from error
 
     def checked_group_options(self, options: dict[str, object], places: dict[str, int]) -> dict[str, object]:
         for name, value in options.items():
             if name not in _GROUP_OPTIONS:
-                raise PipelineError(f"{_GROUP} has no option {name!r}; it has: {', '.join(_GROUP_OPTIONS)}", self.text, places[name])
+                raise PipelineError(f"{_GROUP} has no option {name!r}; {name_hint(name, _GROUP_OPTIONS)}", self.text, places[name])
             try:
                 options[name] = convert(value, _GROUP_OPTIONS[name])
             except TypeError as error:
                 raise PipelineError(f"option {name} of {_GROUP}: {error}", self.text, places[name]) from None
         return options
 
-    def options(self) -> tuple[dict[str, object], dict[str, int]]:
+    def options(self, depth: int) -> tuple[dict[str, object], dict[str, int]]:
         options: dict[str, object] = {}
         places: dict[str, int] = {}
         while not self.accept("}"):
             if options:
                 self.demand(",", "a ',' or a '}'")
-            name = self.expect("word", "the name of an option")
-            if name.text in options:
-                raise PipelineError(f"the option {name.text} is given twice", self.text, name.at)
+            token = self.name("the name of an option")
+            name = self.content(token)
+            if name in options:
+                raise PipelineError(f"the option {name} is given twice", self.text, token.at)
             self.demand("=")
-            options[name.text] = self.value(0)
-            places[name.text] = name.at
+            options[name] = self.value(depth)
+            places[name] = token.at
         return options, places
 
     def value(self, depth: int) -> object:
         token = self.token
+        if token.kind == "mark" and token.text in "[{" and depth >= DEPTH_LIMIT:
+            raise PipelineError(f"lists and options nest {DEPTH_LIMIT} deep and no deeper", self.text, token.at)
         if self.accept("["):
-            if depth >= DEPTH_LIMIT:
-                raise PipelineError(f"lists nest {DEPTH_LIMIT} deep and no deeper", self.text, token.at)
             values: list[object] = []
             while not self.accept("]"):
                 if values:
                     self.demand(",", "a ',' or a ']'")
                 values.append(self.value(depth + 1))
             return tuple(values)
+        if self.accept("{"):
+            return self.options(depth + 1)[0]
         if token.kind not in ("number", "word", "string"):
             raise self.error("a value is wanted here")
-        self.next += 1
-        if token.kind == "word":
-            return WORDS.get(token.text.lower(), token.text)
-        if token.kind == "string":
-            try:
-                return json.loads(token.text)
-            except ValueError:
-                raise PipelineError("a string that JSON does not know", self.text, token.at) from None
-        return int(token.text) if re.fullmatch(r"[+-]?\d+", token.text) else float(token.text)
+        self.token = next(self.tokens)
+        if token.kind == "number":
+            return self.number(token)
+        return WORDS.get(token.text.lower(), token.text) if token.kind == "word" else self.content(token)
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.next]
+    def number(self, token: _Token) -> int | float:
+        if not re.fullmatch(r"[+-]?\d+", token.text):
+            return float(token.text)
+        try:
+            return int(token.text)
+        except ValueError:  # Python reads no more than some thousand digits
+            raise PipelineError("an integer with too many digits", self.text, token.at) from None
+
+    def name(self, wanted: str) -> _Token:
+        token = self.token
+        if token.kind not in ("word", "string"):
+            raise self.error(f"{wanted} is wanted here")
+        self.token = next(self.tokens)
+        return token
+
+    def content(self, token: _Token) -> str:
+        """What a word or a string says."""
+        if token.kind == "word":
+            return token.text
+        try:
+            return str(json.loads(token.text, strict=False))
+        except ValueError:
+            raise PipelineError("a string that JSON does not know", self.text, token.at) from None
 
     def accept(self, mark: str) -> bool:
         if self.token.kind == "mark" and self.token.text == mark:
-            self.next += 1
+            self.token = next(self.tokens)
             return True
         return False
 
@@ -199,13 +220,12 @@ class _Parser:
         if not self.accept(mark):
             raise self.error(f"{wanted or repr(mark)} is wanted here")
 
-    def expect(self, kind: str, wanted: str) -> _Token:
-        token = self.token
-        if token.kind != kind:
-            raise self.error(f"{wanted} is wanted here")
-        self.next += 1
-        return token
-
     def error(self, message: str) -> PipelineError:
         found = "but the text ends" if self.token.kind == "end" else f"not {self.token.text!r}"
         return PipelineError(f"{message}, {found}", self.text, self.token.at)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup or ""
+        yield _Token(kind, found[kind], found.start(kind))

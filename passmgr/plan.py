@@ -4,13 +4,18 @@ import difflib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.dependencies import DEPTH_LIMIT, STEPS_LIMIT, Node, PassDependencyError, Requirements, State
+from passat.passmgr.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
+from passat.passmgr.resolve import Resolver, too_deep
+
+STEPS_LIMIT: Final = 1_000_000
+"""How many passes a plan may run."""
 
 
 class Reason(enum.StrEnum):
@@ -118,6 +123,12 @@ class Plan:
 
         return to_mermaid(self)
 
+    def to_svg(self) -> str:
+        """The plan as a picture in SVG, made without Graphviz."""
+        from passat.passmgr.plan_svg import plan_svg
+
+        return plan_svg(self)
+
     def to_json(self) -> str:
         """The plan as JSON."""
         from passat.passmgr.render import to_json
@@ -147,11 +158,12 @@ class _RelayPlanner:
 
     def __init__(self, ctx: PassContext) -> None:
         self.ctx = ctx
+        self._count = 0
 
     def plan(self, members: Sequence[Pass], state: State, prefix: str, as_requirement: bool = False) -> list[Step]:
         """The steps of a pipeline, from a state that is brought up to date."""
-        if prefix.count(".") > DEPTH_LIMIT:  # what is resolved as in TVM has not been searched for cycles
-            raise PassDependencyError("a pipeline contains itself through what its members require")
+        if prefix.count(".") > DEPTH_LIMIT:  # through what members require; as in TVM nobody has searched that for cycles
+            raise too_deep()
         steps: list[Step] = []
         count = 0
         for pass_ in members:
@@ -163,31 +175,43 @@ class _RelayPlanner:
                 steps.append(required)
                 count += required.runs
             count += 1
-            steps.append(self.step(pass_, f"{prefix}{count}", state, reason, why, as_requirement=as_requirement))
+            steps.append(self.step(pass_, pass_.info.name, f"{prefix}{count}", state, reason, why, as_requirement=as_requirement))
         return steps
 
     def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
         """The steps for what a pass requires."""
         for name in pass_.info.required:
             count += 1
-            yield self.required_step(get_pass(name), f"{prefix}{count}", state, pass_.info.name)
+            yield self.required_step(get_pass(name), name, f"{prefix}{count}", state, pass_.info.name)
 
-    def required_step(self, pass_: Pass, number: str, state: State, by: str) -> Step:
+    def required_step(self, pass_: Pass, name: str, number: str, state: State, by: str) -> Step:
         """The step of a pass that runs because another requires it; neither its level nor `disabled_pass` counts, but they are told."""
         reason, why = self._gate(pass_.info)
         though = f", though {why}" if reason in (Reason.DISABLED, Reason.LEVEL) else ""
-        return self.step(pass_, number, state, Reason.REQUIRED, f"required by {by}{though}", as_requirement=True, required_by=by)
+        return self.step(pass_, name, number, state, Reason.REQUIRED, f"required by {by}{though}", as_requirement=True, required_by=by)
 
     def step(
-        self, pass_: Pass, number: str, state: State, reason: Reason, why: str, *, as_requirement: bool, required_by: str | None = None
+        self,
+        pass_: Pass,
+        name: str,
+        number: str,
+        state: State,
+        reason: Reason,
+        why: str,
+        *,
+        as_requirement: bool,
+        required_by: str | None = None,
     ) -> Step:
-        """The step of a pass that runs, with what it does to the state."""
+        """The step of a pass that runs, with what it does to the state under the name that it is required by."""
+        self._count += 1
+        if self._count > STEPS_LIMIT:
+            raise PassDependencyError(f"the plan would have more than {STEPS_LIMIT:,} steps")
         steps: list[Step] = []
         if pass_.members is None:
-            state.ran(pass_.info, number, as_requirement=as_requirement)
+            state.ran(name, pass_.info, number, as_requirement=as_requirement)
         else:
             steps = self.plan(pass_.members, state, f"{number}.", as_requirement)
-            state.finished(pass_.info, number)
+            state.finished(name, pass_.info.provides, number)
         return Step(pass_, number, reason, why, required_by, steps=tuple(steps))
 
     def _gate(self, info: PassInfo) -> tuple[Reason, str]:
@@ -206,68 +230,34 @@ class _Planner(_RelayPlanner):
     def __init__(self, ctx: PassContext, requirements: Requirements) -> None:
         super().__init__(ctx)
         self._requirements = requirements
+        self._resolver = Resolver(ctx, requirements)
 
     def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
         """The steps for what a pass requires; those that are established are told, and do not run."""
         node = id(pass_)
-        if not self._requirements.requires(node):
+        requires, pass_of = self._requirements.requires, self._requirements.pass_of
+        if not requires(node):
             return
-        chosen = self._choose(node, pass_.info.name, state)
+        chosen = self._resolver.choose(node, pass_.info.name, state, prefix.count("."))
         consumers: list[tuple[Node, str]] = [*((name, name) for name in chosen), (node, pass_.info.name)]
+        # A pipeline may run for what a pass in it establishes: then the pass at hand is who requires it.
+        required_by = dict.fromkeys(range(len(chosen)), pass_.info.name)
+        pending: dict[str, list[int]] = {}
+        for at, (consumer, label) in enumerate(consumers):
+            for name in requires(consumer):
+                required_by.update(dict.fromkeys(pending.pop(name, ()), label))
+            pending.setdefault(label, []).append(at)
         told = set(chosen)
         for at, (consumer, label) in enumerate(consumers):
-            for name in self._requirements.requires(consumer):
+            for name in requires(consumer):
                 if name not in told:
                     told.add(name)
                     number = state.steps[name]
                     why = f"required by {label}, established by step {number}"
-                    yield Step(self._requirements.pass_of(name), "", Reason.ESTABLISHED, why, label, number)
+                    yield Step(pass_of(name), "", Reason.ESTABLISHED, why, label, number)
             if at < len(chosen):
-                by = next(later for other, later in consumers[at + 1 :] if consumer in self._requirements.requires(other))
                 count += 1
-                yield self.required_step(self._requirements.pass_of(chosen[at]), f"{prefix}{count}", state, by)
-
-    def _choose(self, node: Node, label: str, state: State) -> list[str]:
-        """Which required passes run before a pass, in order: as few as may be, so that all it requires holds when it runs."""
-        now = state.copy()
-        chosen: list[str] = []
-        seen: set[frozenset[str]] = set()
-        disturbed = False
-        while order := self._requirements.order(node, now):
-            if now.names in seen or len(chosen) > STEPS_LIMIT:
-                raise self._requirements.undo_each_other(label, chosen)
-            seen.add(now.names)
-            for name in order:
-                if not all(required in now for required in self._requirements.requires(name)):
-                    break  # a pass just chosen undid it: look again
-                disturbed |= self._simulate(name, now, "")
-                chosen.append(name)
-        return self._prune(node, chosen, state) if disturbed else chosen
-
-    def _simulate(self, name: str, state: State, step: str) -> bool:
-        pass_ = self._requirements.pass_of(name)
-        if pass_.members is None:
-            return state.ran(pass_.info, step, as_requirement=True)
-        self.plan(pass_.members, state, "", as_requirement=True)
-        state.finished(pass_.info, step)
-        return True
-
-    def _prune(self, node: Node, chosen: list[str], state: State) -> list[str]:
-        """Takes out runs whose work still held, then runs whose work was undone before anyone relied on it."""
-        while True:
-            now = state.copy()
-            redundant: set[int] = set()
-            used: set[str] = set()
-            for at, name in enumerate(chosen):
-                if name in now:
-                    redundant.add(at)
-                used.update(now.steps[required] for required in self._requirements.requires(name))
-                self._simulate(name, now, f"#{at}")
-            used.update(now.steps[required] for required in self._requirements.requires(node))
-            drop = redundant or {at for at in range(len(chosen)) if f"#{at}" not in used}
-            if not drop:
-                return chosen
-            chosen = [name for at, name in enumerate(chosen) if at not in drop]
+                yield self.required_step(pass_of(chosen[at]), chosen[at], f"{prefix}{count}", state, required_by[at])
 
 
 def _doubts(ctx: PassContext, planned: set[str]) -> Iterator[str]:

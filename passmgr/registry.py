@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
-from passat.passmgr.options import convert, given_options, parameters, without_defaults
+from passat.passmgr.options import convert, given_options, name_hint, parameters, without_defaults
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 
 Factory = Callable[..., Pass]
 _F = TypeVar("_F", bound=Factory | Pass)
 
-PREFIXES: Final = ("transform.", "relay._transform.")
+PREFIXES: Final = ("transform.", "relay._transform.", "relax.transform.", "tir.transform.")
 """Where a name without a prefix is looked for, in this order, as in TVM."""
 
 
@@ -66,12 +66,10 @@ class PassEntry:
         values = {}
         for name, value in options.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else f"; it has: {', '.join(known) or 'none'}"
-                raise PassOptionError(f"the pass {self.name} has no option {name!r}{hint}", name)
+                raise PassOptionError(f"the pass {self.name} has no option {name!r}; {name_hint(name, known)}", name)
             try:
                 values[name] = convert(value, known[name].annotation)
-            except TypeError as error:
+            except (TypeError, AttributeError) as error:
                 raise PassOptionError(f"option {name} of the pass {self.name}: {error}", name) from None
         missing = [name for name, option in known.items() if option.default is option.empty and name not in values]
         if missing:
@@ -196,7 +194,15 @@ def _always(made: Pass) -> Factory:
         return made
 
     make.__doc__ = made.__doc__
+    make.__dict__["made"] = made
     return make
+
+
+def entry_of(pass_: Pass) -> PassEntry | None:
+    """The entry of a pass that was registered itself, or whose class was."""
+    entries = _ENTRIES.values()
+    itself = (entry for entry in entries if vars(entry.factory).get("made") is pass_)
+    return next(itself, None) or next((entry for entry in entries if entry.factory is type(pass_)), None)
 
 
 def name_and_options(pass_: Pass) -> tuple[str, dict[str, object]]:
@@ -204,5 +210,7 @@ def name_and_options(pass_: Pass) -> tuple[str, dict[str, object]]:
     if "made_by" in vars(pass_):
         name, given = vars(pass_)["made_by"]
         return name, dict(given)
-    entry = next((entry for entry in _ENTRIES.values() if entry.factory is type(pass_)), None)
-    return pass_.info.name if entry is None else entry.name, given_options(pass_)
+    entry = entry_of(pass_)
+    if entry is None:
+        return pass_.info.name, given_options(pass_)
+    return entry.name, given_options(pass_) if entry.factory is type(pass_) else {}

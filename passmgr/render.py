@@ -9,13 +9,14 @@ from typing import Any as AnyValue
 from passat.passmgr.pipeline import pipeline_text
 
 if TYPE_CHECKING:
+    from passat.passmgr.passes import Pass
     from passat.passmgr.plan import Plan, Step
 
 
 def to_text(plan: "Plan") -> str:
     """One line per pass: its number or `-`, its name and options, and why it runs or not."""
     rows = [
-        ("  " * depth + (step.number or "-"), _label(step), step.why if step.runs else f"does not run: {step.why}")
+        ("  " * depth + (step.number or "-"), step_label(step), step.why if step.runs else f"does not run: {step.why}")
         for step, depth in _walk(plan)
     ]
     wide = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
@@ -111,24 +112,38 @@ def _edges(plan: "Plan") -> Iterator[tuple["Step", "Step", bool]]:
     for level in levels:
         running = [step for step in level if step.runs]
         yield from ((a, b, False) for a, b in itertools.pairwise(running))
-        for at, step in enumerate(level):
-            if step.required_by is not None:
-                by = next((later for later in level[at + 1 :] if later.runs and later.name == step.required_by), None)
-                if by is not None:
-                    yield step, by, True
+        yield from ((step, by, True) for step, by in who_requires(level))
 
 
-def _label(step: "Step") -> str:
-    if step.pass_.members is not None:
-        return step.name
+def who_requires(level: "tuple[Step, ...]") -> "list[tuple[Step, Step]]":
+    """Pairs of steps of one pipeline, in order: one that is required, whether it runs or not, and the next one that requires it."""
+    found: list[tuple[Step, Step]] = []
+    later: dict[str, Step] = {}
+    for step in reversed(level):
+        if step.required_by in later:
+            found.append((step, later[step.required_by]))
+        if step.runs:
+            later[step.name] = step
+    return found[::-1]
+
+
+def step_label(step: "Step") -> str:
+    """The text of the pass of a step, of a pipeline its name."""
+    return pass_label(step.pass_)
+
+
+def pass_label(pass_: "Pass") -> str:
+    """The text of a pass, of a pipeline its name."""
+    if pass_.members is not None:
+        return pass_.info.name
     try:
-        return pipeline_text(step.pass_)
+        return pipeline_text(pass_)
     except ValueError:  # an option that has no text form
-        return f"{step.name}{{...}}"
+        return f"{pass_.info.name}{{...}}"
 
 
 def _title(step: "Step") -> str:
-    return f"{step.number} {_label(step)}" if step.runs else _label(step)
+    return f"{step.number} {step_label(step)}" if step.runs else step_label(step)
 
 
 def _quote(text: str) -> str:
@@ -138,7 +153,7 @@ def _quote(text: str) -> str:
 def _to_dict(step: "Step") -> dict[str, AnyValue]:
     return {
         "name": step.name,
-        "text": _label(step),
+        "text": step_label(step),
         "number": step.number or None,
         "runs": step.runs,
         "reason": str(step.reason),

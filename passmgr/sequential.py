@@ -6,7 +6,7 @@ from typing import Final
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
 from passat.passmgr.dependencies import DEPTH_LIMIT, Requirements
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import PipelineInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.plan import Plan, make_plan
 from passat.passmgr.registry import registry_version
@@ -46,7 +46,7 @@ class Sequential(Pass):
             if not isinstance(pass_, Pass):
                 hint = f"; did you mean {pass_.__name__}()?" if callable(pass_) and hasattr(pass_, "__name__") else ""
                 raise TypeError(f"passes must be a list of Pass objects. {pass_!r} is none{hint}")
-        self.info = PassInfo(opt_level, name, required, traceable)
+        self.info = PipelineInfo(opt_level, name, required, traceable)
         self.members = tuple(passes or ())
         self.depth: int = 1 + max((pass_.depth for pass_ in self.members if isinstance(pass_, Sequential)), default=0)
         if self.depth > DEPTH_LIMIT:
@@ -85,6 +85,10 @@ class Sequential(Pass):
             requirements = Requirements(self.members)
             self._requirements = (registry_version(), requirements)  # looking names up may have registered passes
         return self._requirements[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        # What has been worked out goes by the identity of the members, and copies have others.
+        return {**vars(self), "_requirements": None, "_plans": {}}
 
     def __str__(self) -> str:
         names = "".join(f"{pass_.info.name} " for pass_ in self.members)

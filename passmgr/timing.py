@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -69,16 +69,32 @@ def _render(instrument: "PassTimingInstrument | None") -> str:
         return ""
     if profile.open:
         raise RuntimeError("cannot print pass profile while still in a pass!")
-    total = sum(run.seconds for run in profile.runs)
+    return render_times(instrument.timings if instrument is not None else [])
+
+
+def render_times(times: Sequence[PassTime]) -> str:
+    """TVM's text of measured runs, as `PassTimingInstrument.timings` lists them; for after the context was left.
+
+    >>> render_times([PassTime("outer", 4e-6, 0), PassTime("inner", 3e-6, 1)])
+    'outer: 4us [1us] (100.00%; 100.00%)\\n\\tinner: 3us [3us] (75.00%; 75.00%)\\n'
+    """
+    nested = [0.0] * len(times)
+    around: list[int] = []
+    above: list[float] = []
+    total = sum(run.seconds for run in times if not run.depth)
+    for i, run in enumerate(times):
+        del around[run.depth :]
+        above.append(times[around[-1]].seconds if around else total)
+        if around:
+            nested[around[-1]] += run.seconds
+        around.append(i)
     lines = []
-    stack = [(run, 0, total) for run in reversed(profile.runs)]
-    while stack:
-        run, depth, parent = stack.pop()
-        own = run.seconds - sum(child.seconds for child in run.children)
+    for run, inner, parent in zip(times, nested, above, strict=True):
         of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
-        indent = "\t" * depth
-        lines.append(f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{own * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n")
-        stack.extend((child, depth + 1, run.seconds) for child in reversed(run.children))
+        indent = "\t" * run.depth
+        lines.append(
+            f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{(run.seconds - inner) * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n"
+        )
     return "".join(lines)
 
 

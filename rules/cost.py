@@ -59,6 +59,10 @@ class Roofline:
         return found
 
 
+ROOFLINE: Final = Roofline()
+"""The model that is used where none is named: one object, since the passes of a pipeline ask for the same prices again and again."""
+
+
 class NodeCount:
     """One for every call: the fewest nodes win, whatever they do."""
 

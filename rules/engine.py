@@ -11,7 +11,7 @@ from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefC
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.cost import CostModel, NodeCount, Roofline, program_cost
+from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.egraph import EngineError
 from passat.rules.extract import extract
 from passat.rules.fold import Folder
@@ -73,7 +73,7 @@ class Engine:
     ) -> None:
         self.matchers = matchers
         self.limits = limits or Limits()
-        self.model = model or Roofline()
+        self.model = model or ROOFLINE
         self.fold = fold
         self.static = static
         self.max_growth = max_growth

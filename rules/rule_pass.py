@@ -5,12 +5,12 @@ import functools
 import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option
-from passat.rules.cost import CostModel, NodeCount, Roofline
+from passat.rules.cost import ROOFLINE, CostModel, NodeCount
 from passat.rules.engine import Engine, EngineReport
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
@@ -25,23 +25,39 @@ register_option(
     REASSOCIATE,
     "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = and assume no NaN or Inf.",
 )
-register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.")
-register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.")
-register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.")
-register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.")
-register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.")
-register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.")
+register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.", minimum=0)
+register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)
+register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.", minimum=0)
+register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.", minimum=0)
+register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
+register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
 register_option(
     "rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls."
 )
 register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
 
 
+COUNTERS: Final = {
+    "rounds": "rounds of saturation",
+    "nodes": "nodes in the e-graphs at the end",
+    "folded": "expressions replaced by constants",
+    "merged": "equal expressions that became one",
+    "projected": "fields taken of tuples that were just made",
+    "made_static": "operators that were given their shapes as attributes",
+    "too_large": "constants that were not folded, as they would enlarge the file too much",
+    "matched:*": "matches of a rule that were looked at",
+    "fired:*": "matches of a rule that said something new",
+    "refused:*": "matches of a rule that its conditions refused",
+    "seconds": "seconds that the pass took",
+}
+"""What a rule pass counts."""
+
+
 class RulePass(FunctionPass):
     """A function pass that saturates each function with rule sets and takes out the cheapest program.
 
-    What it did goes to the context's statistics: `fired:<rule>`, `matched:<rule>`, `refused:<rule>`, `folded`, `merged`, `projected`,
-    `rounds`, `nodes`, `seconds`; limits that were reached, failures and the commonest reasons of refusals are remarks.
+    What it did goes to the context's statistics (`COUNTERS`); limits that were reached, failures and the commonest reasons of
+    refusals are remarks.
     """
 
     def __init__(
@@ -57,7 +73,7 @@ class RulePass(FunctionPass):
         rounds: int | None = None,
         doc: str = "",
     ) -> None:
-        self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",))
+        self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",), counters=COUNTERS)
         self.sets = tuple(sets)
         self.fold = fold
         self.static = static
@@ -105,7 +121,7 @@ class RulePass(FunctionPass):
         key = (math, disabled, cost, growth)
         engine = self._engines.get(key)
         if engine is None:
-            model: CostModel = NodeCount() if cost == "nodes" else Roofline()
+            model: CostModel = NodeCount() if cost == "nodes" else ROOFLINE
             chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
             engine = self._engines[key] = Engine(
                 chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge

@@ -77,6 +77,7 @@ class Saturator:
         self._retired_next: dict[str, list[str]] = {}
         self._pending: Sequence[tuple[int, int]] = ()
         self._walked = 0
+        self._chased: list[tuple[int, tuple[int, ...]]] = []
         self._edges: set[tuple[Symbol, int, Symbol]] = set()
 
     def run(self) -> Saturation:
@@ -128,9 +129,18 @@ class Saturator:
             tables = self._search(reducing=True)
             if not any(tables):
                 break
+            self._chased += [(number, row) for number, rows in enumerate(tables) for row in rows]
             unions = self._decide(tables, set(), unions)
         self._retired, self._retired_next = retired, self._retired
         return unions
+
+    def _remember_chased(self) -> None:
+        """Knows the matches of the chase again by the names that their classes have got since."""
+        find = self.graph.find
+        for number, row in self._chased:
+            classes = len(self._queries[number][0].class_keys)
+            self._seen.add((number, (*map(find, row[:classes]), *row[classes:])))
+        self._chased = []
 
     def _rounds(self, unions: Sequence[tuple[int, int]]) -> None:
         while self.result.rounds < self._limits.rounds:
@@ -141,7 +151,9 @@ class Saturator:
             tables: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
             for number, known_as in self._asked:
                 tables[number] = found[known_as]
-            unions = self._decide(tables, self._follow(moved))
+            learnt = self._follow(moved)
+            self._remember_chased()
+            unions = self._decide(tables, learnt)
             if not unions:
                 return
             unions = self._chase(unions)

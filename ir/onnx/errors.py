@@ -1,13 +1,35 @@
 """The one error of reading and writing ONNX, and the sentence for a missing onnx package."""
 
 import importlib
+from collections.abc import Iterable
+
+from passat.ir.diagnostics import Diagnostic, DiagnosticError, DiagnosticLevel
+from passat.ir.expr import Span
 
 
-class OnnxError(ValueError):
-    """A model that cannot be read or written. The message is one sentence, on one line, for the person whose file it is."""
+class OnnxError(DiagnosticError, ValueError):
+    """A model that cannot be read or written. The message is one sentence, on one line, for the person whose file it is.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+    Where a model contradicts itself in several places there is a sentence for each, and `diagnostics` says what they are about.
+    """
+
+    def __init__(self, message: str, diagnostics: Iterable[Diagnostic] = ()) -> None:
+        super().__init__(" ".join(message.split()), diagnostics)
+
+    def about(self, source: str) -> "OnnxError":
+        """This error with the name of the model before its sentence."""
+        return OnnxError(f"{source}: {self.args[0]}", self.diagnostics)
+
+
+class ContradictionError(OnnxError):
+    """Something in a model does not fit what it stands with; what else the model says can be read all the same.
+
+    `span` says where; `excerpt` shows what it is about (`passat.ir.diagnostics.Diagnostic`).
+    """
+
+    def __init__(self, message: str, span: Span | None = None, excerpt: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics = (Diagnostic(DiagnosticLevel.ERROR, span, str(self.args[0]), excerpt=tuple(excerpt)),)
 
 
 def require_onnx() -> None:

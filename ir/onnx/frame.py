@@ -1,7 +1,8 @@
 """What a model holds besides its computation: it travels with the module and comes out as it went in."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any as AnyValue
 from typing import Final, TypeVar
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -37,6 +38,14 @@ class Frame:
     """Where values were made in the source, by name: what the order of writing follows."""
     origins: dict[int, Origin] = field(default_factory=dict)
     """The nodes that calls were read from, by the identity of the call."""
+
+    def __getstate__(self) -> dict[str, AnyValue]:
+        # A copy of the module has calls of other identities; its nodes are then written anew.
+        return {each.name: {} if each.name == "origins" else getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, AnyValue]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
 
     @property
     def version(self) -> int:

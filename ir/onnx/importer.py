@@ -9,11 +9,13 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
 from passat.ir.collector import collector_paused
+from passat.ir.diagnostics import Diagnostic
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
-from passat.ir.infer import InferError, infer_type, type_of_call
+from passat.ir.infer import UNKNOWN, InferError, infer_type, type_of_call
+from passat.ir.infer_error import MAX_ERRORS
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import read_attributes
-from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.errors import ContradictionError, OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
 from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes
@@ -79,6 +81,7 @@ class Importer:
         self.declared: dict[str, onnx.TypeProto] = {}
         self.source = GraphProto()
         self._read_anywhere: set[str] | None = None
+        self._contradictions: list[ContradictionError] = []
 
     def main(self, graph: GraphProto) -> Function:
         """The function of the main graph: its parameters are the inputs that have no fixed value."""
@@ -111,13 +114,27 @@ class Importer:
             body = self.body(graph, scope)
         except UndefinedError as missing:
             raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
+        except ContradictionError:
+            raise
+        except OnnxError as error:
+            self._raise_contradictions(*error.diagnostics)
+            raise
         for value, result in zip(graph.output, body.fields if isinstance(body, Tuple) else (body,), strict=True):
             if not compatible(type_of(value.type), result.checked_type):
                 declared, found = show_type(type_of(value.type)), show_type(result.checked_type)
-                raise OnnxError(f"the output {value.name!r} is declared as {declared}, but what makes it gives {found}")
+                sentence = f"the output {value.name!r} is declared as {declared}, but what makes it gives {found}"
+                self._contradictions.append(ContradictionError(sentence, Span("", outputs=(value.name,))))
+        self._raise_contradictions()
         function = Function(params, body)
         infer_type(function)
         return function
+
+    def _raise_contradictions(self, *others: Diagnostic) -> None:
+        """Raises ContradictionError where there were any: the first, with the diagnostics of all, and what else is wrong."""
+        if self._contradictions:
+            first = self._contradictions[0]
+            first.diagnostics = (*(diagnostic for error in self._contradictions for diagnostic in error.diagnostics), *others)
+            raise first
 
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
         """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
@@ -131,7 +148,7 @@ class Importer:
             name = sparse.values.name
             scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))
         declared, self.declared = self.declared, {value.name: value.type for value in (*graph.value_info, *graph.output)}
-        start = len(scope.values)
+        start, wrong = len(scope.values), len(self._contradictions)
         try:
             self.read_nodes(graph.node, scope)
         except UndefinedError as missing:
@@ -139,6 +156,7 @@ class Importer:
                 raise
             for name in list(scope.values)[start:]:
                 del scope.values[name]
+            del self._contradictions[wrong:]
             self.read_nodes(sort_nodes(graph.node), scope)
         finally:
             self.declared = declared
@@ -193,13 +211,23 @@ class Importer:
                     if reader is not None:
                         results = self._read(reader, seen, node)
             if results is None:
-                results = opaque_call(self, node, seen, rest, scope)
+                try:
+                    results = opaque_call(self, node, seen, rest, scope)
+                except ContradictionError as error:
+                    results = self._contradicted(error, len(outputs))
             order[outputs[0] if outputs else ""] = len(order)
             for name, result in zip(outputs, results, strict=False):
                 if name:
                     if name in values:
                         raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
                     values[name] = result
+
+    def _contradicted(self, error: ContradictionError, count: int) -> Sequence[Expr]:
+        """What stands for the outputs of a node that is wrong, while the other nodes are read to see whether they are too."""
+        self._contradictions.append(error)
+        if len(self._contradictions) >= MAX_ERRORS:
+            self._raise_contradictions()
+        return [Var("", UNKNOWN) for _ in range(count)]
 
     def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
         """The outputs of a node up to the last that somebody reads; the first is always there."""

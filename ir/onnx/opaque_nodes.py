@@ -10,7 +10,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
-from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.errors import ContradictionError, OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
@@ -37,7 +37,7 @@ def opaque_call(
     """The values of a node's outputs, as fields of an opaque call.
 
     `seen` is the node with its operands read, `rest` are its attributes that have no value of ours.
-    Raises OnnxError where the operands' types contradict each other.
+    Raises ContradictionError where the operands' types contradict each other.
     """
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span
     outputs = node.output
@@ -87,8 +87,11 @@ def opaque_call(
     try:
         types, needed = _types(op, operands, values, declared or [UNKNOWN], local)
     except OpTypeError as error:
-        shown = ", ".join("nothing" if value is None else show_type(value.checked_type) for value in inputs)
-        raise OnnxError(f"{describe(node)} cannot take operands of types {shown}: {error.__cause__ or error}") from error
+        shown = ["nothing" if value is None else show_type(value.checked_type) for value in inputs]
+        sentence = f"{describe(node)} cannot take operands of types {', '.join(shown)}: {error.__cause__ or error}"
+        excerpt = [f"{', '.join(outputs)} = {node.op_type}({', '.join(node.input)})"]
+        excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
+        raise ContradictionError(sentence, span, dict.fromkeys(excerpt)) from error
     if needed:
         values["types"] = tuple(map(show_type, types))
     call = Call(op, operands, Attrs(values), span=span)

@@ -18,7 +18,7 @@ def _dropout(data: Array, *, rate: float) -> tuple[Array, Array]:
     return data, np.ones(data.shape, data.dtype)
 
 
-@define_op("nn.dropout", kernel=_dropout, stateful=True)
+@define_op("nn.dropout", kernel=_dropout, stateful=True, results=2)
 def dropout(data: TensorType, *, rate: float = 0.5) -> TupleType:
     """The data as they are, and the mask of what was kept: ones. `rate` is the share that training drops.
 

@@ -234,7 +234,7 @@ def _topk(data: Array, k: Array, axis: int, largest: bool, sorted: bool) -> tupl
     return topk_arrays(data, int(k.reshape(())), axis, largest, sorted)
 
 
-@define_op("dyn.topk", kernel=_topk, cost=reduction)
+@define_op("dyn.topk", kernel=_topk, cost=reduction, results=2)
 def dyn_topk(data: TensorType, k: Known, *, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
     """The topk of as many elements as `k`, one integer, says. ONNX TopK (10, 11, 24)."""
     return topk_type(data, _one(k, "k"), axis)

@@ -80,7 +80,7 @@ def _batch_norm(
     return narrow(result, data.dtype), mean, variance
 
 
-@define_op("nn.batch_norm", kernel=_batch_norm, cost=_cost, pattern=4)
+@define_op("nn.batch_norm", kernel=_batch_norm, cost=_cost, pattern=4, results=3)
 def batch_norm(
     data: TensorType,
     gamma: TensorType,

@@ -176,7 +176,7 @@ def topk_type(data: TensorType, k: Dim, axis: int) -> TupleType:
     return TupleType((values, values.with_dtype("int64")))
 
 
-@define_op("topk", kernel=_topk, cost=reduction)
+@define_op("topk", kernel=_topk, cost=reduction, results=2)
 def topk(data: TensorType, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
     """The `k` largest (or smallest) elements along `axis`, and their indices (int64); of equal elements those that come first.
 

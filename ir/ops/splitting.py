@@ -25,7 +25,12 @@ def _known(types: Sequence[Type], values: Sequence[KnownValue | None], attrs: At
     return None if value is None or isinstance(value, tuple) else _split(value, **attrs)
 
 
-@define_op("split", kernel=_split, movement=True, shape_arith=True, known=_known)
+def _count(attrs: Attrs) -> int:
+    cut: int | tuple[int, ...] = attrs["indices_or_sections"]
+    return cut if isinstance(cut, int) else len(cut) + 1
+
+
+@define_op("split", kernel=_split, movement=True, shape_arith=True, known=_known, results=_count)
 def split(data: TensorType, *, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> TupleType:
     """`data` cut along `axis`: in that many equal parts, or before each of the given places, which are in order.
 

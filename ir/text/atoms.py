@@ -9,6 +9,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.text.lexer import Tokens
 from passat.ir.text.literals import SPECIAL, read_scalar
 from passat.ir.text.metadata import MetadataReader
+from passat.ir.text.recovery import Recovery
 from passat.ir.text.types import TypeReader
 
 Hidden: TypeAlias = list[tuple[str, Var | None]]
@@ -27,6 +28,7 @@ class AtomReader:
     def __init__(self, tokens: Tokens, module: IRModule) -> None:
         self.tokens = tokens
         self.module = module
+        self.recovery = Recovery(tokens)
         self.types = TypeReader(tokens)
         self.metadata = MetadataReader(tokens)
         self.globals = {var.name_hint: var for var in module.functions}
@@ -36,6 +38,7 @@ class AtomReader:
         self._constants: dict[str, Constant] = {}
         self._variables: dict[str, Var] = {}
         self._ops: dict[str, Op] = {}
+        self._assumed: set[str] = set()
 
     def global_var(self, name: str, at: int) -> GlobalVar:
         """The global variable of that name, which token number `at` uses."""
@@ -63,6 +66,28 @@ class AtomReader:
                 del self._variables[name]
             else:
                 self._variables[name] = outer
+
+    def forget_all(self) -> None:
+        """Ends all scopes that an error has left open."""
+        self._variables.clear()
+        self.types.type_vars.clear()
+        self._assumed.clear()
+
+    def assume(self, start: int, until: int, hidden: Hidden) -> None:
+        """Brings into scope what the tokens from `start` to `until` name and nothing stands for: it is wrong, but not again."""
+        tokens = self.tokens
+        for kind, text in zip(tokens.kinds[start:until], tokens.texts[start:until], strict=True):
+            if kind == "local" and text not in self._variables:
+                self.declare(Var(text), hidden)
+            elif kind == "graph":
+                self.numbered.setdefault(text, Var("_"))
+            elif kind == "global":
+                self.first_uses.pop(text, None)  # no error of its own here, but perhaps where it is used again
+                if self.globals.get(text) not in self.module.functions:
+                    self.globals.pop(text, None)
+            elif kind == "name" and tokens.kinds[start + 1] == "=":  # a variable without its sigil, perhaps
+                self._assumed.add(text)
+            start += 1
 
     def atom(self) -> Expr | None:
         """Reads an expression of one token; None where the next token begins a longer one. Raises ParseError."""
@@ -96,14 +121,17 @@ class AtomReader:
 
     def _named(self, text: str) -> Expr:
         if text in ("True", "False"):
-            return Constant(Tensor.dense(text == "True"))
+            return Constant(Tensor.dense(text == "True"), self.tokens.span(self.tokens.at, self.tokens.at + 1))
         if text in SPECIAL:
             return self._number(negative=False)
-        return self.constructors.get(text) or self.op(text, self.tokens.at)
+        found = self.constructors.get(text)
+        if found is None and text in self._assumed:
+            return Var(text)
+        return found or self.op(text, self.tokens.at)
 
     def _number(self, *, negative: bool) -> Constant:
         try:
-            return Constant(read_scalar(self.tokens.text, negative))
+            return Constant(read_scalar(self.tokens.text, negative), self.tokens.span(self.tokens.at, self.tokens.at + 1))
         except ValueError as error:
             raise self.tokens.error(str(error)) from None
 

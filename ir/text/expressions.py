@@ -37,7 +37,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op, OpTypeError
 from passat.ir.text.atoms import COMPOUND, AtomReader, Hidden
 from passat.ir.text.attributes import AttributeReader
-from passat.ir.text.lexer import Tokens
+from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.types import Type
 
 Rule: TypeAlias = "Generator[Rule, Expr, Expr]"
@@ -63,32 +63,48 @@ class ExprReader(AtomReader):
         super().__init__(tokens, module)
         self._attributes = AttributeReader(tokens, self.types, self.metadata)
 
-    def block(self, closing: str) -> Rule:
-        """Statements and their result, up to a closing brace, or as far as they go."""
+    def block(self, closing: str, *, whole: bool = False) -> Rule:
+        """Statements and their result: up to a closing brace or the end of the whole text, going on behind errors, or as far as they go."""
         tokens = self.tokens
+        opening = tokens.at - 1
         lets: list[tuple[Var, Expr, Span]] = []
         hidden: Hidden = []
         while True:
             at = tokens.at
             kind, text = tokens.kinds[at], tokens.texts[at]
-            if kind == "graph" and tokens.kinds[at + 1] == "=":
-                tokens.at += 2
-                self.numbered[text] = yield self._infix()
-                tokens.expect(";", f"after the definition of %{text}")
-            elif kind == "name" and text == "let":
-                var, value = yield from self._let(hidden)
-                lets.append((var, value, tokens.span(at)))
-            elif kind == "name" and text == "free_var":
-                tokens.at += 1
-                self.declare(self.variable("after free_var"), hidden)
-                tokens.expect(";", "after the free variable")
-            else:
-                result = yield self._infix()
-                if not tokens.accept(";"):
+            try:
+                if kind == "graph" and tokens.kinds[at + 1] == "=":
+                    tokens.at += 2
+                    self.numbered[text] = yield self._infix()
+                    tokens.expect(";", f"after the definition of %{text}")
+                elif kind == "name" and text == "let":
+                    var, value = yield from self._let(hidden)
+                    lets.append((var, value, tokens.span(at, tokens.at - 1)))
+                elif kind == "name" and text == "free_var":
+                    tokens.at += 1
+                    self.declare(self.variable("after free_var"), hidden)
+                    tokens.expect(";", "after the free variable")
+                else:
+                    result = yield self._infix()
+                    if tokens.accept(";"):
+                        lets.append((Var("_"), result, tokens.span(at, tokens.at - 1)))
+                        continue
+                    if closing:
+                        tokens.expect(closing, "after the result of the block")
                     break
-                lets.append((Var("_"), result, tokens.span(at)))
-        if closing:
-            tokens.expect(closing, "after the result of the block")
+            except ParseError as error:
+                if error.is_counted or not (closing or whole):
+                    raise
+                self.recovery.note(error)
+                end = self.recovery.behind_statement(at, None if whole else opening)
+                if end is None:
+                    raise
+                self.assume(at, end, hidden)
+                tokens.at = end + 1 if tokens.kinds[end] == ";" else end
+                if tokens.kind in (closing or "end", "metadata"):
+                    tokens.at += bool(closing)
+                    result = Var("_")
+                    break
         self.forget(hidden)
         for var, value, span in reversed(lets):
             result = Let(var, value, result, span)
@@ -118,26 +134,29 @@ class ExprReader(AtomReader):
     def _infix(self) -> Rule:
         """Operands joined by infix operators, which bind to the left."""
         tokens = self.tokens
+        begin = tokens.at
         left = yield self._operand()
         if tokens.kinds[tokens.at] not in _INFIX:
             return left
-        operands, waiting = [left], list[tuple[int, str, int]]()
+        operands, begins, waiting = [left], [begin], list[tuple[int, str, int]]()
         while tokens.kind in _INFIX:
             level, name = _INFIX[tokens.kind]
             while waiting and waiting[-1][0] >= level:
-                self._reduce(operands, waiting)
+                self._reduce(operands, begins, waiting)
             waiting.append((level, name, tokens.at))
             tokens.at += 1
+            begins.append(tokens.at)
             operands.append((yield self._operand()))
         while waiting:
-            self._reduce(operands, waiting)
+            self._reduce(operands, begins, waiting)
         return operands[0]
 
-    def _reduce(self, operands: list[Expr], waiting: list[tuple[int, str, int]]) -> None:
+    def _reduce(self, operands: list[Expr], begins: list[int], waiting: list[tuple[int, str, int]]) -> None:
         _, name, at = waiting.pop()
         right = operands.pop()
         left = operands.pop()
-        operands.append(self._call(self.op(name, at), [left, right], {}, [], at))
+        begins.pop()
+        operands.append(self._call(self.op(name, at), [left, right], {}, [], begins[-1]))
 
     def _operand(self) -> Rule:
         """An atom with what is applied to it: arguments, types, field numbers."""
@@ -356,9 +375,20 @@ def run(rule: Rule) -> Expr:
     """Drives a rule, and those that it needs, on a stack of its own."""
     stack = [rule]
     value: Expr | None = None
+    error: ParseError | None = None
     while True:
         try:
-            needed = stack[-1].send(value)  # type: ignore[arg-type]  # a rule is started with None
+            if error is None:
+                needed = stack[-1].send(value)  # type: ignore[arg-type]  # a rule is started with None
+            else:
+                passed, error = error, None
+                needed = stack[-1].throw(passed)  # who needed the failed rule may go on behind it
+        except ParseError as failure:
+            stack.pop()
+            if not stack:
+                raise
+            error = failure
+            error.__traceback__ = None  # or it would grow with the depth of the text
         except StopIteration as done:
             stack.pop()
             value = done.value

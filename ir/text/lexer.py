@@ -7,9 +7,12 @@ operators and types and by slashes in those of variables; any other name is writ
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
+from passat.ir.diagnostics import Diagnostic, DiagnosticError, DiagnosticLevel
 from passat.ir.expr import Span
+from passat.ir.source import SourceName
 
 WORD: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 PLAIN_NAME: Final = re.compile(rf"{WORD}(?:\.{WORD})*")
@@ -37,17 +40,37 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_SPACE: Final = re.compile(r"[ \t\r\n]")
+_LINE_END: Final = re.compile(r"\n")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
-class ParseError(ValueError):
-    """A text that is not in Relay's format. The message says where, what was expected and what stands there."""
+MAX_ERRORS: Final = 20
+"""Reading stops at this many errors."""
 
-    def __init__(self, message: str, source_name: str, line: int, column: int) -> None:
-        super().__init__(f"{source_name}:{line}:{column}: {message}")
+
+class ParseError(DiagnosticError, ValueError):
+    """A text that is not in Relay's format. The message says where, what was expected and what stands there.
+
+    `source_name`, `line` and `column` are the place of the first error in the text; `diagnostics` has them all.
+    """
+
+    def __init__(self, message: str, source_name: str, line: int, column: int, width: int = 1) -> None:
+        span = Span(source_name, line, column, (), line, column + width)
+        super().__init__(f"{source_name}:{line}:{column}: {message}", [Diagnostic(DiagnosticLevel.ERROR, span, message)])
         self.source_name = source_name
         self.line = line
         self.column = column
+        self.is_counted = False
+        """Whether it is in the list of errors already, and on its way to whoever can go on behind it."""
+
+    @staticmethod
+    def of(errors: "Sequence[ParseError]") -> "ParseError":
+        """The error that stands for all of these, of one text: the first in it, with the diagnostics of all in order."""
+        ordered = sorted(errors, key=lambda error: (error.line, error.column))
+        first = ordered[0]
+        first.diagnostics = tuple(diagnostic for error in ordered for diagnostic in error.diagnostics)
+        return first
 
 
 class Tokens:
@@ -55,21 +78,28 @@ class Tokens:
 
     `kind` of a token is the name of its class (`local`, `graph`, `global`, `name`, `number`, `string`, `bytes`, `meta`, `version`,
     `metadata`, `end`), of symbols the symbol itself; `text` is what it says, without sigils and quotes. Lexing stops at `#[metadata]`;
-    `rest` is what stands behind that. Behind the last token stands another `end`. Raises ParseError for what is no token.
+    `rest` is what stands behind that. Behind the last token stands another `end`. Raises ParseError for what is no token, with all
+    places where that is so.
     """
 
-    __slots__ = ("_lines", "_source", "at", "ends", "kinds", "rest", "source_name", "starts", "texts")
+    __slots__ = ("_errors", "_lines", "_source", "at", "ends", "kinds", "rest", "source_name", "starts", "texts")
 
     def __init__(self, source: str, source_name: str) -> None:
         self._source = source
-        self._lines: list[int] | None = None
-        self.source_name = source_name
+        self.source_name = SourceName(source_name, source)
+        self._lines = self.source_name.starts()
+        self._errors: list[ParseError] = []
         self.kinds: list[str] = []
         self.texts: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.at = 0
-        self.rest = source[self._lex() :]
+        end = self._lex()
+        if self._errors:
+            raise ParseError.of(self._errors)
+        self.rest = source[end:]
+        if self.rest:
+            self.source_name.text = source[:end]  # what is quoted in errors; constants need not be kept for that
 
     def _lex(self) -> int:
         source, match = self._source, _TOKEN.match
@@ -79,19 +109,27 @@ class Tokens:
             found = match(source, position)
             if found is None:
                 start = len(source) - len(source[position:].lstrip(" \t\r\n"))
-                raise self.error_at(start, "this string is not closed" if source[start] == '"' else f"{source[start]!r} begins no token")
+                what = "this string is not closed" if source[start] == '"' else f"{source[start]!r} begins no token"
+                position = self._behind_error(self.error_at(start, what), start)
+                continue
             kind = found.lastgroup or ""
             start, position = found.end(1), found.end()
             if kind == "comment":
                 continue
             if kind == "nested":
-                position = self._behind_comment(start)
+                try:
+                    position = self._behind_comment(start)
+                except ParseError as error:
+                    position = self._behind_error(error, len(source))
                 continue
             text = found[kind]
             if kind == "symbol":
                 kind = text
             elif text.endswith('"') and kind in _WITH_STRINGS:
-                text = self._unquote(kind, text, start)
+                try:
+                    text = self._unquote(kind, text, start)
+                except ParseError as error:
+                    self._behind_error(error, start)
             add_kind(kind)
             add_text(text)
             add_start(start)
@@ -99,6 +137,14 @@ class Tokens:
             if kind in ("end", "metadata"):
                 self.kinds.append("end")  # so that there is always a token behind the next one
                 return position
+
+    def _behind_error(self, error: ParseError, start: int) -> int:
+        """Notes an error, and says where reading can go on: at the next white space, behind a string at the end of its line."""
+        self._errors.append(error)
+        if len(self._errors) >= MAX_ERRORS:
+            raise ParseError.of(self._errors)
+        found = (_LINE_END if self._source[start : start + 1] == '"' else _SPACE).search(self._source, start)
+        return len(self._source) if found is None else found.start()
 
     def _behind_comment(self, start: int) -> int:
         depth, position = 1, start + 2
@@ -173,20 +219,20 @@ class Tokens:
         return self.error_at(self.starts[self.at], message)
 
     def error_at(self, offset: int, message: str) -> ParseError:
-        """An error at an offset of the text."""
-        line, column = self.place(offset)
-        return ParseError(message, self.source_name, line, column)
+        """An error at an offset of the text, about the token that begins there."""
+        line, column = self.source_name.place(offset)
+        token = bisect_right(self.starts, offset) - 1
+        width = max(self.ends[token] - offset, 1) if token >= 0 and self.starts[token] == offset and token < len(self.ends) else 1
+        return ParseError(message, self.source_name, line, column, width)
 
-    def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
-        if self._lines is None:
-            self._lines = [0, *(found.end() for found in re.finditer("\n", self._source))]
-        line = bisect_right(self._lines, offset)
-        return line, offset - self._lines[line - 1] + 1
-
-    def span(self, at: int) -> Span:
-        """Where token number `at` stands."""
-        return Span(self.source_name, *self.place(self.starts[at]))
+    def span(self, at: int, behind: int = 0) -> Span:
+        """The place from token number `at` up to the last that was read, or up to the one before token number `behind`."""
+        lines = self._lines
+        start, end = self.starts[at], self.ends[(behind or self.at) - 1]
+        line = last = bisect_right(lines, start)
+        if line < len(lines) and lines[line] <= end:
+            last = bisect_right(lines, end)
+        return Span(self.source_name, line, start - lines[line - 1] + 1, (), last, end - lines[last - 1] + 1)
 
 
 _WITH_STRINGS: Final = frozenset({"local", "global", "bytes", "string"})

@@ -10,9 +10,9 @@ Things that have no form here are listed under their class by what Python shows 
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -22,11 +22,15 @@ from passat.ir.text.lexer import Tokens
 
 CONSTANT: Final = "relay.Constant"
 
+Encode: TypeAlias = Callable[[Tensor], dict[str, AnyValue]]
+"""Makes the entry of a constant in the metadata section."""
+
 
 class Metadata:
-    """What a printed text refers to: each object once, by its class and number."""
+    """What a printed text refers to: each object once, by its class and number. `form` makes the entry of a constant, as `encode` does."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: "Encode | None" = None) -> None:
+        self._form: Encode = form or encode
         self._numbers: dict[int, str] = {}
         self._tables: dict[str, list[object]] = {}
 
@@ -47,7 +51,7 @@ class Metadata:
         """The section. Constants that were not read yet are read now."""
         tables = []
         for kind, values in self._tables.items():
-            lines = [json.dumps(encode(value) if isinstance(value, Tensor) else {"repr": repr(value)}) for value in values]
+            lines = [json.dumps(self._form(value) if isinstance(value, Tensor) else {"repr": repr(value)}) for value in values]
             tables.append(f"  {json.dumps(kind)}: [\n    " + ",\n    ".join(lines) + "\n  ]")
         return "#[metadata]\n{\n" + ",\n".join(tables) + "\n}\n"
 

@@ -1,6 +1,7 @@
 """Parsing of texts in Relay's format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
 
 from passat.ir.collector import collector_paused
+from passat.ir.diagnostics import announce
 from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule, TypeData
@@ -16,23 +17,24 @@ def parse(text: str, source_name: str = "from_string") -> IRModule:
     """The module that a text defines, with types inferred.
 
     Raises ParseError for what is not in the format, with line and column, and `passat.ir.infer.InferError` for programs without types.
+    Both have all that was found wrong in their `diagnostics`; of a text that is not in the format, up to 20 places.
 
     >>> parse("def @main(%x: Tensor[(2, n), float32]) { %x }")["main"].checked_type
     fn (Tensor[(2, n), float32]) -> Tensor[(2, n), float32]
     """
     with collector_paused():
-        reader = _reader(text, source_name, IRModule())
         try:
-            module = _module(reader)
-        except RecursionError:
-            raise reader.tokens.error(_TOO_DEEP) from None
+            module = _module(_reader(text, source_name, IRModule()))
+        except ParseError as error:
+            announce(error, None)
+            raise
         return infer_module(module)
 
 
 def parse_expr(text: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
     """The expression that a text stands for, without types. Global functions and constructors are those of `module`, where it is given.
 
-    Raises ParseError for what is not in the format, with line and column.
+    Raises ParseError for what is not in the format, with line and column, and all that was found wrong in its `diagnostics`.
 
     >>> parse_expr("free_var %x: int8; (%x, 1u8)")
     free_var %x: int8;
@@ -40,12 +42,18 @@ def parse_expr(text: str, source_name: str = "from_string", module: IRModule | N
     """
     with collector_paused():
         reader = _reader(text, source_name, IRModule() if module is None else module)
+        recovery = reader.recovery
+        recovery.definition = reader.tokens.at
         try:
-            found = run(reader.block(""))
+            found = run(reader.block("", whole=True))
+            if not _at_end(reader.tokens):
+                recovery.note(reader.tokens.error(f"expected the end of the text, found {reader.tokens.shown()}"))
+        except ParseError as error:
+            recovery.note(error)
         except RecursionError:
-            raise reader.tokens.error(_TOO_DEEP) from None
-    if not _at_end(reader.tokens):
-        raise reader.tokens.error(f"expected the end of the text, found {reader.tokens.shown()}")
+            recovery.note(reader.tokens.error(_TOO_DEEP))
+        if recovery.errors:
+            raise ParseError.of(recovery.errors)
     return found
 
 
@@ -67,19 +75,41 @@ def _at_end(tokens: Tokens) -> bool:
 
 
 def _module(reader: ExprReader) -> IRModule:
-    tokens, module = reader.tokens, reader.module
+    tokens, recovery = reader.tokens, reader.recovery
+    defined: set[str] = set()
+    unclear = False  # whether there may be functions whose definitions were not understood
     while not _at_end(tokens):
-        if tokens.accept_word("def"):
-            _definition(reader)
-            continue
-        external = tokens.accept_word("extern")
-        if not tokens.accept_word("type"):
-            raise tokens.error(f"expected def, type or extern type, found {tokens.shown()}")
-        _type_definition(reader, external)
-    for name, var in reader.globals.items():
-        if var not in module.functions:
-            raise tokens.error_at(reader.first_uses[name], f"the function @{name} is used, but not defined")
-    return module
+        start = recovery.definition = tokens.at
+        failed = True
+        try:
+            if tokens.accept_word("def"):
+                if tokens.kind == "global":
+                    defined.add(tokens.text)
+                _definition(reader)
+            else:
+                external = tokens.accept_word("extern")
+                if not tokens.accept_word("type"):
+                    raise tokens.error(f"expected def, type or extern type, found {tokens.shown()}")
+                _type_definition(reader, external)
+            failed = False
+        except ParseError as error:
+            recovery.note(error)
+        except RecursionError:
+            recovery.note(tokens.error(_TOO_DEEP))
+        if failed:
+            is_function = tokens.kinds[start + 1] == "global"
+            unclear |= not is_function
+            if not is_function or recovery.is_full:
+                break  # without the type that stood there, or the function, half of the rest would seem to be wrong
+            tokens.at = recovery.next_definition(start + 1)
+            reader.forget_all()
+    if not unclear and not recovery.is_full:
+        for name, at in reader.first_uses.items():
+            if name not in defined and not recovery.is_full:
+                recovery.note(tokens.error_at(at, f"the function @{name} is used, but not defined"))
+    if recovery.errors:
+        raise ParseError.of(recovery.errors)
+    return reader.module
 
 
 def _definition(reader: ExprReader) -> None:

@@ -9,6 +9,7 @@ the same sharing. After calls and constants whose types are known stands `/* ty=
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from passat.ir.attrs import Attrs
 from passat.ir.expr import (
     Call,
     Constant,
@@ -32,10 +33,11 @@ from passat.ir.expr import (
 )
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
+from passat.ir.prim_func import PrimFunc
 from passat.ir.scopes import Scope, Scopes
 from passat.ir.text.attributes import show_attrs
 from passat.ir.text.literals import KEYWORDS, show_name, show_scalar, show_variable
-from passat.ir.text.metadata import Metadata
+from passat.ir.text.metadata import Encode, Metadata
 from passat.ir.text.types import show_type, show_type_params
 from passat.ir.traverse import evaluation_parts
 from passat.ir.types import Type
@@ -50,13 +52,14 @@ Annotate = Callable[[Expr], str]
 Piece: TypeAlias = "str | Iterator[Piece]"
 
 
-def astext(node: Expr | IRModule, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
+def astext(node: Expr | IRModule, show_meta_data: bool = True, annotate: Annotate | None = None, *, form: Encode | None = None) -> str:
     """A module or expression as text that `parse` or `parse_expr` reads back.
 
     Without `show_meta_data` constants that are no scalars are referred to, but not listed, and not read where they are lazy.
-    `annotate` gives what is to stand behind an expression (a comment) in place of its type.
+    `annotate` gives what is to stand behind an expression (a comment) in place of its type; `form` makes the entries of constants in the
+    metadata section, in place of `passat.ir.text.metadata.encode`.
     """
-    return f'#[version = "{VERSION}"]\n{_print(node, show_meta_data, annotate)}'
+    return f'#[version = "{VERSION}"]\n{_print(node, show_meta_data, annotate, form)}'
 
 
 def pretty_print(node: Expr | IRModule) -> str:
@@ -64,16 +67,36 @@ def pretty_print(node: Expr | IRModule) -> str:
     return _print(node, False, None).rstrip("\n")
 
 
-def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | None) -> str:
-    meta = Metadata()
+def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | None, form: Encode | None = None) -> str:
+    meta = Metadata(form)
     if isinstance(node, IRModule):
         parts = [_show_type_data(data) for data in node.type_definitions.values()]
-        parts += [ExprPrinter(function, meta, annotate).definition(var) for var, function in node.functions.items()]
+        for var, function in node.functions.items():
+            if isinstance(function, PrimFunc):
+                parts.append(f"/* {_uncommented(show_prim_func(function, var.name_hint))}; a {type(function).__name__}, not Relay */\n")
+            else:
+                parts.append(ExprPrinter(function, meta, annotate).definition(var))
     else:
         parts = [ExprPrinter(node, meta, annotate).expression()]
     if meta:
         parts.append(meta.astext() if show_meta_data else OMITTED)
     return "\n".join(parts)
+
+
+def show_prim_func(function: PrimFunc, name: str) -> str:
+    """What there is to say of a function of another back end. It has no text form: in a module it stands as a comment."""
+    meta = Metadata()
+    params = [
+        f"%{show_variable(param.name_hint)}" + (f": {show_type(param.type_annotation)}" if param.type_annotation is not None else "")
+        for param in function.params
+    ]
+    attrs = Attrs({key: value for key, value in function.attrs.items() if key != "global_symbol"})
+    returned = f" -> {show_type(function.ret_type)}" if function.ret_type is not None else ""
+    return f"primfn @{show_variable(name)}({', '.join([*params, *show_attrs(None, attrs, meta)])}){returned}"
+
+
+def _uncommented(text: str) -> str:
+    return text.replace("*/", "* /").replace("/*", "/ *")
 
 
 def _show_type_data(data: TypeData) -> str:
@@ -291,7 +314,7 @@ class ExprPrinter:
             return f" {text}" if text else ""
         if node._checked_type is None or not isinstance(node, (Call, Constant)):
             return ""
-        return f" /* ty={self._type(node._checked_type).replace('*/', '* /').replace('/*', '/ *')} */"
+        return f" /* ty={_uncommented(self._type(node._checked_type))} */"
 
 
 def _join(root: Iterator["Piece"]) -> str:

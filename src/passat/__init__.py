@@ -6,7 +6,8 @@
     print(result.report)
     result.save("smaller.onnx")
 
-The language is in `passat.ir`, the pass manager in `passat.passmgr`, the rules and their engine in `passat.rules`.
+The language is in `passat.ir`, the pass manager in `passat.passmgr`, the rules and their engine in `passat.rules`. Scripts written for TVM
+find what they know under `passat.relay`, `passat.transform` and `passat.instrument`: `import passat as tvm`.
 """
 
 import importlib
@@ -14,18 +15,50 @@ from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
+    from passat import instrument, ir, nd, parser, relay, testing, transform
+    from passat.crash import PassError
+    from passat.ir.module import IRModule
     from passat.optimizer import Result, optimize
     from passat.report import MismatchError, Report
+    from passat.runtime import cpu, device
 
-__all__ = ["MismatchError", "Report", "Result", "__version__", "optimize"]
+__all__ = [
+    "IRModule",
+    "MismatchError",
+    "PassError",
+    "Report",
+    "Result",
+    "__version__",
+    "cpu",
+    "device",
+    "instrument",
+    "ir",
+    "nd",
+    "optimize",
+    "parser",
+    "relay",
+    "testing",
+    "transform",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {"optimize": "passat.optimizer", "Result": "passat.optimizer", "Report": "passat.report", "MismatchError": "passat.report"}
+_HOMES = {
+    "IRModule": "passat.ir.module",
+    "MismatchError": "passat.report",
+    "PassError": "passat.crash",
+    "Report": "passat.report",
+    "Result": "passat.optimizer",
+    "cpu": "passat.runtime",
+    "device": "passat.runtime",
+    "optimize": "passat.optimizer",
+}
 
 
 def __getattr__(name: str) -> AnyValue:
     # Nothing is imported before it is asked for: `import passat` takes no time, and needs no ONNX.
+    if name in __all__ and name not in _HOMES:
+        return importlib.import_module(f"passat.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"passat has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """What there is: passes and rules as plain rows, for `passat passes` and `passat rules list`."""
 
+import inspect
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -7,18 +8,46 @@ from rich.table import Table
 from rich.text import Text
 
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
-from passat.passmgr import list_passes
+from passat.passmgr import EVERYTHING, get_entry, kind_of, list_passes
+from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
 from passat.rules import Rule, RulePass, RuleSet
 
 
 class PassRow(TypedDict):
-    """A pass: its name, level, what it requires, its options and the first sentence of its documentation."""
+    """A pass: its name, level, what it requires, its options, what it counts, and the first paragraph of its documentation."""
 
     name: str
     level: int | None
     required: list[str]
     options: list[str]
+    counters: dict[str, str]
+    doc: str
+
+
+class OptionRow(TypedDict):
+    """An option of a pass: its name, type and default as text, and whether a default there is."""
+
+    name: str
+    type: str
+    default: str
+    needed: bool
+
+
+class PassDetails(TypedDict):
+    """All that is known of a pass. `level` is None, and the lists are empty, where it cannot be made without options."""
+
+    name: str
+    key: str
+    kind: str
+    level: int | None
+    options: list[OptionRow]
+    required: list[str]
+    required_by: list[str]
+    provides: list[str]
+    preserves: list[str]
+    members: list[str]
+    counters: dict[str, str]
     doc: str
 
 
@@ -47,10 +76,74 @@ def pass_rows() -> list[PassRow]:
                 level=None if info is None else info.opt_level,
                 required=[] if info is None else list(info.required),
                 options=[str(option) for option in entry.options.values()],
+                counters={} if info is None else dict(info.counters),
                 doc=" ".join(doc.strip().partition("\n\n")[0].split()),
             )
         )
     return rows
+
+
+def pass_details(name: str) -> PassDetails:
+    """A registered pass in full. Raises UnknownPassError."""
+    list_passes()  # so that the nearest name may be any
+    entry = get_entry(name)
+    info = entry.info
+    made = None if info is None else entry.make({})
+    return PassDetails(
+        name=entry.name,
+        key=entry.key,
+        kind="needs options" if made is None else kind_of(made),
+        level=None if info is None else info.opt_level,
+        options=[_option_row(option) for option in entry.options.values()],
+        required=[] if info is None else list(info.required),
+        required_by=[other.name for other in list_passes() if other.info and entry.name in _short_names(other.info.required)],
+        provides=[] if info is None else sorted(info.provides),
+        preserves=[] if info is None else sorted(info.preserves),
+        members=[] if made is None else [member.info.name for member in made.members or ()],
+        counters={} if info is None else dict(info.counters),
+        doc=inspect.cleandoc((made.__doc__ if isinstance(made, RulePass) else entry.doc) or ""),
+    )
+
+
+def details_text(details: PassDetails) -> str:
+    """A pass in full, as text."""
+    options = [f"{row['name']}: {row['type']}" + (" (needed)" if row["needed"] else f" = {row['default']}") for row in details["options"]]
+    preserves = ["everything"] if EVERYTHING in details["preserves"] else details["preserves"]
+    rows = {
+        "registered as": details["key"],
+        "kind": details["kind"],
+        "level": "depends on its options" if details["level"] is None else str(details["level"]),
+        "options": "\n".join(options) or "none",
+        "requires": ", ".join(details["required"]) or "nothing",
+        "required by": ", ".join(details["required_by"]) or "no registered pass",
+        "provides": ", ".join(details["provides"]) or "no facts",
+        "preserves": ", ".join(preserves) or "nothing",
+    }
+    if details["members"]:
+        rows["members"] = ", ".join(details["members"])
+    if details["counters"]:
+        rows["counts"] = "\n".join(f"{name}: {doc}" for name, doc in details["counters"].items())
+    wide = max(map(len, rows)) + 2
+    lines = [details["name"]]
+    for label, text in rows.items():
+        lines += [f"  {label if not at else '':{wide}}{line}" for at, line in enumerate(text.split("\n"))]
+    return "\n".join([*lines, "", *(f"  {line}".rstrip() for line in details["doc"].splitlines())]).rstrip()
+
+
+def _short_names(names: Iterable[str]) -> set[str]:
+    """Names as users write them; one that is not registered stays as it is."""
+    known = {entry.key: entry.name for entry in list_passes()}
+    return {known.get(name, name) for name in names}
+
+
+def _option_row(option: inspect.Parameter) -> OptionRow:
+    needed = option.default is option.empty
+    try:
+        default = "" if needed else show_value(option.default)
+    except ValueError:  # it has no form as text
+        default = repr(option.default)
+    annotation = "any" if option.annotation is option.empty else show_annotation(option.annotation)
+    return OptionRow(name=option.name, type=annotation, default=default, needed=needed)
 
 
 def passes_table(rows: Iterable[PassRow]) -> Table:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
+from passat.checks import READ_AND_WRITTEN, check_candidate, find_guilty
+from passat.crash import FailureWatch, make_reproducer
 from passat.ir.collector import collector_paused
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
@@ -18,13 +19,13 @@ from passat.ir.onnx.errors import require_onnx
 from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
-from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential
+from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument
 from passat.pipelines import Passes, build_pipeline, text_of
 from passat.report import MismatchError, Report, histogram, node_count
 from passat.rules import RuleSet
-from passat.rules.cost import Roofline, program_cost
+from passat.rules.cost import ROOFLINE, Roofline, program_cost
 from passat.rules.passes import dynamic_to_static
-from passat.verify import Reference, VerifyReport, find_guilty
+from passat.verify import Reference, VerifyReport
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -34,10 +35,6 @@ Progress: TypeAlias = Callable[[str], None]
 
 SAME_COST: Final = 1e-9
 """Costs that differ by less than this part of them are the same cost."""
-PROTOBUF_LIMIT: Final = 2_000_000_000
-"""Bytes beyond which a model goes through a file to be run."""
-READ_AND_WRITTEN: Final = "(reading and writing)"
-"""Names the stage before all passes."""
 
 
 class Result:
@@ -75,6 +72,8 @@ def optimize(
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    reproducer: str | os.PathLike[str] | None = None,
+    instruments: Iterable[PassInstrument] = (),
 ) -> Result:
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
@@ -85,9 +84,12 @@ def optimize(
     * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
     * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
     * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
+    * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`; not when the pipeline runs again for a check.
+    * `reproducer`: a folder that is written when a pass raises, and that `passat replay` runs again.
 
     A result that is not cheaper than the input is replaced by it, and the report says so. Raises OnnxError for a model that cannot be
-    read, PipelineError for a pipeline, RuleError for rules, VerifyError without ONNX Runtime, MismatchError where the values differ.
+    read, PipelineError for a pipeline, RuleError for rules, PassError where a pass raises,
+    VerifyError without ONNX Runtime, MismatchError where the values differ, ReproducerError for a folder that cannot be one.
     """
     tell = progress or _silent
     if time_limit is not None and not time_limit >= 0:
@@ -105,15 +107,23 @@ def optimize(
             try:
                 module = from_onnx(proto, folder=place)
             except OnnxError as error:
-                raise OnnxError(f"{report.source}: {error}" if in_file else str(error)) from error
+                if in_file:
+                    raise error.about(report.source) from error
+                raise
         pipeline = build_pipeline(passes, sets)
         report.pipeline = text_of(pipeline)
+        crash = None
+        if reproducer is not None:
+            path = report.source if in_file else None
+            crash = make_reproducer(reproducer, pipeline, model=proto, path=path, passes=passes, rules=sets)
         settings = dict(config or {})
         if time_limit is not None:
             settings["rules.time_limit"] = float(time_limit)
         with clock("passes"):
-            timing = PassTimingInstrument()
-            with PassContext(opt_level, instruments=[timing, _Announcer(tell)], config=settings) as context:
+            timing, watch = PassTimingInstrument(), FailureWatch()
+            counting = PassProgress(partial(_announce, tell), pipeline.plan(PassContext(opt_level, config=settings)))
+            around = [timing, counting, watch, *([crash] if crash else []), *instruments]
+            with _told(watch, crash), PassContext(opt_level, instruments=around, config=settings) as context:
                 optimised = pipeline(module)
             inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
             report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
@@ -129,11 +139,11 @@ def optimize(
             # A file can be read again, which a pipe cannot.
             original = report.source if in_file and os.path.isfile(report.source) else proto
             reference = Reference(original, seed=seed, folder=place, coarsest=_coarsest(module))
-            report.verification = _check(reference, result, place)
+            report.verification = check_candidate(reference, result, place)
             if report.verification.equal is False:
                 tell("looking for the pass that changed the values")
-                guilty = find_guilty(reference, _stages(pipeline, module, opt_level, settings))
-                report.verification = replace(report.verification, guilty=guilty or "")
+                guilty = find_guilty(reference, pipeline, module, PassContext(opt_level, config=settings), place)
+                report.verification = replace(report.verification, guilty=guilty)
                 raise MismatchError(_accusation(report.verification), report)
     return Result(result, report, place)
 
@@ -153,7 +163,7 @@ def _open(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLik
 
 def _cheaper(report: Report, before: IRModule, after: IRModule, original: "ModelProto", config: Mapping[str, AnyValue]) -> "ModelProto":
     """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
-    model = Roofline()
+    model = ROOFLINE
     report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
     report.cost_before = report.cost_after = _cost(before, model)
     if after is before and not _has_dead_nodes(original):
@@ -235,27 +245,6 @@ def _check_form(model: "ModelProto") -> None:
     check_model(model)
 
 
-def _check(reference: Reference, candidate: "ModelProto", folder: str | None) -> VerifyReport:
-    if _bytes_of(candidate) < PROTOBUF_LIMIT:
-        return reference.check(candidate)
-    with tempfile.TemporaryDirectory() as temporary:
-        path = os.path.join(temporary, "result.onnx")
-        save(candidate, path, folder=folder)
-        return reference.check(path)
-
-
-def _stages(
-    pipeline: Sequential, module: IRModule, opt_level: int, config: Mapping[str, AnyValue]
-) -> "Iterator[tuple[str, Callable[[], ModelProto]]]":
-    """The model as it was read, and after each pass that changed it, in order. Runs the pipeline again."""
-    yield READ_AND_WRITTEN, partial(to_onnx, module)
-    snapshots = _Snapshots(module)
-    with PassContext(opt_level, instruments=[snapshots], config=config):
-        pipeline(module)
-    for name, after in snapshots.taken:
-        yield name, partial(to_onnx, after)
-
-
 def _accusation(report: VerifyReport) -> str:
     if not report.guilty:
         where = "no single pass shows the difference when the pipeline runs again"
@@ -266,27 +255,22 @@ def _accusation(report: VerifyReport) -> str:
     return f"the optimised model computes something else than the original: {report.mismatch}; {where}"
 
 
-class _Announcer(PassInstrument):
+def _announce(tell: Progress, event: PassEvent) -> None:
     """Tells which pass begins."""
-
-    def __init__(self, tell: Progress) -> None:
-        self._tell = tell
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._tell(f"running {info.name}")
+    if event.kind == "begun" and not event.pipeline:
+        tell(str(event))
 
 
-class _Snapshots(PassInstrument):
-    """Keeps the module after every pass that changed it. Modules share what is the same in them."""
-
-    def __init__(self, start: IRModule) -> None:
-        self._last = start
-        self.taken: list[tuple[str, IRModule]] = []
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if mod is not self._last:  # a pipeline ends with the module of its last pass
-            self._last = mod
-            self.taken.append((info.name, mod))
+@contextlib.contextmanager
+def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[None]:
+    """Turns what a pass raises into the sentence that names it."""
+    try:
+        yield
+    except Exception as error:
+        accusation = watch.accuse(error, reproducer)
+        if accusation is None or isinstance(error, MemoryError):
+            raise
+        raise accusation from error
 
 
 @contextlib.contextmanager
@@ -297,7 +281,7 @@ def _about(source: str, output: str | None = None) -> Iterator[None]:
     except OnnxError as error:
         if output is not None and str(error).startswith(output):
             raise
-        raise OnnxError(f"{source}: {error}") from error
+        raise error.about(source) from error
 
 
 @contextlib.contextmanager

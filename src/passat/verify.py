@@ -7,7 +7,7 @@ each kind of refusal, with no common base but Exception; that is what is caught 
 import ctypes
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
@@ -296,17 +296,6 @@ def compare_models(
     return Reference(original, seed=seed, trials=trials, threads=threads, folder=folder, coarsest=coarsest).check(candidate)
 
 
-def find_guilty(reference: Reference, stages: Iterable[tuple[str, Callable[[], ModelSource]]]) -> str | None:
-    """The name of the first stage whose model differs from the original: `stages` are the passes in order, each with the model after it.
-
-    None where no stage differs. Models are made one at a time, and none after the first that differs.
-    """
-    for name, model in stages:
-        if reference.check(model()).equal is False:
-            return name
-    return None
-
-
 def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
     """For each integer input the wide range, where the model runs on it and its outputs stay as finite as on the safe range."""
     ranges: dict[str, int] = {}
@@ -340,4 +329,4 @@ def _sentence(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:300]} ..."
 
 
-__all__ = ["ModelSource", "OutputReport", "Reference", "Runner", "Trial", "VerifyError", "VerifyReport", "compare_models", "find_guilty"]
+__all__ = ["ModelSource", "OutputReport", "Reference", "Runner", "Trial", "VerifyError", "VerifyReport", "compare_models"]

@@ -1,6 +1,6 @@
 """What running two models finds: differences that are there, none that are not, and a reason where nothing can be compared."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from passat.verify import Reference, Runner, VerifyError, VerifyReport, compare_models, find_guilty
+from passat.verify import Runner, VerifyError, VerifyReport, compare_models
 
 Dims = Sequence[int | str | None]
 
@@ -307,23 +307,6 @@ def test_initialisers_that_are_inputs_too_are_not_fed() -> None:
     base.ir_version = 3
     assert [spec.name for spec in Runner(base).inputs] == ["x"]
     assert compare_models(base, scaled(2.0)).equal is True
-
-
-def test_the_first_pass_that_changes_a_value_is_found() -> None:
-    made: list[str] = []
-
-    def stage(name: str, factor: float) -> tuple[str, Callable[[], ModelProto]]:
-        def build() -> ModelProto:
-            made.append(name)
-            return scaled(factor)
-
-        return name, build
-
-    reference = Reference(scaled(1.0))
-    stages = [stage("FoldConstant", 1.0), stage("Wrong", 3.0), stage("AlsoWrong", 9.0)]
-    assert find_guilty(reference, stages) == "Wrong"
-    assert made == ["FoldConstant", "Wrong"]
-    assert find_guilty(reference, stages[:1]) is None
 
 
 def test_without_onnx_runtime_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,11 +55,22 @@ def test_a_module_says_what_it_is(path: Path) -> None:
 
 def test_the_public_names_of_passat() -> None:
     assert sorted(passat.__all__) == [
+        "IRModule",
         "MismatchError",
+        "PassError",
         "Report",
         "Result",
         "__version__",
+        "cpu",
+        "device",
+        "instrument",
+        "ir",
+        "nd",
         "optimize",
+        "parser",
+        "relay",
+        "testing",
+        "transform",
     ]
 
 

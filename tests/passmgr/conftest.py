@@ -12,6 +12,7 @@ from passat.passmgr import config, registry
 
 @contextmanager
 def _sandbox() -> Iterator[None]:
+    registry.list_passes()  # what is imported inside would be forgotten for good
     entries, options, sources = dict(registry._ENTRIES), dict(config._OPTIONS), list(registry._SOURCES)
     try:
         yield

@@ -1,5 +1,6 @@
 """Values of options: conversion to an annotation, and their text."""
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,6 +8,22 @@ from typing import Any, Literal
 import pytest
 
 from passat.passmgr.options import convert, given_options, parameters, show_annotation, show_value
+
+
+@dataclass
+class Needs:
+    layout: str
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "RED"
+
+
+@dataclass(frozen=True)
+class Unroll:
+    step: int = 0
+    inner: "Unroll | None" = None
 
 
 @pytest.mark.parametrize(
@@ -30,6 +47,14 @@ from passat.passmgr.options import convert, given_options, parameters, show_anno
         ([1], Any, [1]),
         ("x", "a string annotation", "x"),
         ({"a": 1}, dict, {"a": 1}),
+        ({"a": 1}, dict[str, float], {"a": 1.0}),
+        (Color.RED, Color, Color.RED),
+        ("RED", Color, Color.RED),
+        ("red", Color, Color.RED),
+        ({"step": 4}, Unroll, Unroll(4)),
+        ({"inner": {"step": 4}}, Unroll, Unroll(0, Unroll(4))),
+        (None, Unroll | None, None),
+        ({}, Unroll | None, Unroll()),
     ],
 )
 def test_what_fits(value: object, annotation: object, result: object) -> None:
@@ -52,6 +77,10 @@ def test_what_fits(value: object, annotation: object, result: object) -> None:
         (("a",), tuple[int, ...], "tuple[int, ...] is wanted, ('a',) is given"),
         (3, None, "None is wanted, 3 is given"),
         (3, str, "str is wanted, 3 is given"),
+        ("green", Color, "one of RED, BLUE is wanted, 'green' is given"),
+        ({"step": "x"}, Unroll, "step of Unroll: int is wanted, 'x' is given"),
+        ({"a": "x"}, dict[str, int], "int is wanted, 'x' is given"),
+        ({}, Needs, "Needs needs the field layout"),
     ],
 )
 def test_what_does_not_fit(value: object, annotation: object, text: str) -> None:
@@ -76,6 +105,12 @@ def test_what_does_not_fit(value: object, annotation: object, text: str) -> None
         ('"', r'"\""'),
         ((1, ("a", 2.5)), "[1, [a, 2.5]]"),
         ([], "[]"),
+        (frozenset({"b", "a"}), "[a, b]"),
+        (Color.RED, "RED"),
+        ({"a": 1, "two words": [True]}, '{a=1,"two words"=[True]}'),
+        ({}, "{}"),
+        (Unroll(4), "{step=4}"),
+        (Unroll(), "{}"),
     ],
 )
 def test_text(value: object, text: str) -> None:
@@ -83,8 +118,10 @@ def test_text(value: object, text: str) -> None:
 
 
 def test_what_has_no_text() -> None:
-    with pytest.raises(ValueError, match=r"a value of type dict cannot be written in pipeline text: {}"):
-        show_value({})
+    with pytest.raises(ValueError, match=r"a value of type dict cannot be written in pipeline text: {1: 2}"):
+        show_value({1: 2})
+    with pytest.raises(ValueError, match=r"a value of type bytes cannot be written in pipeline text: b'x'"):
+        show_value([b"x"])
 
 
 def test_show_annotation() -> None:

@@ -2,9 +2,14 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, Sequential, module_pass
+from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential, module_pass
 
 
 def test_a_new_thread_sees_its_own_default() -> None:
@@ -42,3 +47,109 @@ def test_threads_do_not_see_each_other() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
+
+
+def level() -> int:
+    return PassContext.current().opt_level
+
+
+def test_nothing_is_carried_into_threads_unasked() -> None:
+    with PassContext(opt_level=4), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(level).result() == 2
+
+
+def test_a_context_is_carried_into_threads_and_pools() -> None:
+    seen: list[PassContext] = []
+
+    def look() -> None:
+        seen.append(PassContext.current())
+
+    with PassContext(opt_level=4) as ctx, ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ctx.wrap(pow), [2, 3], [3, 2])) == [8, 9]
+        assert pool.submit(ctx.run, level).result() == 4
+        assert pool.submit(level).result() == 2  # the thread is as it was
+        thread = threading.Thread(target=ctx.wrap(look))
+        thread.start()
+        thread.join()
+    assert seen == [ctx]
+
+
+def test_run_hands_on_arguments_results_and_exceptions() -> None:
+    def divide(a: int, *, by: int) -> float:
+        return a / by
+
+    ctx = PassContext()
+    outside = PassContext.current()
+    assert ctx.run(divide, 3, by=2) == 1.5
+    wrapped = ctx.wrap(divide)
+    assert wrapped.__name__ == "divide"
+    with pytest.raises(ZeroDivisionError):
+        wrapped(3, by=0)
+    assert PassContext.current() is outside
+
+
+def test_a_context_is_carried_however_deep_and_what_is_left_open_is_closed() -> None:
+    ctx = PassContext(opt_level=1)
+
+    def leave_open() -> int:
+        PassContext(opt_level=3).__enter__()
+        with PassContext(opt_level=0):
+            return ctx.run(level)
+
+    outside = PassContext.current()
+    assert ctx.run(leave_open) == 1
+    assert PassContext.current() is outside
+
+
+def test_instruments_of_a_context_that_is_carried_run_but_are_not_entered() -> None:
+    seen: list[str] = []
+
+    class Watch(PassInstrument):
+        def enter_pass_ctx(self) -> None:
+            seen.append("enter")
+
+        def exit_pass_ctx(self) -> None:
+            seen.append("exit")
+
+        def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+            seen.append(info.name)
+
+    nothing = module_pass(lambda mod, ctx: mod, opt_level=0, name="nothing")
+    with PassContext(instruments=[Watch()]) as ctx, ThreadPoolExecutor(1) as pool:
+        pool.submit(ctx.run, nothing, IRModule()).result()
+    assert seen == ["enter", "nothing", "exit"]
+
+
+def test_threads_that_share_a_context_lose_no_counts() -> None:
+    ctx = PassContext()
+
+    def count() -> None:
+        for _ in range(5000):
+            PassContext.current().record("P", "n")
+            PassContext.current().remark("P", "said")
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(ctx.wrap(count)) for _ in range(4)]:
+            done.result()
+    assert ctx.statistics.counters == {"P": {"n": 20_000}}
+    assert ctx.statistics.remarks == {"P": {"said": 20_000}}
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=2, max_size=4))
+def test_nested_contexts_of_threads_do_not_mix(nests: list[list[int]]) -> None:
+    barrier = threading.Barrier(len(nests))
+
+    def nest(levels: list[int]) -> list[int]:
+        seen = []
+        with ExitStack() as stack:
+            for opt_level in levels:
+                stack.enter_context(PassContext(opt_level=opt_level))
+                barrier.wait(60)
+                seen.append(level())
+            for _ in range(max(map(len, nests)) - len(levels)):
+                barrier.wait(60)
+        return [*seen, level()]
+
+    with ThreadPoolExecutor(len(nests)) as pool:
+        assert list(pool.map(nest, nests)) == [[*levels, 2] for levels in nests]

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, PassTimingInstrument, Sequential, module_pass
+from passat.passmgr import PassContext, PassTimingInstrument, Sequential, module_pass, render_times
 from passat.passmgr import timing as timing_module
 
 
@@ -49,6 +49,16 @@ def test_rendering_after_the_context_is_left_warns(mod: IRModule) -> None:
         with pytest.warns(UserWarning, match="^no passes have been profiled, did you enable pass profiling\\?$"):
             assert render() == ""
     assert [time.name for time in timing.timings] == ["one"]
+
+
+def test_times_can_be_rendered_after_the_context_is_left(mod: IRModule) -> None:
+    with PassContext(instruments=[timing := PassTimingInstrument()]):
+        Sequential([one, Sequential([one], name="inner"), one])(mod)
+        one(mod)
+        text = timing.render()
+    assert render_times(timing.timings) == text
+    assert [line.split(":")[0] for line in text.splitlines()] == ["sequential", "\tone", "\tinner", "\t\tone", "\tone", "one"]
+    assert render_times([]) == ""
 
 
 def test_rendering_inside_a_pass_is_an_error(mod: IRModule) -> None:

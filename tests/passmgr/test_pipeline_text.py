@@ -101,8 +101,8 @@ def test_print(text: str, printed: str) -> None:
 def test_print_single_passes_and_what_cannot_be_printed() -> None:
     assert pipeline_text(Saturate(3)) == "Saturate{rounds=3}"
     assert pipeline_text(Sequential([Saturate(), InferType()], name="x")) == "Sequential{name=x}(Saturate,InferType)"
-    with pytest.raises(ValueError, match=r"a value of type dict cannot be written in pipeline text: {}"):
-        pipeline_text(Saturate(names={}))  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(ValueError, match=r"a value of type bytes cannot be written in pipeline text: b''"):
+        pipeline_text(Saturate(names=b""))  # type: ignore[arg-type]  # the mistake
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,8 @@ def test_print_single_passes_and_what_cannot_be_printed() -> None:
         ),
         (
             "Saturate{round=1}",
-            "the pass Saturate has no option 'round'; did you mean rounds? (column 10)\n  Saturate{round=1}\n           ^",
+            "the pass Saturate has no option 'round'; did you mean rounds? it has: rounds, rate, mode, names, limit, flag (column 10)\n"
+            "  Saturate{round=1}\n           ^",
         ),
         (
             "Saturate{rate=1,rounds=x}",
@@ -147,7 +148,7 @@ def test_print_single_passes_and_what_cannot_be_printed() -> None:
         ("InferType)", "a ',' or the end is wanted here, not ')' (column 10)\n  InferType)\n           ^"),
         (
             "Sequential{level=1}()",
-            "Sequential has no option 'level'; it has: opt_level, name, required (column 12)\n  Sequential{level=1}()\n             ^",
+            "Sequential has no option 'level'; did you mean opt_level? it has: opt_level, name, required (column 12)\n  Sequential{level=1}()\n             ^",
         ),
         (
             "Sequential{opt_level=x}()",

@@ -218,7 +218,7 @@ def test_an_option_without_text_and_quotes_in_names() -> None:
         def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
             return mod
 
-    plan = Sequential([Odd({})]).plan()
+    plan = Sequential([Odd(object())]).plan()
     assert 'Odd "one"{...}' in plan.to_text()
     assert 's1 [label="1 Odd \\"one\\"{...}"' in plan.to_dot()
     assert 's1["1 Odd #quot;one#quot;{...}"]' in plan.to_mermaid()

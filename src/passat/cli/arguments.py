@@ -11,14 +11,32 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.errors import USAGE, fail
+from passat.cli.errors import USAGE, end, fail
 
 if TYPE_CHECKING:
     from passat.rules.rule import RuleSet
 
+
+def read_pipeline(text: str | None) -> str | None:
+    """The text of a pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        end(f"the pipeline {text} cannot be read: {why}", USAGE, False)
+        raise  # never reached: end leaves
+
+
 PassesOption = Annotated[
     str | None,
-    typer.Option("--passes", metavar="TEXT", help="The pipeline, such as 'FoldConstant,SimplifyExpr'. Default: Passat's own."),
+    typer.Option(
+        "--passes",
+        metavar="TEXT",
+        help="The pipeline, such as 'FoldConstant,SimplifyExpr', or @FILE for one in a file. Default: Passat's own.",
+        callback=read_pipeline,
+    ),
 ]
 LevelOption = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Passes above this level do not run.")]
 RulesOption = Annotated[

@@ -1,5 +1,7 @@
 """How commands fail: one sentence on the error stream and an exit code, never a traceback.
 
+Where a model is wrong in several places, all of them stand below the sentence, each with the nodes that it is about.
+
 Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted.
 """
 
@@ -8,10 +10,13 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import typer
+
+if TYPE_CHECKING:
+    from passat.ir.diagnostics import Diagnostic
 
 FAILURE: Final = 1
 USAGE: Final = 2
@@ -47,13 +52,16 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
             raise
         message, code = explain(error)
         sentence, *picture = message.split("\n", 1)  # of a pipeline, the place where it is wrong is shown
-        end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json)
+        end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json, _details(error))
 
 
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
+    from passat.checks import CheckError
+    from passat.crash import PassError
+    from passat.ir.diagnostics import DiagnosticError
     from passat.ir.onnx import OnnxError
-    from passat.passmgr import PassDependencyError, PipelineError
+    from passat.passmgr import BisectError, PassDependencyError, PipelineError, ReproducerError
     from passat.report import MismatchError
     from passat.rulefile import RuleFileError
     from passat.rules.pattern import RuleError
@@ -61,11 +69,13 @@ def explain(error: Exception) -> tuple[str, int]:
 
     if isinstance(error, CommandError):
         return str(error), error.code
-    if isinstance(error, (PipelineError, PassDependencyError)):
+    if isinstance(error, OnnxError):
+        return str(error.args[0]), FAILURE
+    if isinstance(error, (PipelineError, PassDependencyError, CheckError, ReproducerError)):
         return str(error), USAGE
     if isinstance(error, AttributeError) and "config" in str(error):
         return str(error), USAGE
-    if isinstance(error, (OnnxError, MismatchError, RuleFileError, RuleError, VerifyError)):
+    if isinstance(error, (MismatchError, RuleFileError, RuleError, VerifyError, PassError, BisectError)):
         return str(error), FAILURE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -74,13 +84,32 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "there is not enough memory", FAILURE
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    text = " ".join(str(error).split())
+    text = " ".join(str(error.args[0] if isinstance(error, DiagnosticError) else error).split())
     return f"Passat itself failed: {type(error).__name__}: {text}{notes}; {TRACEBACK}=1 shows where", FAILURE
 
 
-def end(message: str, code: int, as_json: bool) -> None:
-    """Prints a sentence and leaves."""
+def _details(error: Exception) -> "Sequence[Diagnostic]":
+    """What stands below the sentence: all that is wrong, where it is more than the sentence says."""
+    from passat.crash import PassError
+    from passat.ir.diagnostics import DiagnosticError
+    from passat.ir.onnx import OnnxError
+
+    if isinstance(error, PassError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, DiagnosticError) and (len(error.diagnostics) > 1 or not isinstance(error, OnnxError)):
+        return error.diagnostics
+    return ()
+
+
+def end(message: str, code: int, as_json: bool, details: "Sequence[Diagnostic]" = ()) -> None:
+    """Prints a sentence, with the details below it, and leaves. In JSON the details are the list `errors` of sentences."""
     print(f"error: {message}", file=sys.stderr)
+    if details:
+        from passat.ir.diagnostic_text import render_diagnostics
+
+        colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        print(f"\n{render_diagnostics(details, colour)}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": message}))
+        listed = {"errors": [diagnostic.sentence for diagnostic in details]} if details else {}
+        print(json.dumps({"error": message, **listed}))
     raise typer.Exit(code)

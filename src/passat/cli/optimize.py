@@ -10,6 +10,16 @@ import typer
 from passat.cli.app import app
 from passat.cli.arguments import JsonOption, LevelOption, PassesOption, RulesOption, check_output, load, parse_config
 from passat.cli.errors import errors
+from passat.cli.inspection import (
+    DumpOption,
+    Inspection,
+    MemoryOption,
+    PrintAfterOption,
+    PrintBeforeOption,
+    PrintChangedOption,
+    TimeOption,
+    VerifyEachOption,
+)
 from passat.cli.output import console, show
 
 
@@ -34,7 +44,17 @@ def optimize(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random inputs that the models are compared on.")] = 0,
+    reproducer: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where a pass raises, write what `passat replay DIR` needs to do it again.")
+    ] = None,
     as_json: JsonOption = False,
+    print_ir_before: PrintBeforeOption = None,
+    print_ir_after: PrintAfterOption = None,
+    print_ir_changed: PrintChangedOption = False,
+    dump_ir: DumpOption = None,
+    verify_each: VerifyEachOption = False,
+    time_passes: TimeOption = False,
+    memory_passes: MemoryOption = False,
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
     with errors(as_json, "nothing was written"):
@@ -44,8 +64,18 @@ def optimize(
         check_output(output)
         settings = parse_config(config or [])
         sets = load(rules)
+        inspection = Inspection(
+            before=print_ir_before,
+            after=print_ir_after,
+            changed=print_ir_changed,
+            dump=dump_ir,
+            verify_each=verify_each,
+            time=time_passes,
+            memory=memory_passes,
+        )
+        shows = not as_json and not inspection.prints
         # What rules of the user's own print would stand in the way of who reads the report.
-        with contextlib.redirect_stdout(sys.stderr), ProgressLine(console(stderr=True), enabled=not as_json) as progress:
+        with contextlib.redirect_stdout(sys.stderr), inspection, ProgressLine(console(stderr=True), enabled=shows) as progress:
             result = passat.optimizer.optimize(
                 model,
                 passes=passes,
@@ -55,6 +85,8 @@ def optimize(
                 time_limit=time_limit,
                 config=settings,
                 seed=seed,
+                reproducer=reproducer,
+                instruments=inspection.instruments,
                 progress=progress,
             )
             progress(f"writing {output}")

@@ -1,0 +1,194 @@
+"""A short look at one expression, for error messages: it in Relay's notation, and what its operands are. Never the whole program."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.op import Op
+from passat.ir.types import Type
+
+_OPERANDS: Final = 6
+_ATTRIBUTES: Final = 8
+_NAME: Final = 60
+_TYPE: Final = 80
+
+
+def excerpt(expr: Expr) -> tuple[str, ...]:
+    """The expression on a line, and below it a line for each operand that has a name there: its type, and where it comes from.
+
+    Operands are called as in the ONNX file, where they are from one. More than a few operands or attributes are left out.
+
+    >>> from passat.ir.expr import const, var
+    >>> from passat.ir.infer import infer_type
+    >>> x = var("x", shape=(2, "n"))
+    >>> print("\\n".join(excerpt(infer_type(x + (-x)))))
+    add(%x, %0)
+      %x: Tensor[(2, n), float32]
+      %0: Tensor[(2, n), float32], of negative
+    """
+    return _Excerpt().lines(expr)
+
+
+class _Excerpt:
+    def __init__(self) -> None:
+        self._names: dict[Expr, str] = {}
+        self._taken: set[str] = set()
+
+    def lines(self, expr: Expr) -> tuple[str, ...]:
+        head = _FORMS.get(type(expr), _Excerpt._leaf)(self, expr)
+        own = _own_name(expr)
+        found = [f"%{own} = {head}" if own else head]
+        for part, name in self._names.items():
+            origin = ""
+            if isinstance(part, Call):
+                origin = f", of {_cut(part.op.name if isinstance(part.op, Op) else self._leaf(part.op), _NAME)}"
+            elif isinstance(part, Constant):
+                origin = ", a constant"
+            if part.span is not None and part.span.source_name and not isinstance(part, Var):
+                at = f":{part.span.line}:{part.span.column}" if part.span.line else ""
+                origin += f" in {_cut(part.span.source_name, _NAME)}{at}"
+            found.append(f"  {name}: {_type(part._checked_type)}{origin}")
+        return tuple(found)
+
+    def _leaf(self, expr: Expr) -> str:
+        """An operand as it stands in the expression; what is not shown there in full gets a name."""
+        from passat.ir.text.literals import show_scalar, show_variable
+
+        if isinstance(expr, Op):
+            return _cut(expr.name, _NAME)
+        if isinstance(expr, GlobalVar):
+            return f"@{show_variable(_cut(expr.name_hint, _NAME))}"
+        if isinstance(expr, Constructor):
+            return _cut(expr.name_hint, _NAME)
+        if isinstance(expr, Constant):
+            with contextlib.suppress(Exception):  # it may have to be read from a file, which can go wrong in any way
+                scalar = show_scalar(expr.data)
+                if scalar is not None:
+                    return _cut(scalar, _NAME)
+        if isinstance(expr, Tuple) and not expr.fields:
+            return "()"
+        name = self._names.get(expr)
+        if name is None:
+            hint = show_variable(_cut(expr.name_hint, _NAME)) if isinstance(expr, Var) else _own_name(expr)
+            if not hint or f"%{hint}" in self._taken:
+                hint = str(sum(taken[1:].isdigit() for taken in self._taken))
+            name = self._names[expr] = f"%{hint}"
+            self._taken.add(name)
+        return name
+
+    def _listed(self, parts: tuple[Expr, ...]) -> list[str]:
+        shown = [self._leaf(part) for part in parts[:_OPERANDS]]
+        return shown if len(parts) <= _OPERANDS else [*shown, f"... {len(parts) - _OPERANDS} more"]
+
+    def _call(self, call: AnyValue) -> str:
+        parts = self._listed(call.args)
+        items = list(call.attrs.items())
+        defaults = call.op.defaults if isinstance(call.op, Op) else {}
+        told = [f"{_cut(name, _NAME)}={_value(value)}" for name, value in items[:64] if not _is_default(defaults, name, value)]
+        parts += told[:_ATTRIBUTES] + (["..."] if len(told) > _ATTRIBUTES else [])
+        return f"{self._leaf(call.op)}({', '.join(parts)})"
+
+    def _tuple(self, node: AnyValue) -> str:
+        return f"({', '.join(self._listed(node.fields))}{',' if len(node.fields) == 1 else ''})"
+
+    def _field(self, node: AnyValue) -> str:
+        return f"{self._leaf(node.tuple_value)}.{node.index}"
+
+    def _function(self, node: AnyValue) -> str:
+        returned = f" -> {_type(node.ret_type)}" if node.ret_type is not None else ""
+        return f"fn ({', '.join(self._listed(node.params))}){returned} {{ {self._leaf(node.body)} }}"
+
+    def _if(self, node: AnyValue) -> str:
+        return f"if ({self._leaf(node.cond)}) {{ {self._leaf(node.true_branch)} }} else {{ {self._leaf(node.false_branch)} }}"
+
+    def _let(self, node: AnyValue) -> str:
+        declared = f": {_type(node.var.type_annotation)}" if node.var.type_annotation is not None else ""
+        return f"let {self._leaf(node.var)}{declared} = {self._leaf(node.value)}; ..."
+
+    def _match(self, node: AnyValue) -> str:
+        arms = self._listed(tuple(clause.rhs for clause in node.clauses))
+        return f"match ({self._leaf(node.data)}) {{ {', '.join(f'... => {arm}' for arm in arms)} }}"
+
+    def _ref(self, node: AnyValue) -> str:
+        return f"ref({self._leaf(node.value)})"
+
+    def _ref_read(self, node: AnyValue) -> str:
+        return f"ref_read({self._leaf(node.ref)})"
+
+    def _ref_write(self, node: AnyValue) -> str:
+        return f"ref_write({self._leaf(node.ref)}, {self._leaf(node.value)})"
+
+
+_FORMS: Final[dict[type[AnyValue], Callable[[_Excerpt, AnyValue], str]]] = {
+    Call: _Excerpt._call,
+    Tuple: _Excerpt._tuple,
+    TupleGetItem: _Excerpt._field,
+    Function: _Excerpt._function,
+    If: _Excerpt._if,
+    Let: _Excerpt._let,
+    Match: _Excerpt._match,
+    RefCreate: _Excerpt._ref,
+    RefRead: _Excerpt._ref_read,
+    RefWrite: _Excerpt._ref_write,
+}
+
+
+def _own_name(expr: Expr) -> str:
+    """The name that the ONNX file gave to a value, as it stands behind `%`; nothing where there is none."""
+    from passat.ir.text.literals import show_variable
+
+    span = expr.span
+    if span is None or len(span.outputs) != 1 or not span.outputs[0]:
+        return ""
+    return show_variable(_cut(span.outputs[0], _NAME))
+
+
+def _type(type_: Type | None) -> str:
+    from passat.ir.text.types import show_type
+
+    if type_ is None:
+        return "of no type yet"
+    try:
+        return _cut(show_type(type_), _TYPE)
+    except RecursionError:
+        return "a type that nests too deep to be shown"
+
+
+def _is_default(defaults: dict[str, AnyValue], name: str, value: AnyValue) -> bool:
+    default = defaults.get(name, defaults)
+    return value is default or (isinstance(value, (bool, int, float, str)) and type(value) is type(default) and value == default)
+
+
+def _value(value: AnyValue, depth: int = 0) -> str:
+    """The value of an attribute. Long ones are cut before they are shown, as they may hold whole graphs."""
+    from passat.ir.text.attributes import show_value
+    from passat.ir.text.metadata import Metadata
+
+    if isinstance(value, (tuple, list)):
+        shown = [_value(element, depth + 1) for element in value[:_OPERANDS]] if depth < 3 else ["..."]
+        return f"[{', '.join(shown)}{', ...' if depth < 3 and len(value) > _OPERANDS else ''}]"
+    if isinstance(value, (str, bytes)) and len(value) > _NAME:
+        return show_value(value[:_NAME], Metadata()) + "..."
+    return _cut(show_value(value, Metadata()), _NAME)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

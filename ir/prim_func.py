@@ -1,0 +1,68 @@
+"""Functions of a second kind: kernels and other functions of a back end, which a module carries and Passat does not look into."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any as AnyValue
+from typing import Self
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.expr import BaseFunc, Span, Var
+from passat.ir.types import FuncType, IncompleteType, Type
+
+
+class PrimFunc(BaseFunc):
+    """A function whose body belongs to another back end: source text, a handle, an IR of its own.
+
+    Passat knows its parameters, the type of its result where that is given, its attributes and its name, and carries the body along.
+    Function passes leave it alone; `PrimFuncPass` is for it. Derive a class for each kind of body: its name is what printed modules show.
+    Two are structurally equal where class, annotations, attributes and bodies (by `==`) are.
+
+    >>> from passat.ir.expr import var
+    >>> kernel = PrimFunc([var("x", shape=(4,))], "y = 2 * x", attrs={"global_symbol": "double"})
+    >>> kernel
+    primfn @double(%x: Tensor[(4), float32])
+    >>> kernel.name, kernel.checked_type
+    ('double', fn (Tensor[(4,), float32]) -> _)
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: object = None,
+        ret_type: Type | None = None,
+        attrs: Attrs | Mapping[str, AnyValue] | None = None,
+        span: Span | None = None,
+    ) -> None:
+        self.params = tuple(params)
+        self.body = body
+        self.ret_type = ret_type
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs) if attrs else EMPTY_ATTRS
+        self.span = span
+        unknown = IncompleteType()
+        self._checked_type = FuncType([param.type_annotation or unknown for param in self.params], ret_type or unknown)
+
+    @property
+    def name(self) -> str:
+        """The name under which the back end knows the function: the attribute `global_symbol`, as in TVM; "" where there is none."""
+        return str(self.attrs.get("global_symbol", ""))
+
+    def with_body(self, body: object) -> Self:
+        """This function, of the same class, with another body; itself where the body is the same object."""
+        if body is self.body:
+            return self
+        changed = copy.copy(self)
+        changed.body = body
+        return changed
+
+    def with_attr(self, name: str, value: AnyValue) -> Self:
+        """This function, of the same class, with an attribute set."""
+        changed = copy.copy(self)
+        changed.attrs = Attrs(self.attrs, **{name: value})
+        return changed
+
+    def __repr__(self) -> str:
+        from passat.ir.text.printer import show_prim_func
+
+        return show_prim_func(self, self.name)

@@ -1,0 +1,379 @@
+"""Expressions and modules as flat data, so that they can be pickled, copied and sent to other processes whatever their depth.
+
+An encoding is one list of nodes, parts before wholes, each a few integers: its kind, its type and span in tables, its parts by number.
+What has content of its own stands in a list of objects: variables, operators, constructors, tensors (splats and lazy ones as such; the
+elements of dense ones go out of band in pickle protocol 5), attributes. Sharing, spans and inferred types are kept.
+
+An encoding may refer to a *base*: nodes that both sides have, in one order. They are not encoded, and decoding puts the other side's
+own nodes in their places, so what a process makes of a program comes back as new nodes upon the old ones.
+"""
+
+import copyreg
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple, TypeVar, cast
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.expr import (
+    BaseFunc,
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from passat.ir.module import IRModule
+from passat.ir.traverse import children, post_order
+from passat.ir.types import Type
+
+_KINDS: Final[tuple[type[Expr], ...]] = (
+    Expr,  # a leaf, which stands in the list of objects
+    Call,
+    Constant,
+    Tuple,
+    TupleGetItem,
+    Function,
+    Let,
+    If,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Match,
+)
+_CODES: Final = {kind: code for code, kind in enumerate(_KINDS) if code}
+_LEAF, _CALL, _CONSTANT, _TUPLE, _ITEM, _FUNCTION, _LET, _IF, _NEW, _READ, _WRITE, _MATCH = range(len(_KINDS))
+_WILDCARD, _BINDING, _MADE, _FIELDS = range(4)
+_NONE: Final = -1
+_E = TypeVar("_E", bound=Expr)
+
+
+class Encoded(NamedTuple):
+    """Expressions as flat data; `roots` are the numbers of those that were encoded, `base` is how many nodes it builds upon."""
+
+    codes: bytes
+    objects: list[AnyValue]
+    types: list[Type]
+    spans: list[Span]
+    roots: list[int]
+    base: int
+
+
+def numbering(*roots: Expr) -> list[Expr]:
+    """All nodes of some expressions in the order in which they are encoded, with what the patterns of matches name."""
+    return post_order(*roots, parts_of=_parts)
+
+
+def encode(roots: Sequence[Expr], base: Sequence[Expr] = ()) -> tuple[Encoded, list[Expr]]:
+    """The encoding of expressions, and its numbering: the nodes of the base, then the new ones.
+
+    >>> from passat.ir.expr import var
+    >>> x = var("x", shape=(2,))
+    >>> encoded, order = encode([x + x])
+    >>> [type(node).__name__ for node in decode(encoded)]
+    ['Op', 'Var', 'Call']
+    """
+    numbers = {id(node): number for number, node in enumerate(base)}
+    new = post_order(*roots, parts_of=lambda node: () if id(node) in numbers else _parts(node))
+    order = [*base, *(node for node in new if id(node) not in numbers)]
+    for number in range(len(base), len(order)):
+        numbers[id(order[number])] = number
+    writer = _Writer(numbers)
+    for node in order[len(base) :]:
+        writer.write(node)
+    codes = array("i", writer.codes).tobytes()
+    return Encoded(codes, writer.objects, list(writer.types), writer.spans, [numbers[id(root)] for root in roots], len(base)), order
+
+
+def decode(encoded: Encoded, base: Sequence[Expr] = ()) -> list[Expr]:
+    """The nodes of an encoding by number: those of the base, then the new ones. Raises ValueError for a base of another length."""
+    if len(base) != encoded.base:
+        raise ValueError(f"the encoding builds upon {encoded.base} nodes, {len(base)} are given")
+    codes = array("i")
+    codes.frombytes(encoded.codes)
+    order = list(base)
+    reader = _Reader(iter(codes), encoded, order)
+    for kind in reader.next:
+        node_type, span = next(reader.next), next(reader.next)
+        node = _READERS[kind](reader, None if span == _NONE else encoded.spans[span])
+        if kind != _LEAF:
+            node._checked_type = None if node_type == _NONE else encoded.types[node_type]
+        order.append(node)
+    return order
+
+
+class ModuleState(NamedTuple):
+    """A module as flat data. The roots are its global variables, then its functions."""
+
+    encoded: Encoded
+    type_definitions: AnyValue
+    attrs: dict[str, AnyValue]
+
+
+def module_state(mod: IRModule) -> tuple[ModuleState, list[Expr]]:
+    """A module as flat data, and the numbering of its nodes."""
+    encoded, order = encode([*mod.functions, *mod.functions.values()])
+    return ModuleState(encoded, mod.type_definitions, mod.attrs), order
+
+
+def decode_module(state: ModuleState, cls: type[IRModule] = IRModule) -> tuple[IRModule, list[Expr]]:
+    """The module that `module_state` took apart, and the numbering of its nodes."""
+    order = decode(state.encoded)
+    roots = [order[root] for root in state.encoded.roots]
+    half = len(roots) // 2
+    mod = cls(type_definitions=state.type_definitions, attrs=state.attrs)
+    mod.functions = dict(zip(cast("list[GlobalVar]", roots[:half]), cast("list[BaseFunc]", roots[half:]), strict=True))
+    return mod, order
+
+
+def restore_module(cls: type[IRModule], state: ModuleState) -> IRModule:
+    """What a pickled module calls."""
+    return decode_module(state, cls)[0]
+
+
+def reduced(expr: Expr) -> tuple[AnyValue, ...]:
+    """How `pickle` and `copy.deepcopy` take an expression apart: flat. Nodes that two expressions share are two nodes in a copy of both
+    (but for variables and other leaves): encode them together, in a module or a Tuple, to keep them one.
+    """
+    if type(expr) in _CODES:
+        return (_root, (encode([expr])[0],))
+    if type(expr) is Var:
+        return (_variable, (expr.name_hint, expr.type_annotation, expr._checked_type, expr.span))
+    return (copyreg.__newobj__, (type(expr),), object.__getstate__(expr))  # type: ignore[attr-defined]  # typeshed leaves __newobj__ out
+
+
+def shallow_copy(expr: _E) -> _E:
+    """Another node of the same content: what `copy.copy` makes of an expression."""
+    made = object.__new__(type(expr))
+    state = object.__getstate__(expr)
+    for values in state if isinstance(state, tuple) else (state,):
+        for name, value in (values or {}).items():
+            setattr(made, name, value)
+    return made
+
+
+def _root(encoded: Encoded) -> Expr:
+    return decode(encoded)[encoded.roots[0]]
+
+
+def _variable(name: str, annotation: Type | None, type_: Type | None, span: Span | None) -> Var:
+    made = Var(name, annotation, span)
+    made._checked_type = type_
+    return made
+
+
+def _parts(expr: Expr) -> Sequence[Expr]:
+    """The direct parts of an expression, and of a match also the variables and constructors in its patterns."""
+    if type(expr) is not Match:
+        return children(expr)
+    named: list[Expr] = []
+    for clause in expr.clauses:
+        stack = [clause.lhs]
+        while stack:
+            pattern = stack.pop()
+            if isinstance(pattern, PatternVar):
+                named.append(pattern.var)
+            elif isinstance(pattern, PatternConstructor):
+                named.append(pattern.constructor)
+            if isinstance(pattern, (PatternConstructor, PatternTuple)):
+                stack.extend(pattern.patterns)
+    return (*children(expr), *named)
+
+
+class _Writer:
+    """Writes nodes as integers. Types that are equal stand once; spans and objects once by identity, as equal spans may name two texts."""
+
+    def __init__(self, numbers: dict[int, int]) -> None:
+        self.numbers = numbers
+        self.codes: list[int] = []
+        self.objects: list[AnyValue] = []
+        self.types: dict[Type, int] = {}
+        self.spans: list[Span] = []
+        self._known: dict[int, int] = {}
+        self._spans: dict[int, int] = {}
+
+    def write(self, node: Expr) -> None:
+        """Appends a node, whose parts have numbers."""
+        kind = _CODES.get(type(node), _LEAF)
+        span = node.span
+        self.codes += (kind, self.type(node._checked_type), _NONE if span is None else self.span(span))
+        if kind == _LEAF:
+            self.codes.append(self.object(node))
+        elif isinstance(node, Call):
+            self.codes += (self.object(node.attrs) if node.attrs else _NONE, self.object(node.type_args) if node.type_args else _NONE)
+            self.parts((node.op, *node.args))
+        elif isinstance(node, Constant):
+            self.codes.append(self.object(node.data))
+        elif isinstance(node, TupleGetItem):
+            self.codes += (self.numbers[id(node.tuple_value)], node.index)
+        elif isinstance(node, Function):
+            type_params = self.object(node.type_params) if node.type_params else _NONE
+            self.codes += (self.object(node.attrs) if node.attrs else _NONE, self.type(node.ret_type), type_params)
+            self.parts((*node.params, node.body))
+        elif isinstance(node, Match):
+            self.codes += (self.numbers[id(node.data)], node.complete, len(node.clauses))
+            for clause in node.clauses:
+                self.pattern(clause.lhs)
+                self.codes.append(self.numbers[id(clause.rhs)])
+        else:
+            self.parts(children(node))
+
+    def parts(self, parts: Sequence[Expr]) -> None:
+        """Appends how many parts there are, and their numbers."""
+        numbers = self.numbers
+        self.codes.append(len(parts))
+        self.codes += [numbers[id(part)] for part in parts]
+
+    def pattern(self, root: Pattern) -> None:
+        """Appends a pattern, wholes before parts."""
+        stack = [root]
+        while stack:
+            pattern = stack.pop()
+            if isinstance(pattern, PatternVar):
+                self.codes += (_BINDING, self.numbers[id(pattern.var)])
+            elif isinstance(pattern, PatternConstructor):
+                self.codes += (_MADE, self.numbers[id(pattern.constructor)], len(pattern.patterns))
+                stack.extend(reversed(pattern.patterns))
+            elif isinstance(pattern, PatternTuple):
+                self.codes += (_FIELDS, len(pattern.patterns))
+                stack.extend(reversed(pattern.patterns))
+            else:
+                self.codes.append(_WILDCARD)
+
+    def type(self, type_: Type | None) -> int:
+        """The number of a type."""
+        return _NONE if type_ is None else self.types.setdefault(type_, len(self.types))
+
+    def object(self, value: object) -> int:
+        """The number of an object."""
+        number = self._known.setdefault(id(value), len(self.objects))
+        if number == len(self.objects):
+            self.objects.append(value)
+        return number
+
+    def span(self, span: Span) -> int:
+        """The number of a span."""
+        number = self._spans.setdefault(id(span), len(self.spans))
+        if number == len(self.spans):
+            self.spans.append(span)
+        return number
+
+
+class _Reader:
+    """Reads what `_Writer` wrote."""
+
+    def __init__(self, codes: Iterator[int], encoded: Encoded, order: list[Expr]) -> None:
+        self.next = codes
+        self.objects = encoded.objects
+        self.types = encoded.types
+        self.order = order
+
+    def parts(self) -> list[Expr]:
+        order, codes = self.order, self.next
+        return [order[next(codes)] for _ in range(next(codes))]
+
+    def part(self) -> Expr:
+        return self.order[next(self.next)]
+
+    def object(self) -> AnyValue:
+        number = next(self.next)
+        return None if number == _NONE else self.objects[number]
+
+    def attrs(self) -> Attrs:
+        return self.object() or EMPTY_ATTRS
+
+    def type(self) -> Type | None:
+        number = next(self.next)
+        return None if number == _NONE else self.types[number]
+
+    def leaf(self, span: Span | None) -> Expr:
+        return self.object()  # type: ignore[no-any-return]  # the writer put a leaf there
+
+    def call(self, span: Span | None) -> Expr:
+        attrs, type_args = self.attrs(), self.object() or ()
+        op, *args = self.parts()
+        return Call(op, args, attrs, type_args, span)
+
+    def constant(self, span: Span | None) -> Expr:
+        return Constant(self.object(), span)
+
+    def item(self, span: Span | None) -> Expr:
+        return TupleGetItem(self.part(), next(self.next), span)
+
+    def function(self, span: Span | None) -> Expr:
+        attrs, ret_type, type_params = self.attrs(), self.type(), self.object() or ()
+        *params, body = self.parts()
+        return Function(cast("list[Var]", params), body, ret_type, type_params, attrs, span)
+
+    def match(self, span: Span | None) -> Expr:
+        data, complete = self.part(), bool(next(self.next))
+        clauses = []
+        for _ in range(next(self.next)):
+            lhs = self.pattern()
+            clauses.append(Clause(lhs, self.part()))
+        return Match(data, clauses, complete, span)
+
+    def pattern(self) -> Pattern:
+        """A pattern, from wholes to parts: those that are begun wait until their parts are there."""
+        begun: list[tuple[int, Constructor | None, list[Pattern]]] = []
+        while True:
+            kind = next(self.next)
+            done: Pattern | None = None
+            if kind == _WILDCARD:
+                done = PatternWildcard()
+            elif kind == _BINDING:
+                done = PatternVar(cast(Var, self.part()))
+            else:
+                constructor = cast(Constructor, self.part()) if kind == _MADE else None
+                begun.append((next(self.next), constructor, []))
+            while begun and (done is not None or begun[-1][0] == len(begun[-1][2])):
+                count, constructor, parts = begun[-1]
+                if done is not None:
+                    parts.append(done)
+                    done = None
+                if len(parts) == count:
+                    begun.pop()
+                    done = PatternTuple(parts) if constructor is None else PatternConstructor(constructor, parts)
+                    if not begun:
+                        return done
+                else:
+                    break
+            if done is not None:
+                return done
+
+
+def _of_parts(make: Callable[..., Expr]) -> Callable[[_Reader, Span | None], Expr]:
+    return lambda reader, span: make(*reader.parts(), span)
+
+
+_READERS: Final[tuple[Callable[[_Reader, Span | None], Expr], ...]] = (
+    _Reader.leaf,
+    _Reader.call,
+    _Reader.constant,
+    lambda reader, span: Tuple(reader.parts(), span),
+    _Reader.item,
+    _Reader.function,
+    _of_parts(Let),
+    _of_parts(If),
+    _of_parts(RefCreate),
+    _of_parts(RefRead),
+    _of_parts(RefWrite),
+    _Reader.match,
+)

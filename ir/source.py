@@ -1,0 +1,53 @@
+"""Texts that programs are read from. Spans name their text, and the name knows what stands in it."""
+
+import re
+from bisect import bisect_right
+from typing import Final
+
+SENT: Final = 1 << 16
+"""Longer texts are not pickled with their names: programs go to other processes in parts, and each part would take the whole text along."""
+
+
+class SourceName(str):
+    """The name of a text, with the text itself: an ordinary string that errors can quote lines by.
+
+    The text lives as long as a span refers to it, so nothing has to be registered or forgotten. Lines end at line feeds only.
+
+    >>> name = SourceName("file.relay", "def @main() {\\n  1\\n}")
+    >>> name, name.line(2), name.place(16)
+    ('file.relay', '  1', (2, 3))
+    """
+
+    __slots__ = ("_starts", "text")
+    text: str
+    _starts: list[int]
+
+    def __new__(cls, name: str, text: str = "") -> "SourceName":
+        """A name for a text."""
+        made = super().__new__(cls, name)
+        made.text = text
+        return made
+
+    def __reduce__(self) -> tuple[type["SourceName"], tuple[str, str]]:
+        return SourceName, (str(self), self.text if len(self.text) <= SENT else "")
+
+    def starts(self) -> list[int]:
+        """The offset at which each line begins."""
+        try:
+            return self._starts
+        except AttributeError:
+            self._starts = [0, *(found.end() for found in re.finditer("\n", self.text))]
+            return self._starts
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both from 1."""
+        starts = self.starts()
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """A line of the text, counted from 1, without its end; an empty one where there is no such line."""
+        starts = self.starts()
+        if not 1 <= number <= len(starts):
+            return ""
+        return self.text[starts[number - 1] : starts[number] - 1 if number < len(starts) else None]

@@ -1,0 +1,77 @@
+"""Type parameters of expressions and types: which occur, which are bound, which are free."""
+
+from collections.abc import Sequence
+
+from passat.ir.expr import Call, Constructor, Expr, Function, Match, Var
+from passat.ir.traverse import pattern_vars, post_order
+from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeVar
+
+
+def all_type_vars(node: Expr | Type) -> list[TypeVar]:
+    """Every type parameter that occurs in annotations, declared results, type arguments and parameter lists, once, in order.
+
+    >>> a = TypeVar("a")
+    >>> all_type_vars(FuncType([a], TupleType([a, TypeVar("b")]), [a]))
+    [a, b]
+    """
+    return list(dict.fromkeys(part for type_ in _types(node) for part in _parts(type_) if isinstance(part, TypeVar)))
+
+
+def bound_type_vars(node: Expr | Type) -> list[TypeVar]:
+    """The type parameters of the functions and function types inside."""
+    found: dict[TypeVar, None] = {}
+    if isinstance(node, Expr):
+        for part in post_order(node):
+            if isinstance(part, Function):
+                found.update((param, None) for param in part.type_params if isinstance(param, TypeVar))
+    for type_ in _types(node):
+        for inner in _parts(type_):
+            if isinstance(inner, FuncType):
+                found.update((param, None) for param in inner.type_params)
+    return list(found)
+
+
+def free_type_vars(node: Expr | Type) -> list[TypeVar]:
+    """The type parameters that occur and are not bound inside."""
+    bound = set(bound_type_vars(node))
+    return [var for var in all_type_vars(node) if var not in bound]
+
+
+def _types(node: Expr | Type) -> list[Type]:
+    """The types that stand in an expression, or the type itself."""
+    if isinstance(node, Type):
+        return [node]
+    found: list[Type | None] = []
+    for part in post_order(node):
+        if isinstance(part, Var):
+            found.append(part.type_annotation)
+        elif isinstance(part, Function):
+            found += [*part.type_params, part.ret_type]
+        elif isinstance(part, Call):
+            found += part.type_args
+        elif isinstance(part, Constructor):
+            found += [*part.inputs, part.belong_to]
+        elif isinstance(part, Match):
+            found += [var.type_annotation for clause in part.clauses for var in pattern_vars(clause.lhs)]
+    return [type_ for type_ in found if type_ is not None]
+
+
+def _parts(type_: Type) -> list[Type]:
+    """A type and all that it consists of."""
+    found: list[Type] = []
+    stack = [type_]
+    while stack:
+        part = stack.pop()
+        found.append(part)
+        stack.extend(reversed(_inner(part)))
+    return found
+
+
+def _inner(type_: Type) -> Sequence[Type]:
+    if isinstance(type_, TupleType):
+        return type_.fields
+    if isinstance(type_, FuncType):
+        return (*type_.type_params, *type_.arg_types, type_.ret_type)
+    if isinstance(type_, TypeCall):
+        return (type_.func, *type_.args)
+    return (type_.value,) if isinstance(type_, RefType) else ()

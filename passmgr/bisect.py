@@ -1,0 +1,359 @@
+"""Bisection of a pipeline: which pass makes something true of a module that was not true before."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from passat.ir.module import IRModule
+from passat.passmgr.context import PassContext
+from passat.passmgr.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_limit import PassLimit
+from passat.passmgr.passes import FunctionPass, Pass
+from passat.passmgr.sequential import Sequential
+from passat.passmgr.statistics import Statistics
+
+Predicate: TypeAlias = Callable[[IRModule], object]
+"""What is looked for: its truth says whether a module has it; None that this module cannot tell."""
+
+
+class BisectError(RuntimeError):
+    """A bisection that found nothing. The message is a sentence that says why."""
+
+
+class AlreadyTrueError(BisectError):
+    """The predicate is true of the input, so no pass makes it true."""
+
+
+class NeverTrueError(BisectError):
+    """The predicate is false of the result of the whole pipeline, so there is no pass to look for."""
+
+
+class FlappingError(BisectError):
+    """The predicate, or the pipeline, does not do the same when asked the same again."""
+
+
+@dataclass(frozen=True, eq=False)
+class PassBisect:
+    """What a bisection found: `execution` is the first that makes the predicate true.
+
+    `before` and `after` are the modules around it; `after` is None where the pass raised `error`. `function` is the one function that it
+    is about, where that is known. Where the predicate could not tell for modules in between, the `candidates` are several, `execution` is
+    the last of them, and `before` the module before the first. `executions` are all of the pipeline (up to the one that raised), `calls`
+    counts how often the predicate was asked, `runs` how often the pipeline ran.
+    """
+
+    execution: Execution
+    before: IRModule
+    after: IRModule | None
+    function: str | None
+    error: Exception | None
+    candidates: tuple[Execution, ...]
+    executions: tuple[Execution, ...]
+    calls: int
+    runs: int
+
+    def __str__(self) -> str:
+        if len(self.candidates) > 1:
+            listed = ", ".join(f"{one.number} ({one.place})" for one in self.candidates)
+            return f"one of the passes {listed}, of {len(self.executions)}: the predicate cannot tell between them"
+        function = f", function @{self.function}" if self.function is not None else ""
+        raised = f", which raised {show_error(self.error)}" if self.error else ""
+        return f"pass {self.execution.number} of {len(self.executions)}, {self.execution.place}{function}{raised}"
+
+
+def bisect_passes(
+    pipeline: Pass,
+    mod: IRModule,
+    predicate: Predicate,
+    ctx: PassContext | None = None,
+    *,
+    crashes: bool = False,
+    rerun: bool = False,
+    confirm: bool = True,
+) -> PassBisect:
+    """The first execution of a pipeline that makes a predicate true, found in a logarithmic number of calls.
+
+    The pipeline runs once, in a copy of `ctx` (of the current context if None), and the module after each pass is kept. The predicate
+    is asked about the input, where it has to be false, about the result, where it has to be true, and about
+    log2(n) of the n modules between that differ; with `confirm` once more about the two that it comes to, whether it says the same.
+    It finds a change from false to true; where there are several, any of them.
+
+    * `crashes`: a pass that raises makes the predicate true; without it what a pass raises is BisectError.
+    * `rerun`: for predicates that look at more than the module: the pipeline runs anew for each call, with a `PassLimit`.
+
+    Raises AlreadyTrueError, NeverTrueError, FlappingError, BisectError; what the predicate raises is not caught.
+    """
+    ctx = PassContext.current() if ctx is None else ctx
+    states = (_Reruns if rerun else _Snapshots)(pipeline, mod, ctx, crashes)
+    asked = _Questions(states, predicate)
+    if asked.about(0, "the input"):
+        raise AlreadyTrueError("the predicate is true of the input already, before any pass ran")
+    if not states.marks:
+        raise NeverTrueError(f"no pass changes the module, so none makes the predicate true ({_count(len(states.executions))} ran)")
+    if not asked.about(len(states.marks), "the result"):
+        raise NeverTrueError(f"the predicate is false of the result of the whole pipeline ({_count(len(states.executions))} ran)")
+    low, high = first_true(len(states.marks), asked)
+    if confirm:
+        asked.again(low, expected=False)
+        asked.again(high, expected=True)
+    candidates = tuple(states.executions[mark - 1] for mark in states.marks[low:high])
+    after, error = states.module(high), None
+    before = states.before(high) if len(candidates) == 1 else states.module(low)
+    assert before is not None  # a module that is not there makes the predicate true
+    execution = candidates[-1]
+    function = None
+    if after is None:
+        error = states.error
+        function = None if error is None else function_of(error)
+    elif len(candidates) == 1:
+        function = _changed_function(pipeline, ctx, execution, before, after, asked.ask)
+    return PassBisect(execution, before, after, function, error, candidates, tuple(states.executions), asked.calls, states.runs)
+
+
+def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]:
+    """Where answers change from false to true: two numbers from 0 to `count`, which are taken to be false and true.
+
+    Numbers between the two that come back are those for which the answer is None.
+
+    >>> first_true(100, lambda number: number >= 42)
+    (41, 42)
+    """
+    low, high = 0, count
+    unknown: set[int] = set()
+    while True:
+        open_ = [number for number in range(low + 1, high) if number not in unknown]
+        if not open_:
+            return low, high
+        middle = min(open_, key=lambda number: abs(2 * number - low - high))
+        answer = ask(middle)
+        if answer is None:
+            unknown.add(middle)
+        elif answer:
+            high = middle
+        else:
+            low = middle
+
+
+class _Run(NamedTuple):
+    result: IRModule | None
+    error: Exception | None
+    executions: list[Execution]
+
+
+def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: ExecutionTracker) -> _Run:
+    """Runs a pipeline in a context like the given one, with another instrument. What a pass raises is returned."""
+    context = copy.copy(ctx)
+    context.statistics = Statistics()
+    context._install((*ctx.instruments, tracker))
+    if ctx is PassContext.current():
+        context._own = (tracker,)  # the others have been entered
+    try:
+        with context:
+            return _Run(pipeline(mod), None, tracker.executions)
+    except Exception as error:
+        if not isinstance(tracker, _Failing) or tracker.error is None:
+            raise  # not from a pass: from the pipeline itself, or from an instrument
+        return _Run(None, error, tracker.executions)
+
+
+class _Failing(ExecutionTracker):
+    """Keeps what the last execution raised."""
+
+    error: BaseException | None = None
+
+    def enter_pass_ctx(self) -> None:
+        super().enter_pass_ctx()
+        self.error = None
+
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        self.error = error
+
+
+class _Keeper(_Failing):
+    """Keeps the module after each execution. Modules share what is the same in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: list[IRModule] = []
+
+    def execution_ends(self, mod: IRModule, execution: Execution) -> None:
+        self.modules.append(mod)
+
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        super().execution_fails(mod, execution, error)
+        self.modules.append(mod)  # where the exception is caught, the pass has changed nothing
+
+
+class _LimitKeeper(PassLimit, _Failing):
+    """The limit of one of many runs. Keeps the module that the last execution within the limit gets."""
+
+    last: IRModule | None = None
+
+    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
+        if self.limit < 0 or execution.number <= self.limit:
+            self.last = mod
+
+
+class _States:
+    """The modules of a pipeline to be asked about. `marks` are the numbers of the executions after which there is another one."""
+
+    def __init__(self, pipeline: Pass, mod: IRModule, ctx: PassContext, crashes: bool) -> None:
+        self.pipeline, self.start, self.ctx, self.crashes = pipeline, mod, ctx, crashes
+        self.executions: list[Execution] = []
+        self.marks: list[int] = []
+        self.error: Exception | None = None
+        self.runs = 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Runs the whole pipeline."""
+        raise NotImplementedError
+
+    def module(self, state: int) -> IRModule | None:
+        """The module of a state: 0 is the input, others come after the execution of their mark; None where that raised."""
+        raise NotImplementedError
+
+    def before(self, state: int) -> IRModule | None:
+        """The module from which the last execution before a state made it."""
+        raise NotImplementedError
+
+    def forget(self, state: int) -> None:
+        """Lets the next question about a state make its module anew, where that is how modules are made."""
+
+    def rerun(self, tracker: ExecutionTracker) -> _Run:
+        """A run of the pipeline. Raises BisectError where a pass raises and that does not count."""
+        self.runs += 1
+        run = _run(self.pipeline, self.start, self.ctx, tracker)
+        if run.error is not None and not self.crashes:
+            last = run.executions[-1]
+            raise BisectError(
+                f"pass {last.number} ({last.place}) raises {show_error(run.error)}; with crashes=True (--check crash) that counts as true"
+            ) from run.error
+        return run
+
+
+class _Snapshots(_States):
+    """States kept in one run."""
+
+    def prepare(self) -> None:
+        keeper = _Keeper()
+        result, self.error, self.executions = self.rerun(keeper)
+        self._modules: list[IRModule | None] = [self.start]
+        last = self.start
+        for execution, mod in zip(self.executions, keeper.modules, strict=True):
+            if mod is not last:
+                self.marks.append(execution.number)
+                self._modules.append(mod)
+                last = mod
+        if self.error is not None:
+            self.marks.append(self.executions[-1].number)
+            self._modules.append(None)
+        elif result is not last:
+            raise BisectError("the pipeline returns another module than its last pass; rerun=True bisects such pipelines")
+
+    def module(self, state: int) -> IRModule | None:
+        return self._modules[state]
+
+    def before(self, state: int) -> IRModule | None:
+        return self._modules[state - 1]
+
+
+class _Reruns(_States):
+    """States made by running the pipeline with a limit."""
+
+    def prepare(self) -> None:
+        keeper = _LimitKeeper(-1)
+        result, self.error, self.executions = self.rerun(keeper)
+        self._modules: dict[int, IRModule | None] = {len(self.executions): result}
+        self._before = {len(self.executions): keeper.last}
+        self.marks = [execution.number for execution in self.executions]
+
+    def module(self, state: int) -> IRModule | None:
+        if state not in self._modules:
+            keeper = _LimitKeeper(state)
+            run = self.rerun(keeper)
+            names = [execution.name for execution in run.executions[:state]]
+            if names != [execution.name for execution in self.executions[: len(names)]] or (run.error is None and len(names) < state):
+                raise FlappingError(f"the pipeline does not run the same passes every time: {', '.join(names)}")
+            if run.error is not None:
+                self.error = run.error
+            self._modules[state], self._before[state] = run.result, keeper.last
+        return self._modules[state]
+
+    def before(self, state: int) -> IRModule | None:
+        return self._before[state]
+
+    def forget(self, state: int) -> None:
+        """Runs the pipeline again at the next question."""
+        del self._modules[state]
+
+
+class _Questions:
+    """Asks a predicate about states, and counts how often."""
+
+    def __init__(self, states: _States, predicate: Predicate) -> None:
+        self._states, self._predicate = states, predicate
+        self.calls = 0
+
+    def ask(self, mod: IRModule) -> bool | None:
+        """The predicate's answer for a module."""
+        self.calls += 1
+        answer = self._predicate(mod)
+        return None if answer is None else bool(answer)
+
+    def __call__(self, state: int) -> bool | None:
+        mod = self._states.module(state)
+        return True if mod is None else self.ask(mod)
+
+    def about(self, state: int, what: str) -> bool:
+        """The answer for a state that has to have one."""
+        answer = self(state)
+        if answer is None:
+            raise BisectError(f"the predicate cannot tell for {what}: it returned None")
+        return answer
+
+    def again(self, state: int, expected: bool) -> None:
+        """Asks once more about a state. Raises FlappingError where the answer is another one."""
+        states = self._states
+        if states.module(state) is None and not isinstance(states, _Reruns):
+            return  # one run has raised, and there is no other
+        states.forget(state)
+        answer = self(state)
+        if answer is not expected:
+            place = (
+                f"after pass {states.marks[state - 1]} ({states.executions[states.marks[state - 1] - 1].place})"
+                if state
+                else "of the input"
+            )
+            now = "could not tell" if answer is None else f"was {str(answer).lower()}"
+            raise FlappingError(f"the predicate flaps: {place} it was {str(expected).lower()} first, and {now} when asked again")
+
+
+def _changed_function(
+    pipeline: Pass, ctx: PassContext, execution: Execution, before: IRModule, after: IRModule, ask: Callable[[IRModule], bool | None]
+) -> str | None:
+    """The function whose change makes the predicate true; where there are several, only of a function pass can each be tried apart."""
+    changed = [var for var, function in after.functions.items() if before.functions.get(var) is not function]
+    if len(changed) == 1:
+        return changed[0].name_hint
+    if not changed or not _is_function_pass(pipeline, ctx, execution.info) or before.functions.keys() != after.functions.keys():
+        return None
+
+    def ask_mixed(count: int) -> bool | None:
+        mixed = before.shallow_copy()
+        mixed.functions.update((var, after.functions[var]) for var in changed[:count])
+        return ask(mixed)
+
+    low, high = first_true(len(changed), ask_mixed)
+    return changed[low].name_hint if high - low == 1 else None
+
+
+def _is_function_pass(pipeline: Pass, ctx: PassContext, info: PassInfo) -> bool:
+    passes = [step.pass_ for step in pipeline.plan(ctx).walk()] if isinstance(pipeline, Sequential) else [pipeline]
+    return any(isinstance(pass_, FunctionPass) for pass_ in passes if pass_.info is info)
+
+
+def _count(executions: int) -> str:
+    return "1 pass" if executions == 1 else f"{executions} passes"

@@ -1,0 +1,201 @@
+"""`PassMemoryInstrument`: how much memory each pass took, and the passes inside it."""
+
+import os
+import sys
+import threading
+import tracemalloc
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.pass_info import PassInfo
+
+if TYPE_CHECKING:
+    from passat.ir.module import IRModule
+
+
+class PassMemory(NamedTuple):
+    """A run of a pass: its name, bytes, how deep it is nested, and whether it raised.
+
+    `resident` is by how much the process grew, `resident_peak` by how much its record did (both as the system counts, 0 where it does
+    not tell). `allocated` is by how much what Python and NumPy hold grew, `peak` the most they held above the beginning; None where
+    tracemalloc was off.
+    """
+
+    name: str
+    resident: int
+    resident_peak: int
+    allocated: int | None
+    peak: int | None
+    depth: int
+    failed: bool = False
+
+
+class _Run:
+    __slots__ = ("allocated", "children", "done", "failed", "name", "peak", "record", "resident", "traced")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.children: list[_Run] = []
+        self.done = self.failed = False
+        self.traced = tracemalloc.is_tracing()
+        self.allocated = tracemalloc.get_traced_memory()[0] if self.traced else 0
+        self.peak = self.allocated
+        self.resident, self.record = resident_bytes(), record_bytes()
+
+    def end(self, failed: bool) -> None:
+        self.traced = self.traced and tracemalloc.is_tracing()
+        if self.traced:
+            self.peak -= self.allocated
+            self.allocated = tracemalloc.get_traced_memory()[0] - self.allocated
+        self.resident, self.record = resident_bytes() - self.resident, record_bytes() - self.record
+        self.done, self.failed = True, failed
+
+
+class _Profile(threading.local):
+    """What one thread has measured: the runs of this context, those that are going on, and the runs of the context left last."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+        self.open: list[_Run] = []
+        self.finished: list[_Run] = []
+
+
+_LOCK: Final = threading.RLock()
+_OPEN: Final[dict[int, _Run]] = {}
+"""The runs that are going on, of all instruments and threads. tracemalloc knows one peak for all: whoever sets it back tells them first."""
+
+
+def _note_peak() -> None:
+    """Tells all runs that are going on the peak since the last time, and sets it back. To be called with the lock held."""
+    if tracemalloc.is_tracing():
+        peak = tracemalloc.get_traced_memory()[1]
+        for run in _OPEN.values():
+            run.peak = max(run.peak, peak)
+        tracemalloc.reset_peak()
+
+
+class PassMemoryInstrument(PassInstrument):
+    """Measures the memory that passes take; threads have their own runs, though memory is that of the whole process.
+
+    What Python and NumPy allocate is measured where `tracemalloc` is on; with `trace=True` it is on while a context with the instrument is
+    entered, which makes passes several times slower. Else only the size of the process is known, which is coarse.
+
+    >>> from passat.ir.module import IRModule
+    >>> from passat.passmgr.context import PassContext
+    >>> from passat.passmgr.infer_type import InferType
+    >>> with PassContext(instruments=[memory := PassMemoryInstrument()]):
+    ...     mod = InferType()(IRModule())
+    >>> [run.name for run in memory.runs]
+    ['InferType']
+    """
+
+    def __init__(self, trace: bool = False) -> None:
+        self._trace = trace
+        self._entered = 0
+        self._started = False
+        self._profile = _Profile()
+
+    @property
+    def runs(self) -> list[PassMemory]:
+        """This thread's finished runs in the order in which they began: of the context entered now, or else of the last one."""
+        stack = [(run, 0) for run in reversed(self._profile.runs or self._profile.finished)]
+        found: list[PassMemory] = []
+        while stack:
+            run, depth = stack.pop()
+            if run.done:
+                allocated, peak = (run.allocated, run.peak) if run.traced else (None, None)
+                found.append(PassMemory(run.name, run.resident, run.record, allocated, peak, depth, run.failed))
+            stack.extend((child, depth + 1) for child in reversed(run.children))
+        return found
+
+    def render(self) -> str:
+        """One line per run, nested ones indented by tabs: `name: allocated +1.2 MiB, peak +3.4 MiB; process +2.0 MiB, record +2.0 MiB`.
+
+        May be called after the context was left; "" where nothing was measured.
+        """
+        return "".join(_line(run) for run in self.runs)
+
+    def enter_pass_ctx(self) -> None:
+        """Starts tracemalloc, where that is wanted and it is off."""
+        with _LOCK:
+            if self._trace and not self._entered and not tracemalloc.is_tracing():
+                tracemalloc.start()
+                self._started = True
+            self._entered += 1
+
+    def exit_pass_ctx(self) -> None:
+        """Ends the measurement, and tracemalloc where it was started for it; `runs` keeps the numbers until the next."""
+        profile = self._profile
+        with _LOCK:
+            for run in profile.open:
+                _OPEN.pop(id(run), None)
+            self._entered = max(0, self._entered - 1)
+            if self._started and not self._entered:
+                tracemalloc.stop()
+                self._started = False
+        profile.finished, profile.runs, profile.open = profile.runs, [], []
+
+    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Begins to measure a run."""
+        profile = self._profile
+        with _LOCK:
+            _note_peak()
+            run = _Run(info.name)
+            _OPEN[id(run)] = run
+        (profile.open[-1].children if profile.open else profile.runs).append(run)
+        profile.open.append(run)
+
+    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Ends it."""
+        self._end(False)
+
+    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
+        """Ends it for a run that raised."""
+        self._end(True)
+
+    def _end(self, failed: bool) -> None:
+        if self._profile.open:  # empty where the instrument was put in while the pass was running
+            run = self._profile.open.pop()
+            with _LOCK:
+                _note_peak()
+                _OPEN.pop(id(run), None)
+                run.end(failed)
+
+
+def _line(run: PassMemory) -> str:
+    parts = [] if run.allocated is None or run.peak is None else [f"allocated {_size(run.allocated)}, peak {_size(run.peak)}"]
+    parts.append(f"process {_size(run.resident)}, record {_size(run.resident_peak)}")
+    indent = "\t" * run.depth
+    return f"{indent}{run.name}: {'; '.join(parts)}{' (failed)' if run.failed else ''}\n"
+
+
+def _size(count: int) -> str:
+    """Bytes for people, with their sign.
+
+    >>> _size(0), _size(-2048), _size(3 << 20)
+    ('+0 B', '-2.0 KiB', '+3.0 MiB')
+    """
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:+.0f} B" if unit == "B" else f"{size:+.1f} {unit}"
+
+
+def resident_bytes() -> int:
+    """The memory of the process that is in the machine now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def record_bytes() -> int:
+    """The most memory that the process ever had in the machine; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

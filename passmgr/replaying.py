@@ -1,0 +1,265 @@
+"""Replaying a crash reproducer (`passat.passmgr.reproducer`): reading the folder, which may hold anything, and running the pass again."""
+
+import base64
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.dtypes import to_numpy
+from passat.ir.module import IRModule
+from passat.ir.text import ParseError, parse
+from passat.ir.text.metadata import CONSTANT
+from passat.passmgr.context import PassContext
+from passat.passmgr.executions import ExecutionTracker, show_error
+from passat.passmgr.passes import Pass
+from passat.passmgr.pipeline import PipelineError, parse_pipeline
+from passat.passmgr.reproducer import FORMAT, JSON_NAME, MODULE_NAME, ReproducerError, type_name
+from passat.passmgr.sequential import Sequential
+
+_SECTION: Final = "\n#[metadata]\n"
+_CONSTANT_FILE: Final = re.compile(r"constant-\d+\.bin")
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """What `reproducer.json` of a folder says, checked: the pass that raised, its place, what it raised, and the settings.
+
+    `pipeline` and `pass_text` are None where they could not be written as text; `step` is the number of the pass in the plan of the
+    pipeline. `data` is all of the file, for those who put more into it.
+    """
+
+    folder: str
+    pass_name: str
+    pass_text: str | None
+    step: str | None
+    pipeline: str | None
+    not_registered: tuple[str, ...]
+    error_type: str
+    message: str
+    opt_level: int
+    required_pass: tuple[str, ...]
+    disabled_pass: tuple[str, ...]
+    config: Mapping[str, AnyValue]
+    data: Mapping[str, AnyValue]
+
+    def context(self, tracker: ExecutionTracker | None = None) -> PassContext:
+        """The context in which the pass raised. Raises ReproducerError for options that do not exist here."""
+        try:
+            instruments = () if tracker is None else (tracker,)
+            return PassContext(self.opt_level, self.required_pass, self.disabled_pass, instruments, self.config)
+        except AttributeError as error:
+            raise ReproducerError(f"{self.folder}: its settings do not fit: {error}") from error
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay showed. `error` is what was raised now, None if nothing; `where` says what was run.
+
+    `same` is whether the same pass raised an exception of the same class; the messages may still differ, as where they name places.
+    """
+
+    recorded: Reproducer
+    where: str
+    pass_name: str | None
+    error: Exception | None
+
+    @property
+    def same(self) -> bool:
+        """Whether it fails as it did."""
+        return self.error is not None and self.pass_name == self.recorded.pass_name and type_name(self.error) == self.recorded.error_type
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return f"{self.where} does not fail"
+        if not self.same:
+            there = "outside of any pass" if self.pass_name is None else f"in the pass {self.pass_name}"
+            was = f"{self.recorded.error_type} in the pass {self.recorded.pass_name}"
+            return f"{self.where} fails, but differently: {show_error(self.error)} {there}; it was {was}"
+        message = "" if str(self.error) == self.recorded.message else " (with another message)"
+        return f"{self.where} fails the same way{message}: {show_error(self.error)}"
+
+
+def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
+    """What a folder says. Raises ReproducerError, in one sentence, for everything that is missing or of another form."""
+    folder = os.fspath(folder)
+    if not os.path.isdir(folder):
+        raise ReproducerError(f"{folder} is no folder" if os.path.lexists(folder) else f"there is no folder {folder}")
+    text = _read(folder, JSON_NAME, ", so it is no crash reproducer").decode("utf-8", "replace")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReproducerError(f"{folder}/{JSON_NAME} is no JSON: {error}") from None
+    form = _Form(folder, data)
+    if form.get("format", int) != FORMAT:
+        raise ReproducerError(f"{folder} has the form {data['format']}; this version of Passat reads form {FORMAT}")
+    optional = (str, type(None))
+    made = Reproducer(
+        folder=folder,
+        pass_name=form.get("pass.name", str),
+        pass_text=form.get("pass.text", *optional),
+        step=form.get("pass.step", *optional),
+        pipeline=form.get("pipeline", *optional),
+        not_registered=form.names("not_registered"),
+        error_type=form.get("error.type", str),
+        message=form.get("error.message", str),
+        opt_level=form.get("context.opt_level", int),
+        required_pass=form.names("context.required_pass"),
+        disabled_pass=form.names("context.disabled_pass"),
+        config=form.get("context.config", dict),
+        data=data,
+    )
+    made.context()
+    return made
+
+
+class _Form:
+    """JSON of unknown form, asked for what should be in it."""
+
+    def __init__(self, folder: str, data: object) -> None:
+        self._folder, self._data = folder, data
+
+    def get(self, path: str, *kinds: type) -> AnyValue:
+        value = self._data
+        for key in path.split("."):
+            if not isinstance(value, dict) or key not in value:
+                raise ReproducerError(f"{self._folder}/{JSON_NAME} has no {path!r}")
+            value = value[key]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} is {kinds[0].__name__}, not {type(value).__name__}")
+        return value
+
+    def names(self, path: str) -> tuple[str, ...]:
+        values = self.get(path, list)
+        if not all(isinstance(value, str) for value in values):
+            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} is a list of names")
+        return tuple(values)
+
+
+def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None = None) -> Replay:
+    """Runs the pass that raised on the module that it got, in the same settings.
+
+    `pipeline` is the one that was running, made anew by the caller; without it the pass is made from text, which takes that it is
+    registered. Raises ReproducerError where the folder cannot be used.
+    """
+    recorded = folder if isinstance(folder, Reproducer) else read_reproducer(folder)
+    pass_ = failing_pass(recorded, pipeline)
+    where = f"the pass {recorded.pass_name} on the saved module"
+    try:
+        mod = _read_module(recorded)
+    except ReproducerError:
+        raise
+    except Exception as error:  # the module has no types, which may be what the pass found, too
+        found = Replay(recorded, where, recorded.pass_name, error)
+        if found.same:
+            return found
+        raise ReproducerError(f"{recorded.folder}/{MODULE_NAME} cannot be used: {show_error(error)}") from error
+    return attempt(recorded, where, pass_, lambda: mod)
+
+
+def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IRModule]) -> Replay:
+    """Runs a pass in the settings of a reproducer on the module that `make` makes, and says what comes of it."""
+    tracker = _Failed()
+    mod = make()
+    try:
+        with recorded.context(tracker):
+            pass_(mod)
+    except Exception as error:
+        return Replay(recorded, where, tracker.failed, error)
+    return Replay(recorded, where, None, None)
+
+
+class _Failed(ExecutionTracker):
+    """Remembers the pass that raised last."""
+
+    failed: str | None = None
+
+    def pass_failed(self, mod: IRModule, info: AnyValue, error: BaseException) -> None:
+        running = self.running
+        super().pass_failed(mod, info, error)
+        if running is not None:
+            self.failed = running.name
+
+
+def failing_pass(recorded: Reproducer, pipeline: Pass | None = None) -> Pass:
+    """The pass that raised: the one at its place in the pipeline, or made from its own text. Raises ReproducerError."""
+    if pipeline is None and recorded.pipeline is not None and recorded.step:
+        try:
+            pipeline = parse_pipeline(recorded.pipeline)
+        except PipelineError:
+            pipeline = None  # another pass of it may be what is not known here
+    if pipeline is not None:
+        found = _at_step(pipeline, recorded)
+        if found is not None:
+            return found
+    if recorded.pass_text is None:
+        raise ReproducerError(f"{recorded.folder}: the pass {recorded.pass_name} cannot be made from text; {_HOW}")
+    try:
+        made = parse_pipeline(recorded.pass_text)
+    except PipelineError as error:
+        reason = str(error).split("\n", 1)[0]
+        raise ReproducerError(f"{recorded.folder}: the pass {recorded.pass_name} cannot be made here: {reason}; {_HOW}") from error
+    return made.members[0] if len(made.members) == 1 else made
+
+
+_HOW: Final = "register it, or hand the pipeline to passat.passmgr.replay(folder, pipeline)"
+
+
+def _at_step(pipeline: Pass, recorded: Reproducer) -> Pass | None:
+    """The pass of the recorded name that stands at the recorded place; else the only one of that name."""
+    if not isinstance(pipeline, Sequential):
+        return pipeline if pipeline.info.name == recorded.pass_name else None
+    runs = [step for step in pipeline.plan(recorded.context()).walk() if step.runs and step.name == recorded.pass_name]
+    return next((step.pass_ for step in runs if step.number == recorded.step), runs[0].pass_ if len(runs) == 1 else None)
+
+
+def _read_module(recorded: Reproducer) -> IRModule:
+    folder = recorded.folder
+    text = _read(folder, MODULE_NAME).decode("utf-8", "replace")
+    at = text.rfind(_SECTION)
+    if at >= 0 and '"file"' in text[at:]:
+        try:
+            tables = json.loads(text[at + len(_SECTION) :])
+            for form in tables.get(CONSTANT, ()):
+                if "file" in form:
+                    form["data"] = base64.b64encode(_elements(folder, form)).decode()
+                    del form["splat"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if isinstance(error, ReproducerError):
+                raise
+            raise ReproducerError(f"{folder}/{MODULE_NAME}: the metadata section is not as it should be: {show_error(error)}") from None
+        text = text[: at + len(_SECTION)] + json.dumps(tables)
+    try:
+        return parse(text, f"{folder}/{MODULE_NAME}")
+    except ParseError as error:
+        raise ReproducerError(str(error).split("\n", 1)[0]) from error
+
+
+def _elements(folder: str, form: Mapping[str, AnyValue]) -> bytes:
+    name = form["file"]
+    if not isinstance(name, str) or not _CONSTANT_FILE.fullmatch(name):
+        raise ReproducerError(f"{folder}/{MODULE_NAME} names the file {name!r}, which is none of a reproducer")
+    data = _read(folder, name)
+    wanted = math.prod(map(int, form["shape"])) * to_numpy(form["dtype"]).itemsize
+    if len(data) != wanted:
+        raise ReproducerError(f"{folder}/{name} holds {len(data)} bytes; {form['dtype']}{form['shape']} takes {wanted}")
+    return data
+
+
+def _read(folder: str, name: str, so: str = "") -> bytes:
+    """The content of a file in the folder: a real one, no link, pipe or device."""
+    path = os.path.join(folder, name)
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ReproducerError(f"{path} is no file")
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise ReproducerError(f"{folder} has no {name}{so}") from None
+    except OSError as error:
+        raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error

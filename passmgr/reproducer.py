@@ -1,0 +1,348 @@
+"""Crash reproducers: when a pass raises, a folder is written from which it can be made to raise again (`passat.passmgr.replay`).
+
+The folder holds
+
+* `reproducer.json`: the pass, the pipeline as text, the settings of the context, the error, versions;
+* `module.relay`: the module as it was before the pass, in Relay's text format 0.0.5 with metadata;
+* `constant-<n>.bin`: the elements of constants of more than 64 KiB, row by row, little-endian. Their entries in the metadata name
+  the file, and say `splat`, so that the text can be read without these files: each such constant is then its first element, repeated.
+  When all files together reach the limit, further constants are kept as that splat only, and the README says so;
+* `error.txt`: the traceback; `README.txt`: what this is, and how to replay it.
+
+It is data alone. Nothing in it is run when it is replayed.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.module import IRModule
+from passat.ir.tensor import Tensor
+from passat.ir.text import astext
+from passat.ir.text.metadata import encode
+from passat.passmgr.context import PassContext
+from passat.passmgr.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.passes import Pass
+from passat.passmgr.pipeline import pipeline_text
+from passat.passmgr.plan import Step
+from passat.passmgr.registry import UnknownPassError, get_entry, name_and_options
+from passat.passmgr.sequential import Sequential
+
+FORMAT: Final = 1
+"""The version of the folder's form, in `reproducer.json`."""
+INLINE_LIMIT: Final = 1 << 16
+"""Bytes up to which a constant stands in the text."""
+DATA_LIMIT: Final = 1 << 28
+"""Bytes of all files of constants together, unless the user says otherwise."""
+_TEXT_LIMIT: Final = 10_000
+"""Characters of the error's message that are kept."""
+JSON_NAME: Final = "reproducer.json"
+MODULE_NAME: Final = "module.relay"
+_OWN_FILES: Final = re.compile(r"reproducer\.json|module\.relay|error\.txt|README\.txt|constant-\d+\.bin|model\.onnx")
+_PACKAGES: Final = ("passat", "numpy", "ml_dtypes", "networkx", "egglog", "onnx", "onnxruntime")
+
+Extra = Callable[[str, dict[str, AnyValue]], None]
+"""Writes further files into a folder, and adds to what goes into `reproducer.json`; sentences under `remarks` go into the README."""
+
+
+class ReproducerError(ValueError):
+    """A folder to which no reproducer can be written, or from which nothing can be replayed. The message is a sentence that names it."""
+
+
+class CrashReproducer(ExecutionTracker):
+    """An instrument that writes a reproducer into `folder` when a pass raises, however deep in nested pipelines.
+
+    The folder is made then, all of it or nothing; an older reproducer in it is replaced. The exception gets a note that names it, or
+    that says why it could not be written. `pipeline` is what runs; where it is not given, it is taken from the frames of the
+    exception. `extra` writes further files; `data_limit` bounds the bytes of constants.
+
+    Raises ReproducerError where the folder holds anything else, or cannot be made.
+
+    >>> import tempfile
+    >>> from passat.passmgr import Sequential, module_pass
+    >>> @module_pass(opt_level=0)
+    ... def Broken(mod, ctx):
+    ...     raise ValueError("no luck")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with contextlib.suppress(ValueError), PassContext(instruments=[CrashReproducer(folder + "/crash")]):
+    ...         mod = Sequential([Broken])(IRModule())
+    ...     sorted(os.listdir(folder + "/crash"))
+    ['README.txt', 'error.txt', 'module.relay', 'reproducer.json']
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], pipeline: Pass | None = None, *, extra: Extra | None = None, data_limit: int = DATA_LIMIT
+    ) -> None:
+        super().__init__()
+        self.folder = os.path.abspath(folder)
+        self.written = False
+        """Whether a reproducer was written."""
+        self._pipeline = pipeline
+        self._extra = extra
+        self._data_limit = data_limit
+        self._failed: tuple[Execution, IRModule, list[list[PassInfo]]] | None = None
+        check_folder(self.folder)
+
+    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
+        """Forgets an exception that was caught."""
+        self._failed = None
+
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        """Keeps what is to be written if nobody catches the exception."""
+        self._failed = execution, mod, [list(begun) for _, begun in self.pipelines]
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        """Writes the reproducer when the exception leaves the outermost pipeline."""
+        super().pass_failed(mod, info, error)
+        if self.running or self.pipelines or self._failed is None or not isinstance(error, Exception):
+            return
+        execution, before, begun = self._failed
+        self._failed = None
+        try:
+            self._write(execution, before, begun, error)
+        except Exception as second:  # whatever goes wrong here, the first exception is the one to know
+            error.add_note(f"a reproducer could not be written to {self.folder}: {show_error(second)}")
+        else:
+            self.written = True
+            error.add_note(f"{self.folder} holds a reproducer: passat replay {self.folder}")
+
+    def _write(self, execution: Execution, mod: IRModule, begun: Sequence[Sequence[PassInfo]], error: Exception) -> None:
+        ctx = PassContext.current()
+        pipeline = self._pipeline or _outermost_pass(error)
+        found = None if pipeline is None else locate(pipeline, ctx, begun)
+        with _made_whole(self.folder) as folder:
+            constants = _Constants(folder, self._data_limit)
+            _put(folder, MODULE_NAME, astext(mod, form=constants.form))
+            data: dict[str, AnyValue] = {
+                "format": FORMAT,
+                "pass": {
+                    "name": execution.name,
+                    "text": None if found is None else _text(found[0]),
+                    "number": execution.number,
+                    "path": list(execution.path),
+                    "step": None if found is None else found[1],
+                    "function": function_of(error),
+                },
+                "pipeline": None if pipeline is None else _text(pipeline),
+                "rest": None if found is None else _texts(found[2]),
+                "not_registered": [] if pipeline is None else _not_registered(pipeline),
+                "context": _context(ctx),
+                "error": {
+                    "type": type_name(error),
+                    "message": str(error)[:_TEXT_LIMIT],
+                    "notes": [str(note)[:_TEXT_LIMIT] for note in getattr(error, "__notes__", ())],
+                },
+                "remarks": [],
+                "constants": {"files": constants.files, "bytes": constants.bytes, "left_out": constants.left_out},
+                "versions": versions(),
+            }
+            if self._extra is not None:
+                self._extra(folder, data)
+            _put(folder, "error.txt", "".join(traceback.format_exception(error)))
+            _put(folder, "README.txt", _readme(self.folder, data))
+            _put(folder, JSON_NAME, json.dumps(data, indent=2) + "\n")
+
+
+def check_folder(folder: str) -> None:
+    """Raises ReproducerError where a reproducer cannot be written to a folder, or something else would be lost."""
+    parent = os.path.dirname(folder)
+    if not os.path.isdir(parent):
+        raise ReproducerError(f"no reproducer can be written to {folder}: there is no folder {parent}")
+    if not os.access(parent, os.W_OK):
+        raise ReproducerError(f"no reproducer can be written to {folder}: the folder {parent} is read-only")
+    if not os.path.lexists(folder):
+        return
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        raise ReproducerError(f"no reproducer can be written to {folder}: it is no folder")
+    names = os.listdir(folder)
+    strange = sorted(name for name in names if not _OWN_FILES.fullmatch(name))
+    if strange or (names and JSON_NAME not in names):
+        raise ReproducerError(f"no reproducer can be written to {folder}: it holds other files, such as {(strange or sorted(names))[0]}")
+
+
+@contextlib.contextmanager
+def _made_whole(folder: str) -> Iterator[str]:
+    """A folder to write into that takes the place of `folder` when all is written, and is gone where something raises."""
+    check_folder(folder)
+    temporary, old = f"{folder}.{os.getpid()}.part", f"{folder}.{os.getpid()}.old"
+    os.mkdir(temporary)
+    try:
+        yield temporary
+        if os.path.isdir(folder):
+            os.rename(folder, old)
+        os.rename(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _put(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Constants:
+    """Writes large constants to files as they are met."""
+
+    def __init__(self, folder: str, limit: int) -> None:
+        self._folder, self._limit = folder, limit
+        self.files = self.bytes = self.left_out = 0
+
+    def form(self, tensor: Tensor) -> dict[str, AnyValue]:
+        """The entry of a constant in the metadata."""
+        if tensor.nbytes <= INLINE_LIMIT or tensor.dtype == "string" or tensor.uniform() is not None:
+            return encode(tensor)
+        array = np.ascontiguousarray(tensor.numpy())
+        first = base64.b64encode(array[(0,) * array.ndim].tobytes()).decode()
+        form: dict[str, AnyValue] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "splat": first}
+        if self.bytes + array.nbytes > self._limit:
+            self.left_out += 1
+            return form
+        form["file"] = f"constant-{self.files}.bin"
+        with open(os.path.join(self._folder, form["file"]), "wb") as file:
+            file.write(array.reshape(-1).view(np.uint8).data)
+            file.flush()
+            os.fsync(file.fileno())
+        self.files += 1
+        self.bytes += array.nbytes
+        return form
+
+
+def _outermost_pass(error: BaseException) -> Pass | None:
+    """The pass whose call an exception leaves: instruments are not told passes, but the frames of the exception know them."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        owner = frame.f_locals.get("self")
+        if frame.f_code.co_name == "run" and isinstance(owner, Pass):
+            return owner
+    return None
+
+
+def locate(pipeline: Pass, ctx: PassContext, begun: Sequence[Sequence[PassInfo]]) -> tuple[Pass, str, list[Pass]] | None:
+    """The pass that began last, its number in the plan, and the passes that were to follow it.
+
+    `begun` holds, for each pipeline that was running, outermost first, what began in it. None where the plan has no such passes.
+    """
+    if not isinstance(pipeline, Sequential) or not begun:
+        return (pipeline, "", []) if not begun else None
+    steps: tuple[Step, ...] = pipeline.plan(ctx).steps
+    rest: list[Pass] = []
+    step: Step | None = None
+    for infos in begun:
+        runs = [step for step in steps if step.runs]
+        at = -1
+        for info in infos:
+            at = next((i for i in range(at + 1, len(runs)) if runs[i].pass_.info is info), -1)
+            if at < 0:
+                return None
+        step = runs[at]
+        rest = [*(later.pass_ for later in runs[at + 1 :]), *rest]
+        steps = step.steps
+    assert step is not None
+    return step.pass_, step.number, rest
+
+
+def _text(pass_: Pass) -> str | None:
+    try:
+        return pipeline_text(pass_)
+    except ValueError:
+        return None
+
+
+def _texts(passes: Sequence[Pass]) -> str | None:
+    texts = [_text(pass_) for pass_ in passes]
+    return ",".join(text for text in texts if text) if None not in texts else None
+
+
+def _not_registered(pipeline: Pass) -> list[str]:
+    """The names of passes that text cannot bring back: those that are not registered, or have options without text."""
+    found: dict[str, None] = {}
+    stack = [pipeline]
+    while stack:
+        pass_ = stack.pop()
+        if pass_.members is not None and "made_by" not in vars(pass_):
+            stack.extend(reversed(pass_.members))
+            continue
+        name = name_and_options(pass_)[0]
+        try:
+            get_entry(name)
+        except UnknownPassError:
+            found[name] = None
+        else:
+            if _text(pass_) is None:
+                found[name] = None
+    return list(found)
+
+
+def _context(ctx: PassContext) -> dict[str, AnyValue]:
+    config: dict[str, AnyValue] = {}
+    left_out: dict[str, str] = {}
+    for key, value in ctx.config.items():
+        plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+        try:
+            json.dumps(plain)
+        except (TypeError, ValueError):
+            left_out[key] = type(value).__name__
+        else:
+            config[key] = plain
+    return {
+        "opt_level": ctx.opt_level,
+        "required_pass": list(ctx.required_pass),
+        "disabled_pass": list(ctx.disabled_pass),
+        "config": config,
+        "config_left_out": left_out,
+    }
+
+
+def type_name(error: BaseException) -> str:
+    """The full name of the class of an exception.
+
+    >>> type_name(KeyError("x"))
+    'KeyError'
+    """
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that matter, those that are installed."""
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _readme(folder: str, data: Mapping[str, AnyValue]) -> str:
+    failed, error = data["pass"], data["error"]
+    lines = [
+        f"The pass {failed['name']} (pass {failed['number']} of the run) raised {error['type']}.",
+        "",
+        f"To run it again:    passat replay {os.path.basename(folder)}",
+        "",
+        f"{MODULE_NAME} is the module before the pass, {JSON_NAME} the pipeline and the settings, error.txt the traceback.",
+    ]
+    if data["not_registered"]:
+        names = ", ".join(data["not_registered"])
+        lines.append(
+            f"Text cannot bring back these passes: {names}. Replay with passat.passmgr.replay(folder, pipeline), which takes them."
+        )
+    if data["constants"]["left_out"]:
+        lines.append(f"{data['constants']['left_out']} constants were too large to be kept; they are their first element, repeated.")
+    if data["context"]["config_left_out"]:
+        lines.append(f"These options have values that cannot be written: {', '.join(data['context']['config_left_out'])}.")
+    return "\n".join([*lines, *data["remarks"]]) + "\n"

@@ -1,0 +1,78 @@
+"""`VerifyEach`: is the module well-formed and well-typed after every pass, and if not, which pass did it?"""
+
+import threading
+from typing import Final
+
+from passat.ir.analysis import Flaw, binding_flaws
+from passat.ir.diagnostics import Diagnostic, DiagnosticError
+from passat.ir.expr import BaseFunc, GlobalVar
+from passat.ir.module import IRModule
+from passat.ir.type_check import type_flaws
+from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.pass_info import PassInfo
+
+FLAWS_SHOWN: Final = 5
+"""Flaws that an error shows; the others are counted."""
+
+
+class BrokenModuleError(DiagnosticError):
+    """A module that is not well-formed or not well-typed. The message names the pass, the functions, and the expressions.
+
+    `pass_name` is the pass, `flaws` is all that is wrong; `diagnostics` has the first of it.
+    """
+
+    def __init__(self, sentence: str, pass_name: str = "", flaws: tuple[Flaw, ...] = ()) -> None:
+        super().__init__(sentence, [Diagnostic.at(flaw.expr, str(flaw)) for flaw in flaws[:FLAWS_SHOWN]])
+        self.pass_name = pass_name
+        self.flaws = flaws
+
+    def __str__(self) -> str:
+        lines = [str(self.args[0])]
+        for i, diagnostic in enumerate(self.diagnostics):
+            lines += [diagnostic.sentence] if i else []  # the message has the first
+            lines += (f"    {line}" for line in diagnostic.excerpt)
+        if len(self.flaws) > FLAWS_SHOWN:
+            lines.append(f"... and {len(self.flaws) - FLAWS_SHOWN} more")
+        return "\n".join(lines)
+
+
+class _Sound(threading.local):
+    """The functions that were found sound last."""
+
+    def __init__(self) -> None:
+        self.functions: dict[GlobalVar, BaseFunc] | None = None
+
+
+class VerifyEach(PassInstrument):
+    """Checks the module after every pass that changed it, and before the first: variables are bound once and used in scope, called
+    functions exist (`passat.ir.analysis.well_formed`), types do not contradict each other (`passat.ir.type_check.type_flaws`).
+
+    Raises BrokenModuleError that names the pass, the function and the expression. Nothing is written to the module; with `types=False`
+    types are not looked at.
+    """
+
+    def __init__(self, types: bool = True) -> None:
+        self._types = types
+        self._sound = _Sound()
+
+    def exit_pass_ctx(self) -> None:
+        """Forgets the module."""
+        self._sound.functions = None
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Checks the module that the pass gets, unless it was checked as the result of the one before."""
+        self._check(mod, info, "the module that the pass {} gets is broken")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Checks the module that the pass returned."""
+        self._check(mod, info, "the pass {} broke the module")
+
+    def _check(self, mod: IRModule, info: PassInfo, accusation: str) -> None:
+        if mod.functions == self._sound.functions:
+            return
+        flaws = tuple(binding_flaws(mod))
+        if not flaws and self._types:  # types of what is bound wrongly mean nothing
+            flaws = tuple(type_flaws(mod))
+        if flaws:
+            raise BrokenModuleError(f"{accusation.format(info.name)}: {flaws[0]}", info.name, flaws)
+        self._sound.functions = dict(mod.functions)

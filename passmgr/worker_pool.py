@@ -1,0 +1,81 @@
+"""The pools of worker processes that `passmgr.workers` asks for: made when first needed, kept between runs, gone when Python ends.
+
+Workers are spawned, which is safe in programs with threads: each is a fresh Python (about half a second) that imports the main module
+of the program. As everywhere with `multiprocessing`, a script that uses workers must therefore keep what it does under
+`if __name__ == "__main__":`.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+class WorkerPool:
+    """Some worker processes, and the line by which they learn that they are to end: it closes, if by nothing else with this process."""
+
+    def __init__(self, workers: int) -> None:
+        import multiprocessing  # here, with all that it imports: few programs ask for workers
+        from concurrent.futures import ProcessPoolExecutor
+
+        context = multiprocessing.get_context("spawn")
+        ear, self._line = context.Pipe(duplex=False)
+        self.workers = workers
+        self.executor = ProcessPoolExecutor(workers, context, _begin, (ear,))
+
+    def abort(self) -> None:
+        """Ends the workers at once, whatever they are doing."""
+        self._line.close()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(line: "Connection") -> None:
+    """What a worker does first. Ctrl-C is for the process that runs the pipeline, which then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+
+
+def _end_with(line: "Connection") -> None:
+    with contextlib.suppress(EOFError, OSError):
+        line.recv_bytes()
+    os._exit(1)
+
+
+_LOCK: Final = threading.Lock()
+_POOLS: Final[dict[tuple[int, int], WorkerPool]] = {}
+"""By process, since a fork inherits the table but not the threads behind it, and by number of workers."""
+
+
+def worker_pool(workers: int) -> WorkerPool:
+    """The pool of so many workers, made where there is none."""
+    with _LOCK:
+        key = (os.getpid(), workers)
+        pool = _POOLS.get(key)
+        if pool is None:
+            pool = _POOLS[key] = WorkerPool(workers)
+        return pool
+
+
+def discard(pool: WorkerPool) -> None:
+    """Forgets a pool, and ends its workers at once."""
+    with _LOCK:
+        for key, known in list(_POOLS.items()):
+            if known is pool:
+                del _POOLS[key]
+    pool.abort()
+
+
+def shutdown_workers() -> None:
+    """Ends all worker processes that `passmgr.workers` has started, when they have done what they are doing. Later runs start new ones.
+
+    Nobody needs to call it: they end with the program.
+    """
+    with _LOCK:
+        pools = [pool for (process, _), pool in _POOLS.items() if process == os.getpid()]
+        _POOLS.clear()
+    for pool in pools:
+        pool.executor.shutdown()

@@ -1,0 +1,141 @@
+"""The executor, under Relay's name and with its arguments: programs become Python callables, other expressions their values.
+
+The kinds `debug`, `graph` and `vm` are all this one reference executor, which computes on the CPU by the operators' kernels.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+
+from passat.ir.analysis import free_vars
+from passat.ir.bind import bind_params_by_name
+from passat.ir.expr import Constant, Expr, Function, GlobalVar, Let, Tuple, Var
+from passat.ir.infer import infer_module, infer_type
+from passat.ir.module import IRModule
+from passat.ir.tensor import Tensor
+from passat.runtime.devices import Device, device
+from passat.runtime.interpreter import Closure, ExecutorError, Interpreter, Value
+from passat.runtime.values import Data, NDArray, TupleValue, named, to_data
+
+KINDS = ("debug", "graph", "vm")
+
+
+class Executor:
+    """Evaluates expressions; `create_executor` makes it."""
+
+    def __init__(self, mod: IRModule | None, device: Device, target: str) -> None:
+        self.mod = IRModule() if mod is None else mod
+        self.device = device
+        self.target = target
+
+    def evaluate(self, expr: Expr | None = None, binds: Mapping[Var, AnyValue] | None = None) -> AnyValue:
+        """The value of an expression; of a function, or without an expression of the module's `main`, a Python callable.
+
+        `binds` gives values to free variables: expressions, arrays, numbers. A callable takes the arguments in order or, of a function, by
+        the parameters' names: arrays, numbers, constants, and tuples of them, which must be of the parameters' types.
+        Results are NDArray, TupleValue, and callables for functions.
+
+        Raises ExecutorError for free variables and for what fails in the run, passat.ir.infer.InferError for programs without
+        a type, KeyError for functions that the module does not have; the callable TypeError for wrong arguments.
+
+        >>> from passat.ir.expr import const
+        >>> create_executor().evaluate(const(2.0) * const(3.0)).numpy()
+        array(6., dtype=float32)
+        """
+        infer_module(self.mod)
+        for var, value in reversed(list((binds or {}).items())):
+            if expr is None:
+                raise ExecutorError("binds give values to the variables of an expression; there is none")
+            expr = Let(var, _as_expr(value, var), expr)
+        if expr is None:
+            return self._callable(self.mod["main"])
+        free = free_vars(expr)
+        if free:
+            names = ", ".join(f"%{var.name_hint}" for var in free)
+            raise ExecutorError(f"the expression has free variables: {names}; give them values with binds={{variable: value}}")
+        infer_type(expr)
+        if isinstance(expr, (Function, GlobalVar)):
+            return self._callable(expr)
+        return self._shown(Interpreter(self.mod).call(Closure(Function([], expr), None), ()))
+
+    def _callable(self, expr: Function | GlobalVar) -> Callable[..., AnyValue]:
+        function = self.mod[expr] if isinstance(expr, GlobalVar) else expr
+
+        def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
+            if kwargs and isinstance(expr, GlobalVar):
+                raise TypeError(f"can only supply keyword parameters for a relay.Function, found {expr!r}")
+            return self._apply(Closure(function, None), _in_order(function, args, kwargs))
+
+        return run
+
+    def _apply(self, closure: Closure, args: Sequence[AnyValue]) -> AnyValue:
+        params = closure.function.params
+        values = [to_data(arg, param._checked_type, f"the argument %{param.name_hint}") for param, arg in zip(params, args, strict=True)]
+        return self._shown(Interpreter(self.mod).call(closure, values))
+
+    def _shown(self, value: Value) -> AnyValue:
+        """A value as users see it."""
+        if isinstance(value, Tensor):
+            return NDArray(value)
+        if isinstance(value, tuple):
+            return TupleValue(*map(self._shown, value))
+
+        def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
+            return self._apply(value, _in_order(value.function, args, kwargs))
+
+        return run
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Device | None = None,
+    target: str = "llvm",
+    params: Mapping[str, AnyValue] | None = None,
+) -> Executor:
+    """An executor, whose `evaluate` runs programs. `params` are put in the place of main's parameters of those names.
+
+    Raises RuntimeError for an unknown kind, ValueError for devices and targets that are not the CPU.
+    """
+    if kind not in KINDS:
+        raise RuntimeError(f"unknown execution strategy: {kind}; there are: {', '.join(KINDS)}")
+    here = _device(target)
+    if device is not None and device.device_type != here.device_type:
+        raise ValueError(f"Passat computes on the CPU; it has no device {device}")
+    if params and mod is not None:
+        mod = mod.shallow_copy()
+        mod["main"] = bind_params_by_name(mod["main"], named(params))
+    return Executor(mod, device or here, target)
+
+
+def _device(target: str) -> Device:
+    return device(str(target), 0)
+
+
+def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str, AnyValue]) -> list[AnyValue]:
+    """The arguments in the order of the parameters. Raises TypeError, with TVM's words where it has them."""
+    names = [param.name_hint for param in function.params]
+    ordered = list(args)
+    for position, name in enumerate(names):
+        if position < len(args):
+            if name in kwargs:
+                raise TypeError(
+                    f"duplicate argument supplied in both positional args (at position: {position}), "
+                    f"and keyword argument (with name: {name})"
+                )
+        elif name in kwargs:
+            ordered.append(kwargs[name])
+    unknown = [name for name in kwargs if name not in names]
+    if unknown:
+        raise TypeError(f"the function has no parameter %{unknown[0]}; it has: {', '.join(f'%{name}' for name in names) or 'none'}")
+    if len(ordered) != len(names):
+        what = "insufficient" if len(ordered) < len(names) else "too many"
+        raise TypeError(f"{what} arguments, expected {len(names)}, provided {len(ordered)}")
+    return ordered
+
+
+def _as_expr(value: AnyValue, var: Var) -> Expr:
+    return value if isinstance(value, Expr) else _constant(to_data(value, var._checked_type, f"the value of %{var.name_hint}"))
+
+
+def _constant(data: Data) -> Expr:
+    return Constant(data) if isinstance(data, Tensor) else Tuple(map(_constant, data))

@@ -1,0 +1,184 @@
+"""Values of programs as users see them: arrays and tuples of them, and how Python values become these."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any as AnyValue
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.expr import Constant, const
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type, compatible
+from passat.runtime.devices import Device, cpu
+
+Data: TypeAlias = "Tensor | tuple[Data, ...]"
+"""What operators compute with."""
+
+
+class NDArray:
+    """An array of a program's input or result, with TVM's ways to read it: `numpy()`, `asnumpy()`, `shape`, `dtype`, `device`.
+
+    Arrays are equal where element type, shape and elements are (TVM's TensorValue). NumPy functions take them as they are.
+
+    >>> NDArray(np.array([1, 2], np.int8))
+    NDArray(int8[2], [1 2])
+    """
+
+    __slots__ = ("_tensor",)
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
+
+    def __init__(self, data: "npt.ArrayLike | Tensor | NDArray", dtype: str | None = None) -> None:
+        if isinstance(data, NDArray):
+            data = data.tensor
+        self._tensor: Tensor = data if isinstance(data, Tensor) and dtype in (None, data.dtype) else Tensor.dense(_copy(data, dtype))
+
+    @property
+    def tensor(self) -> Tensor:
+        """The array as a constant of the language."""
+        return self._tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return self._tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        """The element type by its name."""
+        return self._tensor.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the array is: on the CPU."""
+        return cpu()
+
+    @property
+    def data(self) -> "NDArray":
+        """This array, as Relay's TensorValue of old says it."""
+        return self
+
+    def numpy(self) -> Array:
+        """A NumPy array of the elements, a copy."""
+        return np.array(self._tensor.numpy())
+
+    def asnumpy(self) -> Array:
+        """`numpy()`, by its old name."""
+        return self.numpy()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.array(self._tensor.numpy(), dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NDArray) and self._tensor == other._tensor
+
+    def __repr__(self) -> str:
+        return f"NDArray({self.dtype}{list(self.shape)}, {np.array2string(self._tensor.numpy(), threshold=20)})"
+
+
+class TupleValue:
+    """A tuple of values: indexed, iterated over, printed `(a, b)`.
+
+    >>> print(TupleValue(NDArray(np.float32(1)), NDArray(np.float32(2)))[1].numpy())
+    2.0
+    """
+
+    __slots__ = ("fields",)
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
+
+    def __init__(self, *fields: AnyValue) -> None:
+        self.fields = fields
+
+    def __getitem__(self, index: int) -> AnyValue:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[AnyValue]:
+        return iter(self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TupleValue) and self.fields == other.fields
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
+
+
+def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None) -> NDArray:
+    """An array of the elements of anything that NumPy takes for one, of its element type (TVM's `nd.array`)."""
+    return NDArray(arr)
+
+
+_SCALARS: Final = (bool, int, float, complex, str)
+
+
+def to_data(value: object, type_: Type | None, what: str) -> Data:
+    """A Python value as operators take it: arrays, numbers, constants, and tuples and lists of these.
+
+    Python numbers, and lists where a tensor is wanted, get the element type of `type_`, or that of `relay.const` where it is not known.
+    Arrays are copied, and must be of the type. Raises TypeError that names `what` where the value does not fit.
+    """
+    stack: list[AnyValue] = []
+    if isinstance(value, (tuple, list, TupleValue)) and not isinstance(type_, TensorType):
+        fields = type_.fields if isinstance(type_, TupleType) else (None,) * len(value)
+        if len(fields) != len(value):
+            raise TypeError(f"{what} is a tuple of {len(fields)}, {len(value)} values were given")
+        stack.extend(to_data(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
+        return tuple(stack)
+    tensor = _tensor(value, type_, what)
+    found = TensorType(tensor.shape, tensor.dtype)
+    if type_ is not None and not compatible(type_, found):
+        raise TypeError(f"{what} has type {type_!r}, a value of type {found!r} was given")
+    return tensor
+
+
+def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
+    if isinstance(value, Constant):
+        return value.data
+    if isinstance(value, NDArray):
+        return value.tensor
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Tensor.dense(np.array(value))
+    if not isinstance(value, (*_SCALARS, list, tuple)):
+        raise TypeError(f"{what} cannot be a {type(value).__name__}: arrays, numbers, constants and tuples of them are values")
+    if not isinstance(type_, TensorType):
+        return const(value).data if isinstance(value, (bool, int, float)) else Tensor.dense(np.asarray(value))
+    given = np.asarray(value)
+    wanted = to_numpy(type_.dtype)
+    if given.dtype.kind == "f" and type_.dtype not in FLOATS and wanted.kind != "c":
+        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is no such value")
+    try:
+        return Tensor.dense(np.asarray(value, wanted))
+    except (OverflowError, ValueError) as error:
+        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is no such value") from error
+
+
+def _copy(data: AnyValue, dtype: str | None) -> Array:
+    return np.array(data.numpy() if isinstance(data, Tensor) else data, None if dtype is None else to_numpy(dtype))
+
+
+def type_of_data(data: Data) -> Type:
+    """The type of a value: that of its elements and the sizes it has."""
+    if isinstance(data, tuple):
+        return TupleType(type_of_data(field) for field in data)
+    return TensorType(data.shape, data.dtype)
+
+
+def named(values: Mapping[str, object]) -> dict[str, Constant]:
+    """Python values by name as constants of the language. Raises TypeError for what is no tensor."""
+    found = {}
+    for name, value in values.items():
+        data = to_data(value, None, f"the parameter {name}")
+        if isinstance(data, tuple):
+            raise TypeError(f"the parameter {name} is a tuple; tensors can be bound by name")
+        found[name] = Constant(data)
+    return found

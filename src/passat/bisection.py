@@ -1,0 +1,135 @@
+"""Bisecting the optimisation of a model: which pass makes it wrong, slower, crash, or fail a command of the user's."""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any as AnyValue
+
+from passat.checks import Check, CheckError, Command, Crash, Slower, WrongValue
+from passat.ir.module import IRModule
+from passat.ir.onnx import load, save, to_onnx
+from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassContext, bisect_passes
+from passat.pipelines import Passes, build_pipeline
+from passat.rules import RuleSet
+from passat.verify import Reference
+
+
+@dataclass(frozen=True, eq=False)
+class Bisection:
+    """What bisecting the optimisation of a model found: the pass, and what is wrong after it, in a sentence."""
+
+    source: str
+    check: str
+    found: PassBisect
+    why: str
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The finding as plain data for JSON. `candidates` are several where the check cannot tell between them."""
+        found = self.found
+        candidates = [{"number": one.number, "pass": one.name, "pipelines": list(one.path)} for one in found.candidates]
+        return {
+            "source": self.source,
+            "check": self.check,
+            "number": found.execution.number,
+            "pass": found.execution.name,
+            "pipelines": list(found.execution.path),
+            "function": found.function,
+            "why": self.why,
+            "crashed": found.error is not None,
+            "candidates": candidates,
+            "passes": [one.name for one in found.executions],
+            "calls": found.calls,
+        }
+
+    def __str__(self) -> str:
+        found = self.found
+        times = "once" if found.calls == 1 else f"{found.calls} times"
+        if len(found.candidates) > 1:
+            return f"{found}\nafter the last of them: {self.why}\n(the check ran {times})"
+        why = f"\nafter it: {self.why}" if self.why else ""
+        return f"the first bad pass is {found}{why}\n(the check ran {times})"
+
+    def save(self, folder: str | os.PathLike[str]) -> list[str]:
+        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, into a folder, which is made. Returns the paths.
+
+        There is no model after a pass that raised. Raises OnnxError.
+        """
+        os.makedirs(folder, exist_ok=True)
+        paths = []
+        for name, mod in (("before", self.found.before), ("after", self.found.after)):
+            if mod is not None:
+                paths.append(os.path.join(folder, f"{name}.onnx"))
+                save(to_onnx(mod), paths[-1], folder=os.path.dirname(self.source) or ".")
+        return paths
+
+
+def bisect_model(
+    model: str | os.PathLike[str],
+    check: str,
+    *,
+    passes: Passes = None,
+    rules: Sequence[type[RuleSet]] = (),
+    opt_level: int = 3,
+    config: Mapping[str, AnyValue] | None = None,
+    seed: int = 0,
+    margin: float = 0.1,
+    progress: Callable[[str], None] | None = None,
+) -> Bisection:
+    """The first pass of an optimisation after which a model is bad, by running a logarithmic number of models in between.
+
+    `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time), "crash"
+    (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the path of a model (`passat.checks.Command`). The
+    rest is as in `passat.optimize`.
+
+    Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
+    VerifyError.
+    """
+    source = os.fspath(model)
+    tell = progress or (lambda _: None)
+    command = None if check in CHECKS else Command(_words(check), os.path.dirname(source) or ".")
+    tell("reading the model")
+    module = load(source)
+    pipeline = build_pipeline(passes, rules)
+    asked = command or CHECKS[check](source, seed, margin)
+    calls = 0
+
+    def ask(mod: IRModule) -> bool | None:
+        nonlocal calls
+        calls += 1
+        tell(f"checking a model ({calls})")
+        return asked(mod)
+
+    tell("running the passes")
+    try:
+        found = bisect_passes(pipeline, module, ask, PassContext(opt_level, config=config), crashes=check == "crash")
+    except AlreadyTrueError:
+        raise AlreadyTrueError(f"{source} is bad before any pass ran: {asked.why}") from None
+    except NeverTrueError as error:
+        ran = str(error).rpartition("(")[2].removesuffix(")")
+        raise NeverTrueError(f"{source} is good after all passes, so none is to blame ({ran})") from None
+    return Bisection(source, check, found, "" if found.error else asked.why)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise CheckError(f"the command to check with cannot be read: {error}: {command}") from None
+
+
+def _wrong(source: str, seed: int, margin: float) -> Check:
+    folder = os.path.dirname(source) or "."
+    return WrongValue(Reference(source, seed=seed, folder=folder), folder)
+
+
+def _slower(source: str, seed: int, margin: float) -> Check:
+    return Slower(source, os.path.dirname(source) or ".", margin=margin, seed=seed)
+
+
+def _crash(source: str, seed: int, margin: float) -> Check:
+    return Crash(os.path.dirname(source) or ".")
+
+
+CHECKS: Mapping[str, Callable[[str, int, float], Check]] = {"wrong": _wrong, "slower": _slower, "crash": _crash}
+"""The checks that have a name: what makes one of the path of a model, the seed of its inputs, and the margin of times."""

@@ -1,0 +1,271 @@
+"""Questions about a module that a bisection asks by running it: whether its values are wrong, it is slower, it crashes, or a command fails.
+
+Each is a predicate over modules: True, False, or None where a module cannot tell, as when it is in a form that ONNX does not have.
+`why` is a sentence about the last True.
+"""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Final
+from typing import Any as AnyValue
+
+from passat.feeds import Trial, make_feed, size_assignments, symbols
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, check, save, to_onnx
+from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
+from passat.verify import ModelSource, Reference, Runner, VerifyError, VerifyReport
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+READ_AND_WRITTEN: Final = "(reading and writing)"
+"""Names the stage before all passes."""
+PROTOBUF_LIMIT: Final = 2_000_000_000
+"""Bytes beyond which a model goes through a file to be run."""
+CANNOT_TELL: Final = 125
+"""The exit code of a command that cannot tell, as in `git bisect run`."""
+_MISSING: Final = 3
+_CHILD: Final = "import sys; from passat.checks import load_and_run; sys.exit(load_and_run(sys.argv[1]))"
+
+
+class CheckError(ValueError):
+    """A check that cannot be made at all: its command does not exist, or the original does not run. The message is a sentence."""
+
+
+class Check:
+    """What the checks share. `folder` is where the external data of the model lies."""
+
+    why = ""
+    """What was wrong with the last module of which the check was true."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
+
+    def __call__(self, mod: IRModule) -> bool | None:
+        """Whether the module is bad; None where it cannot tell."""
+        try:
+            model = to_onnx(mod)
+        except OnnxError:
+            return None
+        found = self.judge(model)
+        if found:
+            self.why = found
+        return None if found is None else bool(found)
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """What is wrong with a model, "" for nothing, None where that cannot be told."""
+        raise NotImplementedError
+
+
+class WrongValue(Check):
+    """Whether a model computes something else than the original."""
+
+    def __init__(self, reference: Reference, folder: str | None = None) -> None:
+        super().__init__(folder)
+        if reference.skipped:
+            raise CheckError(f"there is nothing to compare with: {reference.skipped}")
+        self._reference = reference
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """The first difference."""
+        report = check_candidate(self._reference, model, self._folder)
+        return None if report.equal is None else report.mismatch
+
+
+class Slower(Check):
+    """Whether a model takes longer on ONNX Runtime, with its optimisations on and one thread, than the original.
+
+    Both run in turns on the same inputs; the medians are compared, and the model is slower where its is above the original's by more than
+    `margin` of it. Symbolic dimensions get the largest of a few sizes on which the original runs.
+    """
+
+    ROUNDS: Final = (15, 200)
+    """The least and the largest number of turns."""
+    SECONDS: Final = 1.0
+    """How long turns are taken, within these numbers."""
+    SLICE: Final = 0.002
+    """Seconds that one turn takes at least: a fast model runs several times in it."""
+
+    def __init__(self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, seed: int = 0) -> None:
+        super().__init__(folder)
+        self._margin = margin
+        self._original = self._runner(original)
+        self._feed = self._choose(seed)
+
+    def _runner(self, model: ModelSource) -> Runner:
+        return Runner(model, folder=self._folder, threads=1, optimise=True)
+
+    def _choose(self, seed: int) -> dict[str, AnyValue]:
+        names = symbols(self._original.inputs)
+        sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
+        reason = ""
+        for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
+            for rank in (0, 1, 2, 4):
+                try:
+                    feed = make_feed(self._original.inputs, Trial(seed + attempt, assignment, rank=rank))
+                    self._original.run(feed)
+                except Exception as error:  # ONNX Runtime has no common base of its errors
+                    reason = reason or " ".join(str(error).split())[:300]
+                else:
+                    return feed
+        raise CheckError(f"there is nothing to measure: the original does not run on random inputs: {reason}")
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """The times, where the model is slower."""
+        try:
+            candidate = self._runner(model)
+            candidate.run(self._feed)
+        except VerifyError:
+            raise
+        except Exception:  # a model that does not run has no time
+            return None
+        before, after = self._times(candidate)
+        if after <= before * (1 + self._margin):
+            return ""
+        return f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"
+
+    def _times(self, candidate: Runner) -> tuple[float, float]:
+        runners = (self._original, candidate)
+        repeats = [max(1, round(self.SLICE / max(1e-7, min(self._time(runner, 1) for _ in range(3))))) for runner in runners]
+        times: tuple[list[float], list[float]] = ([], [])
+        least, most = self.ROUNDS
+        end = time.perf_counter() + self.SECONDS
+        while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end):
+            for which in (0, 1) if len(times[0]) % 2 else (1, 0):
+                times[which].append(self._time(runners[which], repeats[which]))
+        return median(times[0]), median(times[1])
+
+    def _time(self, runner: Runner, repeat: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeat):
+            runner.run(self._feed)
+        return (time.perf_counter() - start) / repeat
+
+
+class Crash(Check):
+    """Whether ONNX Runtime fails on a model, in loading it or in running it on random inputs. It does so in a process of its own, so
+    that it may crash."""
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """How it fails."""
+        return _on_file(model, self._folder, _crash)
+
+
+class Command(Check):
+    """Whether a command fails on a model. It gets the path of a file in place of `{}`, or else as its last argument.
+
+    Its exit code says what it found, as in `git bisect run`: 0 is good, 125 cannot tell, any other, and a signal, is bad. What it prints
+    goes to the error stream. No shell is involved. Raises CheckError where the command does not exist.
+    """
+
+    def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
+        super().__init__(folder)
+        if not command:
+            raise CheckError("the command to check with is empty")
+        if shutil.which(command[0]) is None:
+            known = os.path.exists(command[0])
+            raise CheckError(
+                f"the command {command[0]!r} to check with {'is no program that can be run' if known else 'does not exist'}; "
+                "--check takes wrong, slower, crash, or a command"
+            )
+        self._command = list(command)
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """Its exit code."""
+        return _on_file(model, self._folder, self._run)
+
+    def _run(self, path: str) -> str | None:
+        arguments = [part.replace("{}", path) for part in self._command]
+        if arguments == self._command:
+            arguments.append(path)
+        sys.stderr.flush()
+        try:
+            code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=_error_stream(), check=False).returncode
+        except OSError as error:
+            raise CheckError(f"the command {arguments[0]!r} to check with does not run: {error.strerror}") from error
+        if code == CANNOT_TELL:
+            return None
+        return "" if code == 0 else f"the command ends with {_code(code)}"
+
+
+def _error_stream() -> int | None:
+    """The error stream of the process, for what a command prints: the output may be JSON."""
+    try:
+        return sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
+    except (OSError, ValueError):
+        return subprocess.DEVNULL
+
+
+def _code(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str | None]) -> str | None:
+    """What a judge of files says of a model. A model that `onnx.checker` refuses is bad."""
+    try:
+        check(model)
+    except OnnxError as error:
+        return str(error)
+    with tempfile.TemporaryDirectory(prefix="passat-") as temporary:
+        path = os.path.join(temporary, "model.onnx")
+        save(model, path, folder=folder)
+        return judge(path)
+
+
+def _crash(path: str) -> str:
+    command = [sys.executable, "-P", "-c", _CHILD, path]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return ""
+    said = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == _MISSING:
+        raise VerifyError(said)
+    return said or f"ONNX Runtime ends its process with {_code(done.returncode)}"
+
+
+def load_and_run(path: str) -> int:
+    """Loads and runs a model, and prints what goes wrong; the exit code of a process that does nothing else."""
+    try:
+        reason = Reference(path).skipped
+    except VerifyError as error:
+        print(error)
+        return _MISSING
+    print(reason.replace("the original", "the model"))
+    return 1 if reason else 0
+
+
+def check_candidate(reference: Reference, candidate: "ModelProto", folder: str | None) -> VerifyReport:
+    """Compares a model with the original; a model beyond the limit of protobuf goes through a file."""
+    if _bytes_of(candidate) < PROTOBUF_LIMIT:
+        return reference.check(candidate)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = os.path.join(temporary, "result.onnx")
+        save(candidate, path, folder=folder)
+        return reference.check(path)
+
+
+def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext, folder: str | None = None) -> str:
+    """The name of the pass after which a model first differs from the original, in a logarithmic number of comparisons.
+
+    `READ_AND_WRITTEN` where it differs before all passes, "" where the run of the pipeline for this shows no difference, or a pass raises.
+    """
+    try:
+        found = bisect_passes(pipeline, module, WrongValue(reference, folder), ctx, confirm=False)
+    except AlreadyTrueError:
+        return READ_AND_WRITTEN
+    except BisectError:
+        return ""
+    return " or ".join(dict.fromkeys(one.name for one in found.candidates))
+
+
+def _bytes_of(model: "ModelProto") -> int:
+    from passat.ir.onnx.sizes import model_bytes
+
+    return model_bytes(model)

@@ -1,0 +1,202 @@
+"""Passes that raise while a model is optimised: the sentence that is told, and the folder that replays it."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from typing import Any as AnyValue
+
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, from_onnx
+from passat.passmgr import (
+    CrashReproducer,
+    Execution,
+    ExecutionTracker,
+    Pass,
+    Replay,
+    Reproducer,
+    ReproducerError,
+    Sequential,
+    read_reproducer,
+    replay,
+)
+from passat.passmgr.executions import function_of, show_error
+from passat.passmgr.replaying import attempt
+from passat.pipelines import Passes, build_pipeline
+from passat.rules import RuleSet
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+MODEL_LIMIT: Final = 1 << 26
+"""Bytes up to which the model itself goes into a reproducer. Of a larger one, or one with external data, the path is kept."""
+MODEL_NAME: Final = "model.onnx"
+_LISTED: Final = 12
+
+
+class PassError(RuntimeError):
+    """A pass raised. The message is a sentence that names it, the function it was at, the exception, and the passes before it.
+
+    `__cause__` is the exception itself.
+    """
+
+
+class FailureWatch(ExecutionTracker):
+    """Knows, when a pipeline has raised, which pass it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failed: tuple[Execution, BaseException] | None = None
+
+    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
+        """Forgets an exception that was caught."""
+        self._failed = None
+
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        """Keeps it."""
+        self._failed = execution, error
+
+    def accuse(self, error: Exception, reproducer: CrashReproducer | None) -> PassError | None:
+        """The sentence for an exception of a pipeline; None where it does not come from a pass."""
+        if self._failed is None:
+            return None
+        execution, _ = self._failed
+        function = function_of(error)
+        where = "" if function is None else f" at the function @{function}"
+        before = [one.place for one in self.executions[: execution.number - 1]]
+        listed = ", ".join([*(["..."] if len(before) > _LISTED else []), *before[-_LISTED:]]) or "nothing"
+        kept = f"; passat replay {reproducer.folder} does it again" if reproducer is not None and reproducer.written else ""
+        lost = next((f"; {note}" for note in getattr(error, "__notes__", ()) if note.startswith("a reproducer could not be written")), "")
+        return PassError(f"the pass {execution.place} failed{where}: {show_error(error)}; before it ran: {listed}{kept}{lost}")
+
+
+def make_reproducer(
+    folder: str | os.PathLike[str],
+    pipeline: Pass,
+    *,
+    model: "ModelProto",
+    path: str | None,
+    passes: Passes,
+    rules: Sequence[type[RuleSet]],
+) -> CrashReproducer:
+    """The instrument that writes what replays a failure of `optimize`: the model, or where it is, the passes as they were given, and
+    the names of rule files. Raises ReproducerError."""
+
+    def extra(target: str, data: dict[str, AnyValue]) -> None:
+        kept = _keep_model(model, path, target)
+        files: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": _file_of(one)} for one in rules]
+        remarks = data["remarks"]
+        if "path" in kept:
+            remarks.append(f"The model is not in here; it was read from {kept['path']}.")
+        if files:
+            given = " ".join(f"--rules {file}" for file in dict.fromkeys(one["file"] or "FILE.py" for one in files))
+            remarks.append(f"It ran with rules of the user's own, which are not in here: add {given} to the command.")
+        given_as = "text" if isinstance(passes, str) else "default" if passes is None else "objects"
+        stated = {"given_as": given_as, "passes": passes if isinstance(passes, str) else None, "rules": files, "model": kept}
+        data["optimize"] = stated
+        own = {*(one["name"] for one in files), "+".join(one["name"] for one in files)}
+        data["not_registered"] = [name for name in data["not_registered"] if name not in own]
+
+    return CrashReproducer(folder, pipeline, extra=extra)
+
+
+def _file_of(rules: type[RuleSet]) -> str | None:
+    file = getattr(sys.modules.get(rules.__module__), "__file__", None)
+    return None if file is None else os.path.abspath(file)
+
+
+def _keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, AnyValue]:
+    from passat.ir.onnx.sizes import model_bytes
+
+    external = any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer)
+    if not external and model_bytes(model) <= MODEL_LIMIT:
+        with open(os.path.join(folder, MODEL_NAME), "wb") as file:
+            file.write(model.SerializeToString(deterministic=True))
+            file.flush()
+            os.fsync(file.fileno())
+        return {"file": MODEL_NAME}
+    if path is not None and os.path.isfile(path):
+        return {"path": os.path.abspath(path), "bytes": os.path.getsize(path), "sha256": _digest(path)}
+    return {"missing": "a model in memory that is large, or has external data"}
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]] = ()) -> list[Replay]:
+    """Replays a reproducer: the failing pass on the saved module and, where that does not fail the same way and the model is there, the
+    whole pipeline on the model. What comes last decides. `rules` are the user's own that ran then; they are not in the folder.
+
+    Raises ReproducerError where the folder cannot be used.
+    """
+    recorded = read_reproducer(folder)
+    stated = recorded.data.get("optimize")
+    stated = stated if isinstance(stated, dict) else {}
+    pipeline = _pipeline(recorded, stated, rules)
+    found: list[Replay] = []
+    unusable: ReproducerError | None = None
+    try:
+        found.append(replay(recorded, pipeline))
+    except ReproducerError as error:
+        unusable = error
+    if found and found[0].same:
+        return found
+    if pipeline is not None and (whole := _model_of(recorded, stated)) is not None:
+        found.append(attempt(recorded, "the whole pipeline on the model", pipeline, lambda: whole))
+    if unusable is not None and not found:
+        raise unusable
+    return found
+
+
+def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Sequence[type[RuleSet]]) -> Sequential | None:
+    """The pipeline as it was given to `optimize`, with the rules of the user; None where it was no text."""
+    wanted = stated.get("rules", [])
+    names = {one.__name__ for one in rules}
+    if not isinstance(wanted, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted):
+        raise ReproducerError(f"{recorded.folder}: the list of its rules is not as it should be")
+    missing = [one for one in wanted if one["name"] not in names]
+    if missing:
+        file = missing[0].get("file") or "a file that is not known"
+        raise ReproducerError(
+            f"{recorded.folder} needs the rules {missing[0]['name']} of {file}, which is a program and not kept in the folder: "
+            "give it with --rules"
+        )
+    exact = stated.get("given_as") in ("text", "default")
+    text = stated.get("passes") if exact else recorded.pipeline
+    if exact and not isinstance(text, str) and stated["given_as"] == "text":
+        raise ReproducerError(f"{recorded.folder}: the text of its pipeline is not there")
+    if not exact and (text is None or wanted):
+        return None
+    try:
+        return build_pipeline(text, rules if exact else [one for one in rules if one.__name__ in recorded.not_registered])
+    except (ValueError, LookupError) as error:  # a pipeline that does not parse, or rules that do not go with it
+        if not exact:
+            return None  # it may be another pass of the pipeline that is not known here
+        reason = str(error).split("\n", 1)[0]
+        raise ReproducerError(f"{recorded.folder}: its pipeline cannot be made here: {reason}") from error
+
+
+def _model_of(recorded: Reproducer, stated: Mapping[str, AnyValue]) -> IRModule | None:
+    """The module of the model in the folder, or of the file that it was read from, where that is still the same; None without either."""
+    kept = stated.get("model")
+    if not isinstance(kept, dict):
+        return None
+    path = kept.get("path")
+    if kept.get("file") == MODEL_NAME:
+        path = os.path.join(recorded.folder, MODEL_NAME)
+        if os.path.islink(path) or not os.path.isfile(path):
+            return None
+    elif (
+        not isinstance(path, str)
+        or not os.path.isfile(path)
+        or os.path.getsize(path) != kept.get("bytes")
+        or _digest(path) != kept.get("sha256")
+    ):
+        return None
+    try:
+        return from_onnx(path)
+    except OnnxError:
+        return None

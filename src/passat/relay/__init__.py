@@ -1,0 +1,68 @@
+"""Relay's spellings: programs, operators and passes as scripts for TVM write them.
+
+    from passat import relay, transform
+
+    x = relay.var("x", shape=(1, 16))
+    f = relay.Function([x], relay.nn.relu(x) * relay.const(2.0))
+
+The functions of operators have Relay's parameters (`relay.conv2d(data, weight, strides, ...)`). What differs is said in
+docs/tvm-differences.md.
+"""
+
+import difflib
+from typing import TYPE_CHECKING
+
+from passat.ir.equality import assert_structural_equal, structural_equal
+from passat.ir.functor import ExprFunctor, ExprMutator, ExprVisitor
+from passat.ir.hashing import structural_hash
+from passat.ir.module import IRModule, TypeData
+from passat.ir.op import Op
+from passat.ir.text import ParseError, astext, fromtext, parse, parse_expr, pretty_print
+from passat.relay import analysis, build_module, derived, expr, nn, op, tensor, testing, transform, ty
+from passat.relay.build_module import build_config, create_executor
+from passat.relay.derived import *  # noqa: F403  # relay.add and so on
+from passat.relay.expr import *  # noqa: F403
+from passat.relay.scope_builder import ScopeBuilder
+from passat.relay.tensor import *  # noqa: F403
+from passat.relay.ty import *  # noqa: F403
+
+__all__ = [
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "IRModule",
+    "Op",
+    "ParseError",
+    "ScopeBuilder",
+    "TypeData",
+    "analysis",
+    "assert_structural_equal",
+    "astext",
+    "build_config",
+    "build_module",
+    "create_executor",
+    "expr",
+    "fromtext",
+    "nn",
+    "op",
+    "parse",
+    "parse_expr",
+    "pretty_print",
+    "structural_equal",
+    "structural_hash",
+    "testing",
+    "transform",
+    "ty",
+]
+__all__ += derived.__all__
+__all__ += expr.__all__
+__all__ += tensor.__all__
+__all__ += ty.__all__
+
+
+if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator
+
+    def __getattr__(name: str) -> object:
+        near = difflib.get_close_matches(name, __all__, 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise AttributeError(f"relay has no operator and no other name {name!r}{hint}")

@@ -1,0 +1,52 @@
+"""`relay.analysis`: facts about programs."""
+
+from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
+from passat.ir.expr import Expr
+from passat.ir.module import IRModule
+from passat.ir.traverse import post_order, post_order_visit
+from passat.ir.type_variables import all_type_vars as _all_type_vars
+from passat.ir.type_variables import bound_type_vars as _bound_type_vars
+from passat.ir.type_variables import free_type_vars as _free_type_vars
+from passat.ir.types import TensorType, TupleType, Type, TypeVar
+
+__all__ = [
+    "all_dtypes",
+    "all_type_vars",
+    "all_vars",
+    "bound_type_vars",
+    "bound_vars",
+    "check_constant",
+    "free_type_vars",
+    "free_vars",
+    "post_order_visit",
+    "well_formed",
+]
+
+
+def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """Every type parameter that occurs in an expression or type, once. (`mod` is accepted as in Relay and not needed.)"""
+    return _all_type_vars(expr)
+
+
+def bound_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """The type parameters that functions or function types inside bind."""
+    return _bound_type_vars(expr)
+
+
+def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """The type parameters that occur and are not bound inside."""
+    return _free_type_vars(expr)
+
+
+def all_dtypes(expr: Expr) -> set[str]:
+    """The element types of all tensors in an expression whose type has been inferred."""
+    found: set[str] = set()
+    for node in post_order(expr):
+        stack = [node._checked_type]
+        while stack:
+            type_ = stack.pop()
+            if isinstance(type_, TensorType):
+                found.add(type_.dtype)
+            elif isinstance(type_, TupleType):
+                stack.extend(type_.fields)
+    return found

@@ -1,0 +1,91 @@
+"""`relay.expr`: expressions, variables and constants."""
+
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir import expr as nodes
+from passat.ir.bind import bind
+from passat.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+    var,
+)
+from passat.runtime.values import NDArray
+
+__all__ = [
+    "Call",
+    "Clause",
+    "Constant",
+    "Constructor",
+    "Expr",
+    "Function",
+    "GlobalVar",
+    "If",
+    "Let",
+    "Match",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "RefCreate",
+    "RefRead",
+    "RefWrite",
+    "Span",
+    "Tuple",
+    "TupleGetItem",
+    "TupleWrapper",
+    "Var",
+    "bind",
+    "const",
+    "var",
+]
+
+
+def const(value: AnyValue, dtype: str | None = None) -> Constant:
+    """A constant of a number, a list or an array, which is copied: without a dtype, Python numbers and 64-bit arrays become 32-bit.
+
+    An NDArray keeps its element type. Raises ValueError for what is neither.
+
+    >>> const(1.5).data.dtype, const(np.int64(3), "int64").data.dtype
+    ('float32', 'int64')
+    """
+    if isinstance(value, NDArray):
+        return Constant(value.tensor if dtype is None else NDArray(value, dtype).tensor)
+    return nodes.const(np.array(value) if isinstance(value, np.ndarray) else value, dtype)
+
+
+def TupleWrapper(tuple_value: Expr, size: int) -> Expr:  # noqa: N802  # Relay's name of a class
+    """The expression itself where its length is known, to be taken apart like a tuple; else a tuple of its fields.
+
+    Calls of operators with several results, which Relay wraps, need no wrapper here: they have lengths themselves.
+    Raises ValueError where the length is another.
+    """
+    if not isinstance(tuple_value, (Call, Tuple)):
+        return Tuple([TupleGetItem(tuple_value, i) for i in range(size)])
+    try:
+        found = len(tuple_value)
+    except TypeError:
+        return Tuple([TupleGetItem(tuple_value, i) for i in range(size)])
+    if found != size:
+        raise ValueError(f"the tuple has {found} fields, not {size}")
+    return tuple_value

@@ -1,0 +1,134 @@
+"""Relay's functions of products, normalisations and the like whose parameters differ from those of our operators.
+
+What an operator of ours has no form for is a ValueError.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
+from passat.ir.ops.padding import plain_value
+from passat.ir.types import TensorType
+from passat.relay.building import call, known_type, only, only_dtype, operand, rank
+
+__all__ = [
+    "batch_matmul",
+    "dense",
+    "depth_to_space",
+    "dropout",
+    "dropout_raw",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "matmul",
+    "pad",
+    "prelu",
+    "space_to_depth",
+]
+
+
+def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Call:
+    """`data` times the transpose of `weight`; `units`, where given, is the number of rows of `weight`."""
+    _check_units("nn.dense", operand("nn.dense", "weight", weight), units, 0)
+    only_dtype("nn.dense", out_dtype, operand("nn.dense", "data", data))
+    return call("nn.dense", data, weight)
+
+
+def matmul(
+    tensor_a: Expr, tensor_b: Expr, units: int | None = None, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = False
+) -> Call:
+    """The product of matrices; `units`, where given, is the number of columns of the result."""
+    _check_units("nn.matmul", operand("nn.matmul", "tensor_b", tensor_b), units, 0 if transpose_b else -1)
+    only_dtype("nn.matmul", out_dtype, operand("nn.matmul", "tensor_a", tensor_a))
+    return call("nn.matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def batch_matmul(tensor_a: Expr, tensor_b: Expr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True) -> Call:
+    """The products of two stacks of matrices, those of `tensor_b` transposed unless told otherwise."""
+    only_dtype("nn.batch_matmul", out_dtype, operand("nn.batch_matmul", "tensor_a", tensor_a))
+    return call("nn.batch_matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def _check_units(name: str, weight: Expr, units: int | None, axis: int) -> None:
+    """Raises ValueError where the weight is known to be of another size."""
+    type_ = None if units is None else known_type(weight)
+    if isinstance(type_, TensorType) and type_.ndim and isinstance(type_.shape[axis], int) and type_.shape[axis] != units:
+        raise ValueError(f"relay.{name}: units={units}, but the weight {type_!r} gives {type_.shape[axis]!r}")
+
+
+def dropout(data: Expr, rate: float = 0.5) -> Expr:
+    """The data as they are in inference, marked as to be dropped in training."""
+    return TupleGetItem(dropout_raw(data, rate), 0)
+
+
+def dropout_raw(data: Expr, rate: float = 0.5) -> Call:
+    """Dropout with both of its results: the data and the mask."""
+    return call("nn.dropout", data, rate=rate)
+
+
+def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True, scale: bool = True) -> Call:
+    """Normalisation by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma count."""
+    if axis != -1 and axis != rank("nn.layer_norm", "data", operand("nn.layer_norm", "data", data)) - 1:
+        raise ValueError(f"relay.nn.layer_norm: axis={axis} is not supported; the last axis is")
+    return call("nn.layer_norm", data, *_affine("nn.layer_norm", gamma, beta, center, scale), axis=-1, epsilon=epsilon)
+
+
+def instance_norm(
+    data: Expr, gamma: Expr, beta: Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
+) -> Call:
+    """Normalisation of each sample and channel by its mean and variance."""
+    return call("nn.instance_norm", data, *_affine("nn.instance_norm", gamma, beta, center, scale), axis=axis, epsilon=epsilon)
+
+
+def group_norm(
+    data: Expr, gamma: Expr, beta: Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
+) -> Call:
+    """Normalisation of each sample and group of channels by its mean and variance."""
+    affine = _affine("nn.group_norm", gamma, beta, center, scale)
+    return call("nn.group_norm", data, *affine, num_groups=num_groups, axis=axis, epsilon=epsilon)
+
+
+def _affine(name: str, gamma: Expr, beta: Expr, center: bool, scale: bool) -> tuple[Expr, Expr]:
+    """Scale and shift, ones and zeros where they do not count."""
+    factor, shift = operand(name, "gamma", gamma), operand(name, "beta", beta)
+    return factor if scale else call("ones_like", factor), shift if center else call("zeros_like", shift)
+
+
+def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
+    """`data`, and `alpha` times it where it is negative; `alpha` is a vector along `axis`."""
+    count = rank("nn.prelu", "data", operand("nn.prelu", "data", data))
+    behind = count - 1 - axis % count
+    return call("nn.prelu", data, call("expand_dims", alpha, axis=1, num_newaxis=behind) if behind else alpha)
+
+
+def pad(data: Expr, pad_width: Sequence[Sequence[int]] | Expr, pad_value: float | Expr = 0, pad_mode: str = "constant") -> Call:
+    """`data` with elements added before and after each axis."""
+    value = plain_value(pad_value.data) if isinstance(pad_value, Constant) and pad_value.data.size == 1 else pad_value
+    if isinstance(value, Expr) or (isinstance(pad_width, Expr) and not isinstance(pad_width, Constant)):
+        return _dynamic_pad(operand("nn.pad", "data", data), pad_width, value, pad_mode)
+    return call("nn.pad", data, pad_width=pad_width, pad_mode=pad_mode, pad_value=value or 0.0)
+
+
+def _dynamic_pad(data: Expr, pad_width: Sequence[Sequence[int]] | Expr, value: float | str | Expr | None, pad_mode: str) -> Call:
+    """A pad by widths or a value that the run computes. Relay has a row (before, after) for each axis; our operator, as ONNX, all that come
+    before and then all that come after."""
+    if not isinstance(value, Expr):
+        type_ = known_type(data)
+        if not isinstance(type_, TensorType):
+            raise ValueError("relay.nn.pad: the element type of data must be known here, or pad_value be a constant; give variables types")
+        value = const(value or 0, type_.dtype)
+    rows = pad_width if isinstance(pad_width, Expr) else const(np.asarray(pad_width, np.int64), "int64")
+    return call("dyn.pad", data, call("reshape", call("transpose", rows, axes=(1, 0)), newshape=(-1,)), value, pad_mode=pad_mode)
+
+
+def depth_to_space(data: Expr, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Call:
+    """Channels of an image become blocks of its plane."""
+    only("nn.depth_to_space", "layout", layout, "NCHW")
+    return call("nn.depth_to_space", data, block_size=block_size, mode=mode)
+
+
+def space_to_depth(data: Expr, block_size: int, layout: str = "NCHW") -> Call:
+    """Blocks of the plane of an image become channels."""
+    only("nn.space_to_depth", "layout", layout, "NCHW")
+    return call("nn.space_to_depth", data, block_size=block_size)

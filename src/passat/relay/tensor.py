@@ -1,0 +1,234 @@
+"""Relay's functions of tensors whose parameters differ from those of our operators; the others are derived (`passat.relay.derived`).
+
+Where a size is an expression that is computed in the run, the dynamic form of the operator is built, as in Relay.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
+
+__all__ = [
+    "arange",
+    "argmax",
+    "argmin",
+    "broadcast_to",
+    "clip",
+    "cumsum",
+    "full",
+    "gather",
+    "gather_nd",
+    "mod",
+    "ndarray_size",
+    "ones",
+    "reshape",
+    "scatter_elements",
+    "scatter_nd",
+    "shape_of",
+    "strided_slice",
+    "take",
+    "tile",
+    "topk",
+    "zeros",
+]
+
+_END = np.iinfo(np.int64).max
+_REDUCTIONS = {"update": "none", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def reshape(data: Expr, newshape: Numbers | Expr, allowzero: bool = False) -> Call:
+    """The elements of `data` in another shape; Relay's entries 0, -1, -2, -3 and -4 mean what they mean there."""
+    if is_dynamic(newshape):
+        return call("dyn.reshape", data, newshape, allowzero=allowzero)
+    return call("reshape", data, newshape=numbers("reshape", "newshape", newshape), allowzero=allowzero)
+
+
+def broadcast_to(data: Expr, shape: Numbers | Expr) -> Call:
+    """`data` repeated to a shape to which it broadcasts."""
+    if is_dynamic(shape):
+        return call("dyn.broadcast_to", data, shape)
+    return call("broadcast_to", data, shape=numbers("broadcast_to", "shape", shape))
+
+
+def tile(data: Expr, reps: Numbers | Expr) -> Call:
+    """`data` laid out `reps` times along its axes."""
+    return call("dyn.tile", data, reps) if is_dynamic(reps) else call("tile", data, reps=numbers("tile", "reps", reps))
+
+
+def full(fill_value: Expr, shape: Numbers | Expr = (), dtype: str = "") -> Call:
+    """A tensor of one value, of its element type, or cast to another."""
+    value = operand("full", "fill_value", fill_value)
+    if dtype and getattr(known_type(value), "dtype", None) != dtype:
+        value = value.astype(dtype)
+    if is_dynamic(shape):
+        return call("dyn.full", value, shape, dtype=dtype or None)
+    return call("full", value, shape=numbers("full", "shape", shape), dtype=dtype or None)
+
+
+def zeros(shape: Numbers | Expr, dtype: str = "float32") -> Call:
+    """A tensor of zeros."""
+    if is_dynamic(shape):
+        return call("dyn.full", const(0, dtype), shape)
+    return call("zeros", shape=numbers("zeros", "shape", shape), dtype=dtype)
+
+
+def ones(shape: Numbers | Expr, dtype: str = "float32") -> Call:
+    """A tensor of ones."""
+    if is_dynamic(shape):
+        return call("dyn.full", const(1, dtype), shape)
+    return call("ones", shape=numbers("ones", "shape", shape), dtype=dtype)
+
+
+def arange(start: Expr | float, stop: Expr | float | None = None, step: Expr | float | None = None, dtype: str = "float32") -> Call:
+    """The numbers from `start` to before `stop` in steps; of one argument, from 0 to it."""
+    first, last = (0, start) if stop is None else (start, stop)
+    values = [value if isinstance(value, Expr) else const(value, dtype) for value in (first, last, 1 if step is None else step)]
+    return call("arange", *values, dtype=dtype)
+
+
+def clip(a: Expr, a_min: float, a_max: float) -> Call:
+    """`a` with its elements kept between two bounds."""
+    return call("clip", a, a_min=a_min, a_max=a_max)
+
+
+def mod(lhs: Expr, rhs: Expr) -> Call:
+    """The remainder that has the sign of the dividend, as in C: our operator `fmod`."""
+    return call("fmod", lhs, rhs)
+
+
+def strided_slice(
+    data: Expr,
+    begin: Numbers | Expr,
+    end: Numbers | Expr,
+    strides: Numbers | Expr | None = None,
+    axes: Numbers | None = None,
+    slice_mode: str = "end",
+) -> Call:
+    """A part of `data`: from `begin` to before `end` in steps; with `slice_mode="size"` as many elements as `end` says (-1: the rest)."""
+    only("strided_slice", "slice_mode", slice_mode, "end", "size")
+    along = None if axes is None else numbers("strided_slice", "axes", axes)
+    if any(map(is_dynamic, (begin, end, strides))):
+        only("strided_slice", "slice_mode", slice_mode, "end")
+        return _dynamic_slice(data, begin, end, strides, along)
+    first, last = numbers("strided_slice", "begin", begin), numbers("strided_slice", "end", end)
+    if slice_mode == "size":
+        return call("strided_slice", data, begin=first, end=_ends(first, last), axes=along)
+    steps = None if strides is None else numbers("strided_slice", "strides", strides)
+    if steps is not None and len(steps) == 1:
+        steps *= len(first)  # Relay lets one step stand for all
+    return call("strided_slice", data, begin=first, end=last, strides=steps, axes=along)
+
+
+def _ends(begin: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Where a slice ends of which the number of elements is given, -1 for all that are left."""
+    if len(begin) != len(sizes):
+        raise ValueError(f"relay.strided_slice: begin={begin} and end={sizes} name different numbers of axes")
+    if any(start < 0 <= size for start, size in zip(begin, sizes, strict=True)):
+        raise ValueError(f"relay.strided_slice: begin={begin} with slice_mode='size' is not supported; count from the front")
+    return tuple(_END if size < 0 else start + size for start, size in zip(begin, sizes, strict=True))
+
+
+def _dynamic_slice(
+    data: Expr, begin: Numbers | Expr, end: Numbers | Expr, strides: Numbers | Expr | None, axes: tuple[int, ...] | None
+) -> Call:
+    if axes is None:
+        static = next((numbers("strided_slice", "bounds", bound) for bound in (begin, end) if not is_dynamic(bound)), None)
+        axes = tuple(range(rank("strided_slice", "data", data) if static is None else len(static)))
+    steps = (1,) * len(axes) if strides is None else strides
+    return call("dyn.strided_slice", data, int_vector(begin), int_vector(end), int_vector(steps), int_vector(axes))
+
+
+def take(data: Expr, indices: Expr, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
+    """The slices of `data` along `axis` that `indices` names. What Relay's modes say of indices outside the axis does not arise here:
+    the executor refuses these, and constant ones that are negative are refused in the modes in which Relay clips them."""
+    only("take", "batch_dims", batch_dims, 0)
+    only("take", "mode", mode, "clip", "wrap", "fast")
+    if mode != "wrap" and isinstance(indices, Constant) and indices.data.size and indices.data.numpy().min() < 0:
+        raise ValueError(f"relay.take: mode={mode!r} with negative indices is not supported; with mode='wrap' they count from the back")
+    return call("take", data, indices, axis=axis)
+
+
+def gather(data: Expr, axis: int, indices: Expr) -> Call:
+    """Each element of `indices` replaced by that element of `data` along `axis`."""
+    return call("gather", data, indices, axis=axis)
+
+
+def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0, index_rank: int | None = None) -> Call:
+    """Slices of `data` whose places the first axis of `indices` holds; our operator has the places last, so a transpose is built too."""
+    only("gather_nd", "batch_dims", batch_dims, 0)
+    return call("gather_nd", data, _places_last("gather_nd", indices))
+
+
+def scatter_elements(data: Expr, indices: Expr, updates: Expr, axis: int = 0, reduction: str = "update") -> Call:
+    """`data` with the elements that `indices` names along `axis` replaced by updates, or combined with them."""
+    only("scatter_elements", "reduction", reduction, *_REDUCTIONS)
+    return call("scatter_elements", data, indices, updates, axis=axis, reduction=_REDUCTIONS[reduction])
+
+
+def scatter_nd(data: Expr, indices: Expr, updates: Expr, mode: str = "update") -> Call:
+    """`data` with the slices replaced, or combined, whose places the first axis of `indices` holds (see `gather_nd`)."""
+    only("scatter_nd", "mode", mode, *_REDUCTIONS)
+    return call("scatter_nd", data, _places_last("scatter_nd", indices), updates, reduction=_REDUCTIONS[mode])
+
+
+def _places_last(name: str, indices: Expr) -> Expr:
+    if isinstance(indices, Constant):
+        return Constant(np.ascontiguousarray(np.moveaxis(indices.data.numpy(), 0, -1)))
+    count = rank(name, "indices", indices)
+    return indices if count == 1 else call("transpose", indices, axes=(*range(1, count), 0))
+
+
+def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32") -> Expr:
+    """The `k` largest or smallest elements along an axis, their indices, or both. (Our operator gives int64 indices: others are cast.)"""
+    only("topk", "ret_type", ret_type, "both", "values", "indices")
+    if is_dynamic(k):
+        found = call("dyn.topk", data, k, axis=axis, largest=not is_ascend)
+    else:
+        found = call("topk", data, k=numbers("topk", "k", k)[0], axis=axis, largest=not is_ascend)
+    if ret_type == "values":
+        return found[0]
+    if ret_type == "both" and dtype == "int64":
+        return found
+    indices = found[1] if dtype == "int64" else found[1].astype(dtype)
+    return indices if ret_type == "indices" else Tuple([TupleGetItem(found, 0), indices])
+
+
+def argmax(data: Expr, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """The index (int64) of the first greatest element along an axis, or in the flattened tensor."""
+    return _place("argmax", data, axis, keepdims, exclude)
+
+
+def argmin(data: Expr, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """The index (int64) of the first smallest element along an axis, or in the flattened tensor."""
+    return _place("argmin", data, axis, keepdims, exclude)
+
+
+def _place(name: str, data: Expr, axis: int | Sequence[int] | None, keepdims: bool, exclude: bool) -> Call:
+    only(name, "exclude", bool(exclude), False)
+    if axis is None:
+        only(name, "keepdims", bool(keepdims), False)
+        return call(name, reshape(operand(name, "data", data), -1), axis=0)
+    axes = numbers(name, "axis", axis)
+    if len(axes) != 1:
+        raise ValueError(f"relay.{name}: axis={axis} is not supported; one axis is, or None for all")
+    return call(name, data, axis=axes[0], keepdims=keepdims)
+
+
+def cumsum(data: Expr, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Call:
+    """Sums of the elements up to each place along an axis, or in the flattened tensor; of elements cast to `dtype` where it is given."""
+    summed = operand("cumsum", "data", data)
+    if dtype is not None:
+        summed = summed.astype(dtype)
+    return call("cumsum", reshape(summed, -1) if axis is None else summed, axis=axis or 0, exclusive=bool(exclusive))
+
+
+def shape_of(data: Expr, dtype: str = "int32") -> Call:
+    """The shape as a tensor."""
+    return call("shape_of", data, dtype=dtype)
+
+
+def ndarray_size(data: Expr, dtype: str = "int32") -> Call:
+    """The number of elements, of a scalar 1."""
+    return call("ndarray_size", data, dtype=dtype)

@@ -1,0 +1,114 @@
+"""`relay.transform`: the passes over programs, under Relay's names.
+
+Passes that are registered under `relay._transform.` and not spelled out here are found by their names too.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from typing import Any as AnyValue
+
+from passat.passmgr import (
+    AnnotateSpans,
+    FunctionPass,
+    InferType,
+    ModulePass,
+    Pass,
+    PassContext,
+    PassInfo,
+    Sequential,
+    ToANormalForm,
+    ToGraphNormalForm,
+    function_pass,
+    get_pass,
+    list_passes,
+    module_pass,
+)
+from passat.passmgr import (
+    RemoveUnusedFunctions as _RemoveUnusedFunctions,
+)
+from passat.relay.build_module import build_config
+
+__all__ = [
+    "AnnotateSpans",
+    "DeadCodeElimination",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "FoldConstant",
+    "FunctionPass",
+    "InferType",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "RemoveUnusedFunctions",
+    "Sequential",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "ToANormalForm",
+    "ToGraphNormalForm",
+    "build_config",
+    "function_pass",
+    "module_pass",
+]
+
+_PREFIX: Final = "relay._transform."
+
+
+def _make(name: str) -> Pass:
+    return get_pass(_PREFIX + name)
+
+
+def FoldConstant(fold_qnn: bool = False) -> Pass:
+    """Computes what follows from constants alone. There are no quantised operators to fold or to leave: `fold_qnn` must be False."""
+    _refuse("FoldConstant", "fold_qnn", fold_qnn)
+    return _make("FoldConstant")
+
+
+def SimplifyExpr() -> Pass:
+    """Identities of arithmetic, chains of reshapes, transposes and casts."""
+    return _make("SimplifyExpr")
+
+
+def SimplifyInference() -> Pass:
+    """Removes what only training needs."""
+    return _make("SimplifyInference")
+
+
+def DynamicToStatic() -> Pass:
+    """Dynamic operators whose sizes are known become static ones."""
+    return _make("DynamicToStatic")
+
+
+def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> Pass:
+    """Equal expressions become one. Leaving some out, by `fskip`, is not supported: ValueError."""
+    _refuse("EliminateCommonSubexpr", "fskip", fskip)
+    return _make("EliminateCommonSubexpr")
+
+
+def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
+    """Drops bindings that nobody uses and that have no effects. Inlining, and dropping effects, are not supported: ValueError."""
+    _refuse("DeadCodeElimination", "inline_once", inline_once)
+    _refuse("DeadCodeElimination", "ignore_impurity", ignore_impurity)
+    return _make("DeadCodeElimination")
+
+
+def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:
+    """Removes the functions that no entry function (`main` where none is named) reaches."""
+    return _RemoveUnusedFunctions(("main",) if entry_functions is None else tuple(entry_functions))
+
+
+def _refuse(name: str, option: str, value: object) -> None:
+    if value:
+        raise ValueError(f"relay.transform.{name}: {option}={value!r} is not supported")
+
+
+if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for a pass
+
+    def __getattr__(name: str) -> Callable[..., Pass]:
+        names = {}
+        if not name.startswith("_"):
+            names = {entry.name: entry.factory for entry in list_passes() if entry.key.startswith(_PREFIX)}
+        if name not in names:
+            known = ", ".join(sorted({*names, *__all__}))
+            raise AttributeError(f"relay.transform has no pass {name!r}; it has: {known}")
+        return names[name]

@@ -1,0 +1,27 @@
+"""`relay.ty`: types."""
+
+from passat.ir.shape import Any
+from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+
+__all__ = [
+    "Any",
+    "FuncType",
+    "GlobalTypeVar",
+    "IncompleteType",
+    "RefType",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "TypeCall",
+    "TypeVar",
+    "scalar_type",
+]
+
+
+def scalar_type(dtype: str) -> TensorType:
+    """The type of a scalar.
+
+    >>> scalar_type("int8")
+    int8
+    """
+    return TensorType((), dtype)

@@ -1,0 +1,176 @@
+"""`passat bisect`: the pass that makes a model wrong, slower, crash, or fail a command."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+from passat.bisection import bisect_model
+from passat.cli.app import app
+from passat.passmgr import FlappingError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+WRONG = """
+from passat.rules import RuleSet, op, tensors
+(x,) = tensors("x")
+
+class Wrong(RuleSet):
+    relu = op.nn.relu(x) >> x
+"""
+RAISING = """
+from passat.passmgr import module_pass, register_pass
+from passat.rules import RuleSet, op, tensors
+(x,) = tensors("x")
+
+class Fine(RuleSet):
+    twice = op.negative(op.negative(x)) >> x
+
+@register_pass("Raising", override=True)
+@module_pass(opt_level=0, name="Raising")
+def raising(mod, ctx):
+    raise KeyError("nothing there")
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.py").write_text(WRONG)
+    Path("raising.py").write_text(RAISING)
+
+
+def test_the_wrong_pass_is_found_and_the_models_around_it_are_written() -> None:
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--passes", "SimplifyExpr,FoldBatchNorm,Wrong,FoldConstant", "--save", "found")
+    assert result.exit_code == 0, result.stderr
+    first, why, *rest = result.stdout.splitlines()
+    assert first == "the first bad pass is pass 4 of 5, Wrong, function @main"
+    assert why.startswith("after it: the output 'output' 20 of 20 elements differ")
+    assert rest == ["(the check ran 5 times)", "found/before.onnx was written", "found/after.onnx was written"]
+    assert result.stderr == ""
+    before, after = (sum(node.op_type == "Relu" for node in onnx.load(f"found/{name}.onnx").graph.node) for name in ("before", "after"))
+    assert before > 0
+    assert after == 0
+
+
+def test_the_finding_as_json() -> None:
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = json.loads(result.stdout)
+    assert (found["check"], found["pass"], found["number"], found["function"]) == ("wrong", "Wrong", 2, "main")
+    assert found["passes"][:2] == ["InferType", "Wrong"]
+    assert found["crashed"] is False
+    assert found["calls"] <= 2 + 4 + 2
+    assert len(found["candidates"]) == 1
+
+
+def test_a_model_that_stays_right() -> None:
+    result = run("bisect", RESNET)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: {RESNET} is good after all passes, so none is to blame (7 passes ran)\n"
+    assert json.loads(run("bisect", RESNET, "--json").stdout)["error"].endswith("(7 passes ran)")
+
+
+def test_a_model_that_is_bad_from_the_start() -> None:
+    result = run("bisect", RESNET, "--check", "false")
+    assert result.exit_code == 1
+    assert result.stderr == f"error: {RESNET} is bad before any pass ran: the command ends with exit code 1\n"
+
+
+def test_a_command_says_which_model_is_bad() -> None:
+    Path("check.py").write_text(
+        "import onnx, sys\n"
+        "print('looking')\n"
+        "sys.exit(not any(node.op_type == 'BatchNormalization' for node in onnx.load(sys.argv[2]).graph.node))\n"
+    )
+    result = run("bisect", RESNET, "--check", f"{sys.executable} check.py first {{}}", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["pass"] == "FoldBatchNorm"
+    assert found["why"] == "the command ends with exit code 1"
+
+
+def test_a_command_that_cannot_tell_widens_the_answer() -> None:
+    Path("check.py").write_text(
+        "import onnx, sys\n"
+        "model = onnx.load(sys.argv[1])\n"
+        "relus = sum(node.op_type == 'Relu' for node in model.graph.node)\n"
+        "norms = sum(node.op_type == 'BatchNormalization' for node in model.graph.node)\n"
+        "sys.exit(0 if norms else 125 if relus else 1)\n"
+    )
+    passes = "FoldBatchNorm,Wrong,SimplifyExpr"
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--passes", passes, "--check", f"{sys.executable} check.py")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("one of the passes 2 (FoldBatchNorm), 3 (Wrong), of 4: the predicate cannot tell between them\n")
+
+
+def test_a_command_that_flaps() -> None:
+    Path("check.py").write_text(
+        "import os, sys\n"
+        "names = [name for name in os.listdir() if name.startswith('seen')]\n"
+        "open(f'seen{len(names)}', 'w').close()\n"
+        "sys.exit(len(names) in (1, 2, 3))\n"
+    )
+    result = run("bisect", RESNET, "--passes", "FoldBatchNorm", "--check", f"{sys.executable} check.py")
+    assert result.exit_code == 1
+    assert "error: the predicate flaps: of the input it was false first, and was true when asked again" in result.stderr
+    for name in os.listdir():
+        if name.startswith("seen"):
+            os.unlink(name)
+    with pytest.raises(FlappingError):
+        bisect_model(RESNET, f"{sys.executable} check.py", passes="FoldBatchNorm")
+
+
+def test_a_pass_that_raises() -> None:
+    arguments = ("bisect", RESNET, "--rules", "raising.py", "--passes", "SimplifyExpr,Raising,FoldConstant")
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert (
+        result.stderr == "error: pass 3 (Raising) raises KeyError: 'nothing there'; with crashes=True (--check crash) that counts as true\n"
+    )
+    found = run(*arguments, "--check", "crash", "--save", "found")
+    assert found.exit_code == 0
+    assert found.stdout.splitlines()[0] == "the first bad pass is pass 3 of 3, Raising, which raised KeyError: 'nothing there'"
+    assert os.listdir("found") == ["before.onnx"]
+
+
+def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.checks.Slower.ROUNDS", (5, 5))
+    result = run("bisect", RESNET, "--check", "slower", "--margin", "100")
+    assert result.exit_code == 1
+    assert "is good after all passes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence"),
+    [
+        (
+            "no-such-command {}",
+            "the command 'no-such-command' to check with does not exist; --check takes wrong, slower, crash, or a command",
+        ),
+        ("", "the command to check with is empty"),
+        ("sh 'x", "the command to check with cannot be read: No closing quotation: sh 'x"),
+        (".", "the command '.' to check with is no program that can be run"),
+    ],
+)
+def test_commands_that_make_no_sense(check: str, sentence: str) -> None:
+    result = run("bisect", RESNET, "--check", check)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_other_input_that_is_wrong() -> None:
+    assert "nothing.onnx cannot be read" in run("bisect", "nothing.onnx").stderr
+    assert run("bisect", "nothing.onnx").exit_code == 1
+    assert run("bisect", RESNET, "--passes", "FoldConstnt").exit_code == 2
+    assert run("bisect", RESNET, "--config", "no.such=1").exit_code == 2
+    assert run("bisect").exit_code == 2

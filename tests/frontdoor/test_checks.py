@@ -1,0 +1,266 @@
+"""What a bisection asks about a model: wrong values, time, crashes, commands; and how often."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from passat.checks import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, load_and_run
+from passat.ir.expr import Call, Function, RefCreate, RefRead
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx, to_onnx
+from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
+from passat.verify import Reference, Runner, VerifyError, VerifyReport
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def model(*ops: str, shape: Sequence[int | str] = ("n", 4), constant: npt.NDArray[np.generic] | None = None) -> ModelProto:
+    """A row of operators; a constant is the second operand of those that take two."""
+    nodes = []
+    for i, op in enumerate(ops):
+        inputs = [f"v{i}" if i else "x"] + (["c"] if op in ("Mul", "MatMul") else [])
+        nodes.append(helper.make_node(op, inputs, [f"v{i + 1}" if i + 1 < len(ops) else "y"]))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)) for name in ("x", "y")]
+    tensors = [] if constant is None else [numpy_helper.from_array(constant, "c")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def scaled(factor: float) -> ModelProto:
+    return model("Mul", constant=np.array(factor, np.float32))
+
+
+def becoming(name: str, made: ModelProto) -> Pass:
+    """A pass whose result is a given model."""
+    pass_: Pass = module_pass(lambda mod, ctx: from_onnx(made), opt_level=0, name=name)
+    return pass_
+
+
+class CountingReference(Reference):
+    """Counts comparisons."""
+
+    count = 0
+
+    def check(self, candidate: AnyValue) -> VerifyReport:
+        self.count += 1
+        return super().check(candidate)
+
+
+@pytest.mark.parametrize("guilty", [1, 7, 16])
+def test_the_pass_that_changes_a_value_is_found_in_a_logarithm_of_comparisons(guilty: int) -> None:
+    pipeline = Sequential([becoming(f"P{i}", scaled(3.0 if i >= guilty else 1.0)) for i in range(1, 17)])
+    reference = CountingReference(scaled(1.0))
+    assert find_guilty(reference, pipeline, from_onnx(scaled(1.0)), PassContext()) == f"P{guilty}"
+    assert reference.count <= 2 + math.log2(16)
+
+
+def test_who_is_not_guilty() -> None:
+    reference = Reference(scaled(1.0))
+    right = Sequential([becoming("Right", scaled(1.0))])
+    assert find_guilty(reference, right, from_onnx(scaled(1.0)), PassContext()) == ""
+    assert find_guilty(reference, right, from_onnx(scaled(2.0)), PassContext()) == READ_AND_WRITTEN
+
+    @module_pass(opt_level=0)
+    def raising(mod: IRModule, ctx: PassContext) -> IRModule:
+        raise ValueError
+
+    assert find_guilty(reference, Sequential([raising]), from_onnx(scaled(1.0)), PassContext()) == ""
+
+
+def test_forms_that_onnx_does_not_have_cannot_tell() -> None:
+    """A closure has no ONNX: the answer is the passes between which nothing can be told."""
+
+    @module_pass(opt_level=0)
+    def closes(mod: IRModule, ctx: PassContext) -> IRModule:
+        copy = mod.shallow_copy()
+        main = mod["main"]
+        copy["main"] = Function(main.params, Call(RefRead(RefCreate(Function(main.params, main.body))), main.params))
+        return copy
+
+    start = from_onnx(model("Neg", "Exp"))
+    check = WrongValue(Reference(model("Neg", "Exp")))
+    assert check(start) is False
+    assert check(closes(start)) is None
+    found = bisect_passes(Sequential([closes, becoming("Wrong", model("Neg", "Exp", "Exp"))]), start, check)
+    assert [one.name for one in found.candidates] == ["closes", "Wrong"]
+    assert "the output 'y'" in check.why
+
+
+def test_values_need_an_original_that_runs() -> None:
+    with pytest.raises(CheckError, match="there is nothing to compare with: ONNX Runtime does not load the original"):
+        WrongValue(Reference(b"nonsense"))
+
+
+def test_the_pass_that_makes_a_model_slower_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: dict[Runner, int] = {}
+
+    def runner(self: Slower, made: ModelProto) -> Runner:
+        found = Runner(made, folder=None, threads=1)
+        costs[found] = len(made.graph.node)
+        return found
+
+    monkeypatch.setattr(Slower, "_runner", runner)
+    monkeypatch.setattr(Slower, "_time", lambda self, runner, repeat: costs[runner] * 1e-3)
+    fast, slow = model("Neg"), model("Neg", "Neg", "Neg")
+    check = Slower(fast)
+    pipeline = Sequential([becoming("Same", fast), becoming("Slow", slow), becoming("Also", slow)])
+    assert bisect_passes(pipeline, from_onnx(fast), check).execution.name == "Slow"
+    assert check.why == "it takes 3 ms where the original takes 1 ms, 3.00 times as long"
+
+
+def test_times_are_measured() -> None:
+    assert Slower(scaled(1.0), margin=1e6)(from_onnx(scaled(1.0))) is False
+    assert Slower(scaled(1.0), margin=-1.0)(from_onnx(scaled(1.0))) is True
+
+
+def test_turns_are_taken_and_medians_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Slower(scaled(1.0), margin=0.5)
+    order: list[bool] = []
+
+    def time(runner: Runner, repeat: int) -> float:
+        ours = runner is not check._original
+        order.append(ours)
+        # One turn of the original is far out; the median does not mind.
+        return (1.4 if ours else 100.0 if len(order) == 7 else 1.0) * factor
+
+    monkeypatch.setattr(check, "_time", time)
+    monkeypatch.setattr(Slower, "SECONDS", 0.0)
+    factor = 1.0
+    assert check(from_onnx(scaled(1.0))) is False
+    assert order[6:] == [True, False, False, True] * 7 + [True, False]
+    monkeypatch.setattr(check, "_margin", 0.3)
+    assert check(from_onnx(scaled(1.0))) is True
+    assert check.why == "it takes 1.4e+03 ms where the original takes 1e+03 ms, 1.40 times as long"
+
+
+def test_a_model_that_does_not_run_has_no_time() -> None:
+    check = Slower(scaled(1.0))
+    assert check(from_onnx(model("MatMul", shape=("n", 7), constant=np.zeros((7, 7), np.float32)))) is None
+    reshape = helper.make_node("Reshape", ["x", "s"], ["y"])
+    values = [helper.make_tensor_value_info("x", 1, ["n"]), helper.make_tensor_value_info("s", 7, [5])]
+    graph = helper.make_graph([reshape], "g", values, [helper.make_tensor_value_info("y", 1, None)])
+    broken = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    with pytest.raises(CheckError, match="there is nothing to measure: the original does not run on random inputs"):
+        Slower(broken)
+
+
+def custom() -> ModelProto:
+    """A model that ONNX Runtime does not load: nobody knows its operator."""
+    made = model("Neg")
+    made.graph.node[0].domain = "made.up"
+    made.opset_import.add(domain="made.up", version=1)
+    return made
+
+
+def test_a_model_that_onnx_runtime_does_not_load() -> None:
+    check = Crash()
+    assert check(from_onnx(scaled(1.0))) is False
+    assert check(from_onnx(custom())) is True
+    assert "ONNX Runtime does not load the model" in check.why
+
+
+def test_a_process_that_dies_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Crash()
+    monkeypatch.setattr("passat.checks._CHILD", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert check(from_onnx(scaled(1.0))) is True
+    assert check.why == "ONNX Runtime ends its process with signal 9"
+    monkeypatch.setattr("passat.checks._CHILD", "import sys; print('not installed'); sys.exit(3)")
+    with pytest.raises(VerifyError, match="not installed"):
+        check(from_onnx(scaled(1.0)))
+
+
+def test_the_process_of_its_own(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(scaled(1.0), "m.onnx")
+    onnx.save(custom(), "bad.onnx")
+    assert load_and_run("m.onnx") == 0
+    assert load_and_run("bad.onnx") == 1
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert load_and_run("m.onnx") == 3
+    assert "pip install 'passat[onnx]'" in capsys.readouterr().out
+
+
+def command(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "why"),
+    [
+        ("0", False, ""),
+        ("1", True, "the command ends with exit code 1"),
+        ("124", True, "the command ends with exit code 124"),
+        ("125", None, ""),
+        ("126", True, "the command ends with exit code 126"),
+        ("127", True, "the command ends with exit code 127"),
+        ("255", True, "the command ends with exit code 255"),
+    ],
+)
+def test_the_exit_code_of_a_command_says_what_it_found(code: str, answer: bool | None, why: str) -> None:
+    check = Command(command(f"import sys; sys.exit({code})"))
+    assert check(from_onnx(scaled(1.0))) is answer
+    assert check.why == why
+
+
+def test_a_command_that_dies_by_a_signal_is_bad() -> None:
+    check = Command(command("import os; os.kill(os.getpid(), 15)"))
+    assert check(from_onnx(scaled(1.0))) is True
+    assert check.why == "the command ends with signal 15"
+
+
+def loads(argument: int) -> str:
+    return f"import onnx, sys; sys.exit(onnx.load(sys.argv[{argument}]).graph.node[0].op_type != 'Mul')"
+
+
+def test_a_command_gets_the_path_of_the_model() -> None:
+    assert Command([*command(loads(1))])(from_onnx(scaled(1.0))) is False
+    assert Command([*command(loads(2)), "first", "{}", "last"])(from_onnx(scaled(1.0))) is False
+    prefixed = loads(1).replace("sys.argv[1]", "sys.argv[1].removeprefix('--model=')")
+    assert Command([*command(prefixed), "--model={}"])(from_onnx(scaled(1.0))) is False
+    assert os.listdir() == []
+
+
+def test_no_shell_reads_a_command() -> None:
+    made = Command(["echo", "$HOME", ";", "touch", "hacked", "{}"])
+    assert made(from_onnx(scaled(1.0))) is False
+    assert os.listdir() == []
+
+
+def test_commands_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(CheckError, match="the command to check with is empty"):
+        Command([])
+    with pytest.raises(CheckError, match="the command 'no-such-command' to check with does not exist; --check takes wrong, slower"):
+        Command(["no-such-command", "{}"])
+    Path("script").write_text("no program\n")
+    with pytest.raises(CheckError, match=r"the command '\./script' to check with is no program that can be run"):
+        Command(["./script"])
+    Path("script").chmod(0o755)
+    Path("script").write_bytes(b"\x7fELF nonsense")
+    with pytest.raises(CheckError, match=r"the command '\./script' to check with does not run: Exec format error"):
+        Command(["./script"])(from_onnx(scaled(1.0)))
+
+
+def test_external_data_is_there_for_commands(tmp_path: Path) -> None:
+    weights = np.arange(4000, dtype=np.float32).reshape(4, 1000)
+    square = model("MatMul", constant=weights[:, :4].copy())
+    onnx.save(square, "m.onnx", save_as_external_data=True, size_threshold=0, location="m.data")
+    from passat.ir.onnx import load
+
+    assert to_onnx(load("m.onnx")).graph.initializer[0].data_location == TensorProto.EXTERNAL
+    checks: list[Callable[[IRModule], bool | None]] = [
+        Command(command("import onnx, sys; onnx.load(sys.argv[1])"), str(tmp_path)),
+        Crash(str(tmp_path)),
+        WrongValue(Reference("m.onnx"), str(tmp_path)),
+    ]
+    assert [check(load("m.onnx")) for check in checks] == [False] * 3

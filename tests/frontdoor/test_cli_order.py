@@ -1,0 +1,112 @@
+"""`passat order` and `passat passes`: settings, formats, files, one pass in full, the graph of requirements."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from passat.cli.app import app
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_order_takes_the_settings_of_a_context() -> None:
+    passes = ("--passes", "FoldConstant,SimplifyExpr,FoldBatchNorm")
+    assert run("order", *passes, "-O", "1", "--disable", "SimplifyExpr", "--require", "FoldBatchNorm", "--disable", "Fold").stdout == (
+        "sequential at opt_level 1\n"
+        "  -  FoldConstant   does not run: its level 2 > 1\n"
+        "  -  SimplifyExpr   does not run: disabled_pass names it\n"
+        "  1  InferType      required by FoldBatchNorm\n"
+        "  2  FoldBatchNorm  listed, and required_pass names it (its level 2 > 1)\n"
+        "note: disabled_pass names 'Fold', which is no pass of this pipeline and not registered\n"
+    )
+    as_in_tvm = run("order", *passes, "--config", "passmgr.resolve=relay", "--format", "json")
+    assert json.loads(as_in_tvm.stdout)["order"].count("InferType") == 3
+
+
+def test_order_writes_files(empty: Path) -> None:
+    for form in ("text", "dot", "mermaid", "json", "svg"):
+        result = run("order", "--format", form, "-o", f"plan.{form}")
+        assert (result.exit_code, result.output) == (0, "")
+        assert Path(f"plan.{form}").read_text() == run("order", "--format", form).stdout
+    assert ET.parse("plan.svg").getroot().tag.endswith("svg")
+    assert run("order", "-o", "nowhere/plan.txt").exit_code == 2
+
+
+def test_a_pipeline_in_a_file(empty: Path) -> None:
+    Path("mine.passes").write_text("# mine\nInferType,  # types\nFoldConstant\n")
+    assert json.loads(run("order", "--passes", "@mine.passes", "--format", "json").stdout)["order"] == ["InferType", "FoldConstant"]
+    Path("mine.passes").write_text("InferType,\nFoldConstan")
+    result = run("order", "--passes", "@mine.passes")
+    assert result.exit_code == 2
+    assert "did you mean FoldConstant? (line 2, column 1)" in result.stderr
+    Path("binary").write_bytes(b"\xff\xfe")
+    for name, why in (("@nowhere", "No such file or directory"), ("@binary", "it is no text")):
+        result = run("order", "--passes", name)
+        assert (result.exit_code, result.stderr) == (2, f"error: the pipeline {name} cannot be read: {why}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("order", "--config", "passmgr.resolve=tvm"), "expect config passmgr.resolve to have type one of 'graph', 'relay' but get 'tvm'"),
+        (("order", "--config", "passmgr.resolve"), "--config takes KEY=VALUE, not 'passmgr.resolve'"),
+        (("passes", "FoldConstan"), "did you mean FoldConstant?"),
+        (("passes", "--passes", "FoldConstant"), "--passes, --rules, --format and -o go with --graph"),
+        (("passes", "FoldConstant", "--graph"), "--graph takes no NAME"),
+        (("order", "--passes", "Sequential{required=[Nope]}()", "--config", "passmgr.resolve=relay"), ""),
+        (
+            ("order", "--passes", "Sequential{required=[Nope]}(),InferType", "--config", "passmgr.resolve=relay"),
+            "Cannot use Nope to create the pass",
+        ),
+    ],
+)
+def test_errors(arguments: tuple[str, ...], text: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == (2 if text else 0)
+    assert text in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_one_pass_in_full() -> None:
+    text = run("passes", "FoldConstant").stdout
+    assert text.startswith("FoldConstant\n  registered as  relay._transform.FoldConstant\n  kind           function\n  level          2\n")
+    for line in ("options        none", "requires       InferType", "provides       types", "preserves      types"):
+        assert f"  {line}\n" in text
+    assert "Computes what follows from constants and shapes alone." in text
+    data = json.loads(run("passes", "InferType", "--json").stdout)
+    assert (data["level"], data["kind"], data["provides"], data["preserves"]) == (0, "module", ["types"], ["*"])
+    assert {"FoldConstant", "SimplifyExpr"} <= set(data["required_by"])
+    assert run("passes", "relay._transform.InferType").stdout == run("passes", "InferType").stdout
+
+
+def test_options_of_a_pass() -> None:
+    data = json.loads(run("passes", "PrintIR", "--json").stdout)
+    assert data["options"][0] == {"name": "header", "type": "str", "default": '""', "needed": False}
+    assert '  options        header: str = ""\n' in run("passes", "PrintIR").stdout
+
+
+def test_the_graph_of_all_passes_and_of_a_pipeline(empty: Path) -> None:
+    assert "FoldConstant            function, level 2, requires InferType\n" in run("passes", "--graph").stdout
+    text = run("passes", "--graph", "--passes", "Sequential{required=[Nope]}(FoldConstant),InferType").stdout
+    assert text == (
+        "sequential      pipeline, level 0, requires Nope\n"
+        "  FoldConstant  function, level 2, requires InferType\n"
+        "InferType       module, level 0\n"
+        "Nope            not registered\n"
+    )
+    assert run("passes", "--graph", "--format", "dot").stdout.startswith("digraph requirements {")
+    assert run("passes", "--graph", "--format", "mermaid").stdout.startswith("flowchart LR")
+    assert json.loads(run("passes", "--graph", "--json").stdout)["cyclic"] == []
+    assert run("passes", "--graph", "--format", "svg", "-o", "graph.svg").exit_code == 0
+    assert ET.parse("graph.svg").getroot().tag.endswith("svg")

@@ -1,0 +1,326 @@
+"""A pass that raises: the sentence of `passat optimize`, what `--reproducer` writes, and `passat replay`."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any as AnyValue
+
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+import passat
+from passat import optimize
+from passat.cli.app import app
+from passat.crash import PassError, replay_folder
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import PassContext, ReproducerError, Sequential, function_pass, module_pass, register_pass
+from passat.passmgr import registry as passes_known
+from passat.rulefile import load_rules
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+RULES = """
+from passat.passmgr import function_pass, register_pass
+from passat.rules import RuleSet, op, tensors
+(x,) = tensors("x")
+
+class Fine(RuleSet):
+    twice = op.negative(op.negative(x)) >> x
+
+@register_pass("Broken", override=True)
+@function_pass(opt_level=0, name="Broken")
+def broken(func, mod, ctx):
+    return {}[len(func.params)]
+"""
+PASSES = "SimplifyExpr,Sequential{name=inner}(FoldConstant,Broken),FoldBatchNorm"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder with a rule file, and a registry that forgets."""
+    entries = dict(passes_known._ENTRIES)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(RULES)
+    yield
+    passes_known._ENTRIES.clear()
+    passes_known._ENTRIES.update(entries)
+    passes_known._VERSION[0] += 1
+
+
+def crash(*more: object) -> Result:
+    return run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py", "--passes", PASSES, *more)
+
+
+def forget() -> None:
+    """Leaves the registry as a new process has it."""
+    passes_known._ENTRIES.pop("transform.Broken", None)
+    passes_known._VERSION[0] += 1
+
+
+def test_the_sentence_names_pass_function_and_the_passes_before() -> None:
+    result = crash()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: the pass inner / Broken failed at the function @main: KeyError: 1; "
+        "before it ran: InferType, SimplifyExpr, inner / FoldConstant; nothing was written\n"
+    )
+    assert json.loads(crash("--json").stdout)["error"].startswith("the pass inner / Broken failed")
+    assert os.listdir() == ["mine.py"]
+
+
+def test_a_crash_is_written_and_replayed() -> None:
+    result = crash("--reproducer", "crash")
+    assert result.exit_code == 1
+    assert f"; passat replay {Path('crash').absolute()} does it again; nothing was written" in result.stderr
+    assert sorted(os.listdir()) == ["crash", "mine.py"]
+    assert sorted(os.listdir("crash")) == ["README.txt", "error.txt", "model.onnx", "module.relay", "reproducer.json"]
+    assert onnx.load("crash/model.onnx") == onnx.load(RESNET)
+    readme = Path("crash/README.txt").read_text()
+    assert f"add --rules {Path('mine.py').absolute()} to the command" in readme
+    assert "cannot bring back" not in readme
+    forget()
+    again = run("replay", "crash", "--rules", "mine.py")
+    assert (again.exit_code, again.stderr) == (1, "")
+    assert again.stdout == "the pass Broken on the saved module fails the same way: KeyError: 1\n"
+    told = json.loads(run("replay", "crash", "--rules", "mine.py", "--json").stdout)
+    assert told == {"failed": True, "same": True, "error": "KeyError: 1", "said": [again.stdout.strip()]}
+
+
+def test_rules_are_named_and_not_run_unless_they_are_given() -> None:
+    crash("--reproducer", "crash")
+    forget()
+    Path("mine.py").write_text("open('hacked', 'w').close()\n" + RULES)
+    result = run("replay", "crash")
+    assert (result.exit_code, result.stdout) == (2, "")
+    name = Path("mine.py").absolute()
+    sentence = f"crash needs the rules Fine of {name}, which is a program and not kept in the folder: give it with --rules"
+    assert result.stderr == f"error: {sentence}\n"
+    assert not Path("hacked").exists()
+    assert json.loads(run("replay", "crash", "--json").stdout) == {"error": sentence}
+
+
+def test_a_repaired_pass_does_not_fail_neither_on_the_module_nor_on_the_model() -> None:
+    crash("--reproducer", "crash")
+    Path("mine.py").write_text(RULES.replace("{}[len(func.params)]", "func"))
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert result.exit_code == 0
+    assert result.stdout == "the pass Broken on the saved module does not fail\nthe whole pipeline on the model does not fail\n"
+
+
+def test_another_failure_has_a_code_of_its_own() -> None:
+    crash("--reproducer", "crash")
+    Path("mine.py").write_text(RULES.replace("{}[len(func.params)]", "[][0]"))
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert result.exit_code == 3
+    assert (
+        "fails, but differently: IndexError: list index out of range in the pass Broken; it was KeyError in the pass Broken"
+        in result.stdout
+    )
+
+
+def test_what_only_the_whole_pipeline_shows() -> None:
+    """A pass that raises when it meets what the text of the module does not keep."""
+
+    @register_pass("NeedsFrame", override=True)
+    @module_pass(opt_level=0, name="NeedsFrame")
+    def needs_frame(mod: IRModule, ctx: PassContext) -> IRModule:
+        if "onnx" in mod.attrs:
+            raise RuntimeError("a frame")
+        return mod
+
+    with pytest.raises(PassError):
+        optimize(RESNET, passes="SimplifyExpr,NeedsFrame", reproducer="crash")
+    first, second = replay_folder("crash")
+    assert first.error is None
+    assert second.same
+    assert str(second) == "the whole pipeline on the model fails the same way: RuntimeError: a frame"
+    assert run("replay", "crash").exit_code == 1
+    os.unlink("crash/model.onnx")
+    assert len(replay_folder("crash")) == 1
+
+
+def test_a_module_that_is_gone_leaves_the_model() -> None:
+    crash("--reproducer", "crash")
+    os.unlink("crash/module.relay")
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert result.exit_code == 1
+    assert result.stdout == "the whole pipeline on the model fails the same way: KeyError: 1\n"
+    os.unlink("crash/model.onnx")
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert (result.exit_code, result.stderr) == (2, "error: crash has no module.relay\n")
+
+
+def test_a_large_model_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.crash.MODEL_LIMIT", 1000)
+    shutil.copy(RESNET, "m.onnx")
+
+    @register_pass("NeedsFrame", override=True)
+    @module_pass(opt_level=0, name="NeedsFrame")
+    def needs_frame(mod: IRModule, ctx: PassContext) -> IRModule:
+        if "onnx" in mod.attrs:
+            raise RuntimeError("a frame")
+        return mod
+
+    with pytest.raises(PassError):
+        optimize("m.onnx", passes="NeedsFrame", reproducer="crash")
+    assert "model.onnx" not in os.listdir("crash")
+    kept = json.loads(Path("crash/reproducer.json").read_text())["optimize"]["model"]
+    assert kept["path"] == str(Path("m.onnx").absolute())
+    assert replay_folder("crash")[-1].same
+    with open("m.onnx", "r+b") as file:  # another model of that size
+        file.seek(20_000)
+        file.write(b"\1\2\3\4")
+    assert len(replay_folder("crash")) == 1
+    os.unlink("m.onnx")
+    assert len(replay_folder("crash")) == 1
+    with pytest.raises(PassError):
+        optimize(onnx.load(RESNET), passes="NeedsFrame", reproducer="crash")
+    assert "missing" in json.loads(Path("crash/reproducer.json").read_text())["optimize"]["model"]
+
+
+def test_the_default_pipeline_with_rules_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass of the user's own rules stands in the default pipeline, with rules of Passat's in it."""
+    from passat.rules.rule_pass import RulePass
+
+    def fails(self: RulePass, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if self.info.name == "Fine":
+            raise ArithmeticError(f"{len(self.sets)} sets")
+        return func
+
+    monkeypatch.setattr(RulePass, "transform_function", fails)
+    sets = load_rules("mine.py")
+    with pytest.raises(PassError, match="the pass Fine failed at the function @main: ArithmeticError"):
+        optimize(RESNET, rules=sets, reproducer="crash")
+    data = json.loads(Path("crash/reproducer.json").read_text())
+    assert (data["optimize"]["given_as"], data["not_registered"]) == ("default", [])
+    (found,) = replay_folder("crash", load_rules("mine.py"))
+    assert found.same
+    assert str(found.error) == data["error"]["message"]  # the same sets, those of the library among them
+
+
+def test_passes_given_as_objects() -> None:
+    @function_pass(opt_level=0)
+    def mine(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        raise ValueError("in several\nlines")
+
+    with pytest.raises(PassError) as caught:
+        optimize(RESNET, passes=[Sequential([mine])], reproducer="crash")
+    assert str(caught.value).startswith(
+        "the pass mine failed at the function @main: ValueError: in several lines; before it ran: nothing; "
+    )
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(ReproducerError, match="the pass mine cannot be made here"):
+        replay_folder("crash")
+    register_pass("mine", mine)
+    assert replay_folder("crash")[0].same
+
+
+def test_a_reproducer_that_cannot_be_written_is_told_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("passat.crash._keep_model", full)
+    result = crash("--reproducer", "crash")
+    assert "the pass inner / Broken failed" in result.stderr
+    assert "a reproducer could not be written to" in result.stderr
+    assert "No space left on device" in result.stderr
+    assert os.listdir() == ["mine.py"]
+
+
+def test_folders_that_cannot_be_one_are_refused_before_any_work() -> None:
+    Path("full").mkdir()
+    Path("full/thesis.txt").touch()
+    for folder, sentence in (
+        ("full", "it holds other files, such as thesis.txt"),
+        ("no/such", "there is no folder"),
+        ("mine.py", "it is no folder"),
+    ):
+        result = run("optimize", RESNET, "-o", "out.onnx", "--reproducer", folder)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: no reproducer can be written to ")
+        assert sentence in result.stderr
+    assert os.listdir("full") == ["thesis.txt"]
+    assert not Path("out.onnx").exists()
+
+
+def test_nothing_is_written_where_no_pass_raises() -> None:
+    assert run("optimize", RESNET, "-o", "out.onnx", "--no-verify", "--reproducer", "crash").exit_code == 0
+    assert sorted(os.listdir()) == ["mine.py", "out.onnx"]
+
+
+def edit(change: Callable[[AnyValue], object]) -> None:
+    data = json.loads(Path("crash/reproducer.json").read_text())
+    change(data)
+    Path("crash/reproducer.json").write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda data: data.pop("error"), "has no 'error.type'"),
+        (lambda data: data["context"].update(config={"no.such": 1}), "its settings do not fit"),
+        (lambda data: data["optimize"].update(rules=3), "the list of its rules is not as it should be"),
+        (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is not as it should be"),
+        (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is not there"),
+        (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be made here: Cannot use Nonsense"),
+    ],
+)
+def test_a_folder_that_was_tampered_with(change: Callable[[AnyValue], object], sentence: str) -> None:
+    crash("--reproducer", "crash")
+    edit(change)
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("model", [3, {}, {"file": "../out.onnx"}, {"path": 3}, {"path": "/dev/zero", "bytes": 0, "sha256": ""}])
+def test_a_model_that_was_tampered_with_is_left_alone(model: object) -> None:
+    crash("--reproducer", "crash")
+    edit(lambda data: data["optimize"].update(model=model))
+    Path("mine.py").write_text(RULES.replace("{}[len(func.params)]", "func"))
+    result = run("replay", "crash", "--rules", "mine.py")
+    assert (result.exit_code, result.stdout) == (0, "the pass Broken on the saved module does not fail\n")
+
+
+def test_folders_that_are_no_reproducers() -> None:
+    for folder, sentence in (
+        ("nothing", "there is no folder nothing"),
+        (".", "has no reproducer.json, so it is no crash reproducer"),
+        ("mine.py", "is no folder"),
+    ):
+        result = run("replay", folder)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert sentence in result.stderr
+    assert run("replay", ".", "--rules", "nothing.py").exit_code == 2
+
+
+def test_a_program_without_types_is_shown_below_the_sentence() -> None:
+    Path("mine.py").write_text(
+        RULES.replace(
+            "return {}[len(func.params)]", "return Function(func.params, Call(get_op('add'), [func.params[0], const([1.0] * 77)]))"
+        )
+        + "\nfrom passat.ir.expr import Call, Function, const\nfrom passat.ir.op import get_op\n"
+    )
+    result = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py", "--passes", "Broken,InferType", "--reproducer", "crash")
+    assert result.exit_code == 1
+    sentence, *picture = result.stderr.splitlines()
+    assert sentence.startswith("error: the pass InferType failed: InferError: ")
+    assert sentence.endswith("; nothing was written")
+    assert "before it ran: Broken; passat replay" in sentence
+    assert any("add(" in line for line in picture)
+    again = run("replay", "crash", "--rules", "mine.py")
+    assert again.exit_code == 1, again.output
+    assert "the pass InferType on the saved module fails the same way" in again.stdout
+
+
+def test_the_python_interface_exports_the_error() -> None:
+    assert passat.PassError is PassError

@@ -1,0 +1,113 @@
+"""Models that contradict themselves in several places: all of them are told, what follows from one is not."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from passat.ir.diagnostics import DiagnosticError
+from passat.ir.onnx import OnnxError, from_onnx
+
+
+def model(nodes: Sequence[NodeProto], outputs: dict[str, list[int]]) -> ModelProto:
+    """A model of the inputs a: (2, 3), b: (4), c: bool."""
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", [2, 3]), ("b", [4]))]
+    inputs.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
+    graph = helper.make_graph(nodes, "g", inputs, results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def refused(proto: ModelProto) -> OnnxError:
+    with pytest.raises(OnnxError) as caught:
+        from_onnx(proto)
+    return caught.value
+
+
+def node(op_type: str, inputs: list[str], output: str, name: str = "") -> NodeProto:
+    return helper.make_node(op_type, inputs, [output], name=name)
+
+
+def test_all_contradictions_in_one_go() -> None:
+    nodes = [
+        node("Add", ["a", "b"], "s", "first"),
+        node("Relu", ["s"], "r"),
+        node("MatMul", ["a", "a"], "m", "second"),
+        node("Add", ["r", "m"], "o", "follows"),
+        node("Relu", ["a"], "p"),
+    ]
+    error = refused(model(nodes, {"o": [2], "p": [7]}))
+    assert isinstance(error, DiagnosticError)
+    assert (
+        error.render()
+        == """\
+error: node 'first' (Add) cannot take operands of types float32[2, 3], float32[4]: Incompatible dimensions
+ --> node "first", which makes "s"
+  |
+  | s = Add(a, b)
+  |   a: float32[2, 3]
+  |   b: float32[4]
+
+error: node 'second' (MatMul) cannot take operands of types float32[2, 3], float32[2, 3]: Incompatible dimensions for matrix multiplication
+ --> node "second", which makes "m"
+  |
+  | m = MatMul(a, a)
+  |   a: float32[2, 3]
+
+error: the output 'p' is declared as float32[7], but what makes it gives float32[2, 3]
+ --> what makes "p\""""
+    )
+    assert str(error).split("\n") == [found.message for found in error.diagnostics]
+
+
+def test_one_contradiction_is_one_sentence() -> None:
+    error = refused(model([node("Add", ["a", "b"], "s", "first")], {"s": [2, 3]}))
+    assert str(error) == "node 'first' (Add) cannot take operands of types float32[2, 3], float32[4]: Incompatible dimensions"
+    assert len(error.diagnostics) == 1
+
+
+def test_contradictions_in_subgraphs() -> None:
+    branches = {}
+    for branch in ("then_branch", "else_branch"):
+        inner = node("Add", ["a", "b"], f"{branch}_s", branch)
+        branches[branch] = helper.make_graph([inner], branch, [], [helper.make_tensor_value_info(f"{branch}_s", TensorProto.FLOAT, None)])
+    choice = helper.make_node("If", ["c"], ["s"], name="choice", **branches)
+    error = refused(model([choice, node("MatMul", ["a", "s"], "o"), node("MatMul", ["a", "b"], "p", "last")], {"o": [2], "p": [2]}))
+    assert sorted(found.span.source_name for found in error.diagnostics if found.span is not None) == ["else_branch", "last", "then_branch"]
+
+
+def test_nodes_out_of_order_are_told_once() -> None:
+    nodes = [node("Add", ["a", "b"], "s", "first"), node("Relu", ["late"], "o"), node("Relu", ["a"], "late")]
+    assert len(refused(model(nodes, {"s": [2], "o": [2, 3]})).diagnostics) == 1
+
+
+def test_other_errors_do_not_hide_contradictions() -> None:
+    nodes = [node("Add", ["a", "b"], "s", "first"), helper.make_node("Foo", ["a"], ["o"], domain="nowhere")]
+    first, second = str(refused(model(nodes, {"o": [2, 3]}))).split("\n")
+    assert first.startswith("node 'first' (Add) cannot take")
+    assert "'nowhere', which the model does not import" in second
+
+
+def test_no_more_than_a_hundred_are_looked_for() -> None:
+    nodes = [node("Add", ["a", "b"], f"s{i}", f"node{i}") for i in range(300)]
+    error = refused(model(nodes, {"s299": [2, 3]}))
+    assert len(error.diagnostics) == 100
+    assert str(error).endswith("\n... and 80 more")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.booleans(), min_size=1, max_size=10))
+def test_exactly_the_nodes_that_contradict(right: list[bool]) -> None:
+    nodes, last = [], "a"
+    for i, fine in enumerate(right):
+        nodes.append(node("Add", ["a", "a" if fine else "b"], f"s{i}", f"node{i}"))
+        nodes.append(node("Add", [last, f"s{i}"], f"t{i}", f"sum{i}"))
+        last = f"t{i}"
+    proto = model(nodes, {last: [2, 3]})
+    if all(right):
+        assert len(from_onnx(proto)) == 1
+        return
+    places = [found.span.source_name for found in refused(proto).diagnostics if found.span is not None]
+    assert places == [f"node{i}" for i, fine in enumerate(right) if not fine]

@@ -1,0 +1,135 @@
+"""Plans as SVG: valid, complete, self-contained, nothing on top of anything else."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.module import IRModule
+from passat.passmgr import ModulePass, Pass, PassContext, Sequential, module_pass, register_pass
+from passat.passmgr.svg import Drawing, Label, text_width
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def make(name: str, required: Iterable[str] = (), preserves: str = "", level: int = 0) -> ModulePass:
+    def body(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+    return module_pass(body, opt_level=level, name=name, required=list(required), preserves=preserves or ())
+
+
+def boxes(root: ET.Element) -> dict[str, tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each box, by its name; a number is added to names that occur again."""
+    found: dict[str, tuple[float, float, float, float]] = {}
+    for group in root.iter(f"{SVG}g"):
+        rect, name = group.find(f"{SVG}rect"), group.findtext(f"{SVG}text", "")
+        assert rect is not None
+        x, y, width, height = (float(rect.get(key, "")) for key in ("x", "y", "width", "height"))
+        found[name if name not in found else f"{name} #{len(found)}"] = (x, y, x + width, y + height)
+    return found
+
+
+def apart(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def inside(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return other[0] <= one[0] and other[1] <= one[1] and one[2] <= other[2] and one[3] <= other[3]
+
+
+@pytest.fixture
+def pipeline(forgotten: None) -> Sequential:
+    register_pass("Canon", make("Canon", ["InferType"], "*", level=4))
+    inner = Sequential([make("A", ["InferType", "Canon"], "*"), make("High", level=9)], name="inner <&>")
+    return Sequential(
+        [make("First", ["InferType"], "*"), inner, make("Off"), make('L "q"', ["InferType"]), make("Z", ["Canon"])], name="mine"
+    )
+
+
+def test_what_it_holds(pipeline: Sequential) -> None:
+    root = ET.fromstring(pipeline.plan(PassContext(opt_level=3, disabled_pass=["Off", "Zz"])).to_svg())
+    assert root.tag == f"{SVG}svg"
+    assert root.findtext(f"{SVG}title") == "The plan of mine"
+    assert {"mine", "at opt_level 3"} <= {text.text for text in root.iter(f"{SVG}text")}
+    assert any("note: disabled_pass names 'Zz'" in (text.text or "") for text in root.iter(f"{SVG}text"))
+    found = boxes(root)
+    assert [name.split(" #")[0] for name in found] == [
+        *("1  InferType", "2  First", "3  inner <&>", "1  Canon", "InferType", "2  A", "High"),
+        *('4  "L \\"q\\""', "Off", "InferType", "5  InferType", "6  Canon", "7  Z"),
+    ]
+    assert inside(found["2  A"], found["3  inner <&>"])
+    off = {group.findtext(f"{SVG}text"): group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g") if group.get("class") == "off"}
+    assert off == {
+        "InferType": 'does not run: required by L "q", established by step 1',
+        "High": "does not run: its level 9 > 3",
+        "Off": "does not run: disabled_pass names it",
+    }
+    relied = {
+        path.findtext(f"{SVG}title")
+        for path in root.iter(f"{SVG}path")
+        if path.get("class") == "needs" and path.find(f"{SVG}title") is not None
+    }
+    assert relied == {"3  inner <&> relies on 1  InferType", '4  "L \\"q\\"" relies on 1  InferType'}
+
+
+def test_it_needs_nothing_but_itself_and_follows_the_colours_of_the_system(pipeline: Sequential) -> None:
+    text = pipeline.plan().to_svg()
+    assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
+    assert "@media (prefers-color-scheme: dark)" in text
+    assert not re.search(r"<(script|image|use|foreignObject|link)|@import", text)
+    light, dark = text.split("@media", 1)
+    classes = {name for group in re.findall(r'class="([^"]+)"', text) for name in group.split()} - {"strong"}
+    assert all(f".{name}" in light for name in classes)
+    assert all(f".{name}" in dark for name in classes if name not in ("group", "required", "off", "small"))
+
+
+def test_nothing_to_run_and_as_in_tvm(pipeline: Sequential) -> None:
+    assert "(nothing to run)" in Sequential([], name="x").plan().to_svg()
+    assert "requirements resolved as in TVM" in pipeline.plan(PassContext(config={"passmgr.resolve": "relay"})).to_svg()
+
+
+def test_the_same_plan_gives_the_same_picture(pipeline: Sequential) -> None:
+    assert pipeline.plan().to_svg() == pipeline.plan().to_svg()
+
+
+def test_the_deepest_pipeline(forgotten: None) -> None:
+    pipeline = Sequential([make("A")])
+    for _ in range(99):
+        pipeline = Sequential([pipeline])
+    assert len(boxes(ET.fromstring(pipeline.plan().to_svg()))) == 100
+
+
+names = st.text(max_size=30)
+passes: st.SearchStrategy[Pass] = st.recursive(
+    st.builds(make, names, st.lists(st.just("InferType"), max_size=1), st.sampled_from(["", "*"]), st.integers(0, 4)),
+    lambda inner: st.builds(Sequential, st.lists(inner, max_size=3), st.integers(0, 3), names),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(passes, max_size=5))
+def test_boxes_of_any_plan_stand_in_the_picture_and_overlap_only_where_one_holds_the_other(members: list[Pass]) -> None:
+    plan = Sequential(members).plan(PassContext())
+    root = ET.fromstring(plan.to_svg())
+    found = list(boxes(root).values())
+    assert len(found) == len(list(plan.walk()))
+    page = (0.0, 0.0, float(root.get("width", "")), float(root.get("height", "")))
+    for at, one in enumerate(found):
+        assert inside(one, page)
+        assert all(apart(one, other) or inside(one, other) or inside(other, one) for other in found[at + 1 :])
+
+
+def test_text_is_estimated_and_escaped() -> None:
+    assert text_width("wide") > text_width("tidy") > text_width("til")
+    assert text_width("\u4e2d\u6587") > text_width("ab")
+    drawing = Drawing()
+    drawing.box(Label("<a & \x00\ud800>", ("</text>",), '"tip"'), 0, 0, 10.04, 5)
+    root = ET.fromstring(drawing.svg(1, 2, "t<"))
+    group = root.find(f"{SVG}g")
+    assert group is not None
+    assert [element.text for element in group] == ['"tip"', None, "<a & \ufffd\ufffd>", "</text>"]

@@ -1,0 +1,146 @@
+"""VerifyEach: the first pass that breaks the module is named, with function and expression; sound modules pass, and stay as they are."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+
+from passat.ir.analysis import Flaw
+from passat.ir.expr import Expr, Function, GlobalVar, Let, Tuple, Var, var
+from passat.ir.module import IRModule
+from passat.ir.op import get_op
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from passat.passmgr import BrokenModuleError, Pass, PassContext, Sequential, VerifyEach, function_pass, module_pass
+from passat.passmgr.verify_each import FLAWS_SHOWN
+from tests.strategies import modules
+
+y = var("y", shape=(2,))
+
+
+@module_pass(opt_level=0)
+def same(mod: IRModule, ctx: PassContext) -> IRModule:
+    return mod
+
+
+def body_becomes(body: Expr, name: str = "guilty") -> Pass:
+    @function_pass(opt_level=0, name=name)
+    def changing(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return Function(func.params, body)
+
+    return changing
+
+
+def verify(mod: IRModule, body: Expr, types: bool = True) -> IRModule:
+    with PassContext(instruments=[VerifyEach(types)]):
+        return Sequential([same, body_becomes(body), same])(mod)
+
+
+def test_a_sound_pipeline_passes(mod: IRModule) -> None:
+    x = mod["main"].params[0]
+    result = verify(mod, -x)
+    assert result["main"].body._checked_type is None
+    assert mod["main"].body._checked_type is None
+
+
+twice = Var("a")
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence", "shown"),
+    [
+        (y + y, "the variable %y is free", "add(%y, %y)"),
+        (GlobalVar("nowhere")(), "the module has no function @nowhere", "@nowhere()"),
+        (Let(twice, Let(twice, y, twice), twice), "the variable %a is bound more than once", "let %a ="),
+    ],
+)
+def test_what_is_bound_wrongly(body: Expr, sentence: str, shown: str, mod: IRModule) -> None:
+    with pytest.raises(BrokenModuleError) as caught:
+        verify(mod, body)
+    error = caught.value
+    assert error.args[0] == f"the pass guilty broke the module: in @main: {sentence}"
+    assert str(error).startswith(f"{error.args[0]}\n    {shown}")
+    assert error.pass_name == "guilty"
+    assert error.flaws[0].function == "main"
+    assert error.diagnostics[0].message == f"in @main: {sentence}"
+
+
+def test_types_that_contradict(mod: IRModule) -> None:
+    x = mod["main"].params[0]
+    body = -x
+    body._checked_type = TensorType((3,))
+    with pytest.raises(BrokenModuleError, match=r"the pass guilty broke the module: in @main: the type is taken to be Tensor\[\(3,\)"):
+        verify(mod, body)
+    assert verify(mod, body, types=False)["main"].body is body
+
+
+def test_operators_that_do_not_take_their_operands(mod: IRModule) -> None:
+    x = mod["main"].params[0]
+    with pytest.raises(BrokenModuleError, match=r"broke the module: in @main: .*broadcast") as caught:
+        verify(mod, get_op("concatenate")(Tuple([x, x]), axis=0) + x)
+    assert "    add(" in str(caught.value)
+
+
+def test_the_input_is_checked_too(mod: IRModule) -> None:
+    broken = IRModule({"main": Function([], y)})
+    with (
+        PassContext(instruments=[VerifyEach()]),
+        pytest.raises(BrokenModuleError, match=r"^the module that the pass sequential gets is broken: in @main: the variable %y is free"),
+    ):
+        Sequential([same])(broken)
+
+
+def test_the_inner_pass_is_the_guilty_one_and_not_the_one_around_it(mod: IRModule) -> None:
+    with (
+        PassContext(instruments=[VerifyEach()]),
+        pytest.raises(BrokenModuleError, match=r"^the pass inner broke the module"),
+    ):
+        Sequential([Sequential([same, body_becomes(y, "inner")])])(mod)
+
+
+def test_many_flaws_are_counted(mod: IRModule) -> None:
+    body: Expr = mod["main"].params[0]
+    for i in range(FLAWS_SHOWN + 3):
+        body = body + var(f"v{i}", shape=(2,))
+    with pytest.raises(BrokenModuleError) as caught:
+        verify(mod, body)
+    assert str(caught.value).endswith("\n... and 3 more")
+    assert len(caught.value.flaws) == FLAWS_SHOWN + 3
+    assert str(caught.value).count("is free") == FLAWS_SHOWN
+
+
+def test_functions_that_did_not_change_are_not_checked_again(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    from passat.passmgr import verify_each
+
+    checked: list[IRModule] = []
+
+    def check(mod: IRModule) -> list[Flaw]:
+        checked.append(mod)
+        return []
+
+    monkeypatch.setattr(verify_each, "binding_flaws", check)
+    verifying = VerifyEach()
+    with PassContext(instruments=[verifying]):
+        Sequential([same, body_becomes(y), same])(mod)
+        same(mod)
+    assert len(checked) == 3
+    assert verifying._sound.functions is None
+
+
+def test_errors_travel_between_processes(mod: IRModule) -> None:
+    with pytest.raises(BrokenModuleError) as caught:
+        verify(mod, y)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again), again.pass_name) == (BrokenModuleError, str(caught.value), "guilty")
+
+
+@settings(deadline=None, max_examples=40)
+@given(modules())
+def test_random_modules_are_sound_and_stay_as_they_are(module: IRModule) -> None:
+    def types() -> list[object]:
+        return [node._checked_type for func in module.functions.values() for node in post_order(func)]
+
+    before = types()
+    with PassContext(instruments=[VerifyEach()]):
+        same(module)
+    assert types() == before

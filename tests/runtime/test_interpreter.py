@@ -1,0 +1,247 @@
+"""The interpreter: dataflow, lets, ifs, calls, closures, recursion; each node once; depth is data."""
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.anf import to_anf, to_graph
+from passat.ir.expr import Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var, const, var
+from passat.ir.op import get_op
+from passat.ir.text import parse, parse_expr
+from passat.ir.types import TensorType
+from passat.runtime import ExecutorError, create_executor, interpreter
+
+x = var("x", shape=(2,))
+ONES = np.ones(2, np.float32)
+
+
+def value(text: str, *args: Any) -> Any:
+    return create_executor().evaluate(parse_expr(text))(*args)
+
+
+def test_dataflow() -> None:
+    found = value("fn (%x: Tensor[(2), float32]) { %0 = add(%x, %x); (multiply(%0, %0), negative(%0), %x) }", ONES)
+    assert [part.numpy().tolist() for part in found] == [[4, 4], [-2, -2], [1, 1]]
+
+
+def test_a_field_of_an_operator_with_several_results() -> None:
+    assert value("fn (%x: Tensor[(2), float32]) { %0 = split(%x, indices_or_sections=2); %0.1 }", np.array([1, 2], np.float32)).numpy() == [
+        2
+    ]
+
+
+def test_lets_and_what_they_shadow() -> None:
+    assert value("fn (%x: int32) { let %y = add(%x, 1); let %z = { let %y = multiply(%y, 10); %y }; subtract(%z, %y) }", 1).numpy() == 18
+
+
+def test_only_the_branch_that_is_taken_is_computed() -> None:
+    text = "fn (%n: int32) { if (equal(%n, 0)) { 0 } else { divide(10, %n) } }"
+    assert value(text, 0).numpy() == 0  # the other branch would divide by zero
+    assert value(text, 3).numpy() == 3
+
+
+def test_an_if_within_an_expression() -> None:
+    assert value("fn (%b: bool) { add(if (%b) { let %x = 1; %x } else { 2 }, 10) }", True).numpy() == 11
+
+
+def test_a_closure_sees_what_is_around_it() -> None:
+    text = """fn (%x: int32) {
+      let %add = fn (%y: int32) { add(%x, %y) };
+      let %twice = fn (%f: fn (int32) -> int32, %y: int32) { %f(%f(%y)) };
+      %twice(%add, 5)
+    }"""
+    assert value(text, 100).numpy() == 205
+
+
+def test_a_closure_that_calls_itself() -> None:
+    text = """fn (%n: int32) {
+      let %fact = fn (%k: int32) -> int32 { if (equal(%k, 0)) { 1 } else { multiply(%k, %fact(subtract(%k, 1))) } };
+      %fact(%n)
+    }"""
+    assert value(text, 5).numpy() == 120
+
+
+def test_functions_of_the_module() -> None:
+    mod = parse("""
+        def @even(%n: int32) -> bool { if (equal(%n, 0)) { True } else { @odd(subtract(%n, 1)) } }
+        def @odd(%n: int32) -> bool { if (equal(%n, 0)) { False } else { @even(subtract(%n, 1)) } }
+        def @main(%n: int32) { (@even(%n), @odd(%n)) }
+    """)
+    even, odd = create_executor(mod=mod).evaluate()(7)
+    assert (even.numpy(), odd.numpy()) == (False, True)
+
+
+def test_calls_in_tail_position_nest_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "CALL_DEPTH", 10)
+    mod = parse("""def @main(%n: int32, %sum: int32) -> int32 {
+      if (equal(%n, 0)) { %sum } else { let %m = subtract(%n, 1); @main(%m, add(%sum, 1)) }
+    }""")
+    assert create_executor(mod=mod).evaluate()(1000, 0).numpy() == 1000
+
+
+def test_other_calls_nest_deep() -> None:
+    mod = parse("def @main(%n: int32) -> int32 { if (equal(%n, 0)) { 0 } else { add(@main(subtract(%n, 1)), 1) } }")
+    assert create_executor(mod=mod).evaluate()(10_000).numpy() == 10_000
+
+
+def test_recursion_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interpreter.CALL_DEPTH >= 100_000
+    monkeypatch.setattr(interpreter, "CALL_DEPTH", 1000)
+    mod = parse("def @main(%n: int32) -> int32 { add(@main(%n), 1) }")
+    with pytest.raises(ExecutorError, match=r"from_string:1:\d+: calls nest more than 1000 deep; is there an end to the recursion"):
+        create_executor(mod=mod).evaluate()(0)
+
+
+def test_a_chain_of_100_000_calls() -> None:
+    total: Expr = x
+    for _ in range(100_000):
+        total = total + const(1.0)
+    assert create_executor().evaluate(Function([x], total))(ONES).numpy().tolist() == [100_001, 100_001]
+
+
+def test_a_chain_of_100_000_lets() -> None:
+    variables = [Var("v", TensorType((), "int32")) for _ in range(100_001)]
+    body: Expr = variables[-1]
+    for before, after in reversed(list(pairwise(variables))):
+        body = Let(after, before + const(1), body)
+    assert create_executor().evaluate(Let(variables[0], const(0), body)).numpy() == 100_000
+
+
+def test_each_node_is_computed_once(counting: Callable[[], int]) -> None:
+    total: Expr = get_op("copy")(x)
+    for _ in range(60):
+        total = total + total
+    assert create_executor().evaluate(Function([x], If(const(True), total, x) * total))(ONES).numpy()[0] == 2.0**120
+    assert counting() == 1
+
+
+def test_once_for_each_call_of_its_function(counting: Callable[[], int]) -> None:
+    y = var("y", shape=(2,))
+    inner = Function([y], get_op("copy")(y))
+    create_executor().evaluate(Function([x], Tuple([inner(x), inner(x)])))(ONES)
+    assert counting() == 2
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    calls: list[int] = []
+
+    def kernel(data: Any) -> Any:
+        calls.append(1)
+        return data
+
+    monkeypatch.setattr(get_op("copy"), "kernel", kernel)
+    return lambda: len(calls)
+
+
+def test_values_are_forgotten_after_their_last_use() -> None:
+    size = 1 << 18
+    data = var("data", shape=(size,))
+    total: Expr = data
+    for _ in range(100):
+        total = If(const(True), (total + const(1.0)) + total, data)
+        total = TupleGetItem(Tuple([total, data]), 0)
+    run = create_executor().evaluate(Function([data], total))
+    given = np.zeros(size, np.float32)
+    run(given)
+    tracemalloc.start()
+    try:
+        run(given)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * given.nbytes
+
+
+def test_a_let_that_is_a_value_and_the_result() -> None:
+    twice = Let(v := var("v", "int32"), const(1) + const(2), v + v)
+    assert create_executor().evaluate(Let(var("w", "int32"), twice, twice)).numpy() == 6
+
+
+def test_what_a_function_inside_shares_with_what_is_around_it() -> None:
+    shared = A + A
+    inner = Function([n := var("n", "int32")], n + shared)
+    assert create_executor().evaluate(Function([A], (shared + inner(A)) + inner(shared)))(1).numpy() == 2 + 3 + 4
+
+
+def test_sizes_that_only_the_run_knows() -> None:
+    text = "fn (%x: Tensor[(?, n), float32], %s: Tensor[(2), int64]) { add(dyn.reshape(%x, %s), 1f) }"
+    assert value(text, np.zeros((2, 3), np.float32), np.array([3, 2])).shape == (3, 2)
+
+
+def test_parameters_without_types() -> None:
+    assert [part.shape for part in value("fn (%x) { split(%x, indices_or_sections=2) }", np.zeros((4, 1), np.float32))] == [(2, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "message"),
+    [
+        (
+            "fn (%x, %y) { add(%x, %y) }",
+            (ONES, np.ones(3, np.float32)),
+            r"from_string:1:15: add\(.*shapes \(2,\) and \(3,\) do not broadcast",
+        ),
+        ("fn (%n: int32) { divide(1, %n) }", (0,), r"from_string:1:18: the kernel of divide refused its operands"),
+        ("fn (%x) { %x.2 }", ((1, 2),), "field 2 is taken of a tuple of 2"),
+        ("fn (%x) { %x.0 }", (ONES,), r"field 0 is taken of a value of type Tensor\[\(2,\), float32\]"),
+        ("fn (%c) { if (%c) { 1 } else { 2 } }", (ONES,), r"the condition of an if must be a scalar bool, it is a value of type Tensor"),
+        ("fn (%f) { %f(1) }", (ONES,), r"a value of type .* is called"),
+        ("fn (%x: int32) { ref_read(ref(%x)) }", (1,), "first-order programs over tensors and tuples, without RefRead expressions"),
+        ("fn (%x) { let %f = add; %f(%x, %x) }", (ONES,), "add stands for a value here; write a function that calls it"),
+        ("fn (%x: int32) { onnx.Nonsense(%x, opset=18) }", (1,), "onnx.Nonsense"),
+    ],
+)
+def test_what_cannot_be_run(text: str, args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ExecutorError, match=message):
+        value(text, *args)
+
+
+def test_an_operator_on_a_function() -> None:
+    with pytest.raises(ExecutorError, match=r"nn.relu takes tensors; the executor has no operators on functions"):
+        value("fn (%x) { let %g = fn (%f) { nn.relu(%f) }; %g(fn (%y: int32) { %y }) }", 1)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Expr, Any]:
+    """An expression over %a and %b with sharing, lets, ifs, tuples and closures, and its value for 2 and 3."""
+    pool: list[tuple[Expr, int]] = [(A, 2), (B, 3), (const(5), 5)]
+    for _ in range(draw(st.integers(1, 12))):
+        (left, m), (right, n) = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
+        kind = draw(st.sampled_from(["add", "subtract", "let", "if", "tuple", "call", "closure"]))
+        inner = Var("v", TensorType((), "int32"))
+        if kind in ("add", "subtract"):
+            pool.append((get_op(kind)(left, right), m + n if kind == "add" else m - n))
+        elif kind == "let":
+            pool.append((Let(inner, left, inner + (inner + right)), 2 * m + n))
+        elif kind == "if":
+            pool.append((If(left < right, right, left), max(m, n)))
+        elif kind == "tuple":
+            pool.append((TupleGetItem(Tuple([left, right]), 1), n))
+        elif kind == "call":
+            pool.append((Function([inner], inner + left)(right), m + n))
+        else:
+            name = Var("f")
+            pool.append((Let(name, Function([inner], (inner + left) - left), name(name(right)) + left), m + n))
+    return pool[-1]
+
+
+A, B = (Var(name, TensorType((), "int32")) for name in "ab")
+
+
+@settings(deadline=None, max_examples=150)
+@given(programs())
+def test_random_programs_in_every_form(case: tuple[Expr, int]) -> None:
+    expr, expected = case
+    function = Function([A, B], expr)
+    for form in (function, to_anf(function), to_graph(to_anf(function))):
+        assert create_executor().evaluate(form)(2, 3).numpy() == expected
+
+
+def test_constants_are_values() -> None:
+    assert create_executor().evaluate(Constant(np.array([1, 2], np.int64))).dtype == "int64"

@@ -1,0 +1,53 @@
+"""NDArray and TupleValue."""
+
+import numpy as np
+import pytest
+
+from passat.ir.tensor import Tensor
+from passat.runtime import NDArray, TupleValue, array, cpu
+
+
+def test_what_an_array_tells() -> None:
+    value = NDArray(np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert (value.shape, value.dtype, len(value), value.device) == ((2, 3), "int16", 2, cpu())
+    assert value.data is value
+    assert repr(value) == "NDArray(int16[2, 3], [[0 1 2]\n [3 4 5]])"
+
+
+def test_arrays_of_anything() -> None:
+    assert array([1.5]).dtype == "float64"
+    assert NDArray([1.5], "float16").dtype == "float16"
+    assert NDArray(Tensor.splat(1, (2,), "int8")) == NDArray(NDArray(np.ones(2, np.int8)))
+    assert NDArray(NDArray(np.ones(2)), "float32").dtype == "float32"
+
+
+def test_equality_is_by_content_and_type() -> None:
+    assert array([1, 2]) == array([1, 2])
+    assert array([1, 2]) != array([1, 3])
+    assert array([1, 2]) != array([1.0, 2.0])
+    assert array([1, 2]) != [1, 2]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(array(1))
+
+
+def test_numpy_takes_arrays_as_they_are() -> None:
+    np.testing.assert_array_equal(array([1, 2]), [1, 2])
+    assert np.asarray(array([1, 2]), np.float32).dtype == np.float32
+
+
+def test_a_copy_comes_out() -> None:
+    value = array([1, 2])
+    value.numpy()[0] = 7
+    assert value == array([1, 2])
+
+
+def test_a_scalar_has_no_length() -> None:
+    with pytest.raises(TypeError, match="a scalar has no length"):
+        len(array(1))
+
+
+def test_tuples() -> None:
+    pair = TupleValue(array(1), TupleValue(array(2)))
+    assert (len(pair), pair[0], list(pair)[1][0]) == (2, array(1), array(2))
+    assert str(pair) == "(NDArray(int64[], 1), (NDArray(int64[], 2),))"
+    assert pair == TupleValue(array(1), TupleValue(array(2))) != TupleValue(array(1))
