@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 from typing import Any as AnyValue
 
 from passat.passmgr.config import check_config, get_option, list_configs
-from passat.passmgr.immutable import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
+from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
 from passat.passmgr.instruments import Hooks, PassInstrument, defines
 from passat.passmgr.options import show_annotation
 from passat.passmgr.pass_info import PassInfo

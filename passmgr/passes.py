@@ -92,7 +92,7 @@ class FunctionPass(Pass):
     requires InferType.
 
     The config option `passmgr.workers`, or an `executor` of the context, shares the functions out among processes
-    (`passat.passmgr.sharing`). Results, their order, exceptions and statistics are the same.
+    (`passat.passmgr.workers.sharing`). Results, their order, exceptions and statistics are the same.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -118,7 +118,7 @@ class FunctionPass(Pass):
                 if len(mod.functions) != len(functions):
                     raise functions_came_or_went()
             else:
-                from passat.passmgr.sharing import share_out
+                from passat.passmgr.workers.sharing import share_out
 
                 changed, failure = share_out(self, mod, ctx)
                 if failure is not None:

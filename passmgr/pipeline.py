@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeGuard
 
-from passat.passmgr.dependencies import DEPTH_LIMIT
 from passat.passmgr.options import WORDS, convert, name_hint, show_options, show_word
 from passat.passmgr.passes import Pass
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT
 from passat.passmgr.registry import PassOptionError, UnknownPassError, entry_of, get_entry, name_and_options
 from passat.passmgr.sequential import Sequential
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.dependencies import DEPTH_LIMIT, Requirements
 from passat.passmgr.pass_info import PipelineInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.plan import Plan, make_plan
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Requirements
+from passat.passmgr.planning.plan import Plan, make_plan
 from passat.passmgr.registry import registry_version
 
 _PLANS_KEPT: Final = 64

@@ -21,8 +21,8 @@ from passat.passmgr import (
     read_reproducer,
     replay,
 )
-from passat.passmgr.executions import function_of, show_error
-from passat.passmgr.replaying import attempt
+from passat.passmgr.debugging.executions import function_of, show_error
+from passat.passmgr.debugging.replaying import attempt
 from passat.pipelines import Passes, build_pipeline
 from passat.rules import RuleSet
 

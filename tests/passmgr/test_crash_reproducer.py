@@ -36,7 +36,7 @@ from passat.passmgr import (
     register_pass,
     replay,
 )
-from passat.passmgr import reproducer as reproducer_file
+from passat.passmgr.debugging import reproducer as reproducer_file
 
 
 @pytest.fixture(autouse=True)

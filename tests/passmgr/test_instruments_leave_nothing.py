@@ -26,8 +26,8 @@ from passat.passmgr import (
     function_pass,
     module_pass,
 )
-from passat.passmgr import memory as memory_module
-from passat.passmgr.immutable import IMMUTABLE_MODULE_CHECK
+from passat.passmgr.inspection import memory as memory_module
+from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE_CHECK
 
 
 @module_pass(opt_level=0)

@@ -12,7 +12,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.passmgr import ir_diff
-from passat.passmgr.ir_diff import sections
+from passat.passmgr.inspection.ir_diff import sections
 from tests.strategies import modules, programs
 
 

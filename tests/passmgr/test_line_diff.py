@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.passmgr import line_diff
-from passat.passmgr.line_diff import _shortest_edit, align
+from passat.passmgr.inspection import line_diff
+from passat.passmgr.inspection.line_diff import _shortest_edit, align
 
 words = st.lists(st.integers(0, 3), max_size=12)
 

@@ -25,7 +25,7 @@ from passat.passmgr import (
     function_pass,
     module_pass,
 )
-from passat.passmgr.bisect import first_true
+from passat.passmgr.debugging.bisect import first_true
 
 
 def size(mod: IRModule) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassMemoryInstrument, Sequential, module_pass
-from passat.passmgr import memory as memory_module
+from passat.passmgr.inspection import memory as memory_module
 
 MB = 1 << 20
 kept: list[object] = []

@@ -7,7 +7,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassTimingInstrument, Sequential, module_pass, render_times
-from passat.passmgr import timing as timing_module
+from passat.passmgr.inspection import timing as timing_module
 
 
 @module_pass(opt_level=0)

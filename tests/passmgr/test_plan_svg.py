@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from passat.ir.module import IRModule
 from passat.passmgr import ModulePass, Pass, PassContext, Sequential, module_pass, register_pass
-from passat.passmgr.svg import Drawing, Label, text_width
+from passat.passmgr.planning.svg import Drawing, Label, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -18,7 +18,7 @@ from passat.ir.prim_func import PrimFunc
 from passat.ir.serialize import numbering
 from passat.ir.text import astext
 from passat.passmgr import FunctionPass, PassContext, PassInstrument, Sequential, function_pass, get_pass
-from passat.passmgr.sharing import WorkerTraceback
+from passat.passmgr.workers.sharing import WorkerTraceback
 from tests.passmgr import sharing_passes as passes
 from tests.passmgr.sharing_passes import chains
 from tests.strategies import modules

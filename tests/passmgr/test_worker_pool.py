@@ -129,7 +129,7 @@ SLEEPING = """
 import os, sys
 from tests.passmgr import sharing_passes as passes
 from passat.passmgr import PassContext
-from passat.passmgr.worker_pool import worker_pool
+from passat.passmgr.workers.worker_pool import worker_pool
 
 if __name__ == "__main__":
     with PassContext(config={"passmgr.workers": 2, "passmgr.workers_from": 0}):

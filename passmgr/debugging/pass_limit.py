@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, SupportsIndex
 
-from passat.passmgr.executions import Execution, ExecutionTracker, is_analysis
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, is_analysis
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
 
 if TYPE_CHECKING:

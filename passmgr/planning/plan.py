@@ -8,11 +8,11 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
+from passat.passmgr.planning.resolve import Resolver, too_deep
 from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
-from passat.passmgr.resolve import Resolver, too_deep
 
 STEPS_LIMIT: Final = 1_000_000
 """How many passes a plan may run."""
@@ -107,31 +107,31 @@ class Plan:
 
     def to_text(self) -> str:
         """The plan as lines of text, one per pass."""
-        from passat.passmgr.render import to_text
+        from passat.passmgr.planning.render import to_text
 
         return to_text(self)
 
     def to_dot(self) -> str:
         """The plan as a Graphviz digraph."""
-        from passat.passmgr.render import to_dot
+        from passat.passmgr.planning.render import to_dot
 
         return to_dot(self)
 
     def to_mermaid(self) -> str:
         """The plan as a Mermaid flowchart."""
-        from passat.passmgr.render import to_mermaid
+        from passat.passmgr.planning.render import to_mermaid
 
         return to_mermaid(self)
 
     def to_svg(self) -> str:
         """The plan as a picture in SVG, made without Graphviz."""
-        from passat.passmgr.plan_svg import plan_svg
+        from passat.passmgr.planning.plan_svg import plan_svg
 
         return plan_svg(self)
 
     def to_json(self) -> str:
         """The plan as JSON."""
-        from passat.passmgr.render import to_json
+        from passat.passmgr.planning.render import to_json
 
         return to_json(self)
 

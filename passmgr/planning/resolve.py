@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from passat.passmgr.context import PassContext
-from passat.passmgr.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
 from passat.passmgr.passes import Pass
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
 
 RUNS_LIMIT: Final = 1000
 """Repeated runs of required passes before one pass beyond which the search for an order is given up."""

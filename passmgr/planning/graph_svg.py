@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from passat.passmgr.requirement_graph import GraphNode, RequirementGraph, describe
-from passat.passmgr.svg import Drawing, Label, shortened
+from passat.passmgr.planning.requirement_graph import GraphNode, RequirementGraph, describe
+from passat.passmgr.planning.svg import Drawing, Label, shortened
 
 if TYPE_CHECKING:
     import networkx as nx

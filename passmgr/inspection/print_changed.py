@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Literal, TextIO, get_args
 
 from passat.ir.module import IRModule
+from passat.passmgr.inspection.ir_diff import CONTEXT, Section, color_diff, sections, unified
+from passat.passmgr.inspection.printing import NameFilter, cut_lines, emit
 from passat.passmgr.instruments import PassInstrument
-from passat.passmgr.ir_diff import CONTEXT, Section, color_diff, sections, unified
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
-from passat.passmgr.printing import NameFilter, cut_lines, emit
 
 Mode = Literal["full", "diff", "cdiff"]
 

@@ -1,4 +1,5 @@
-"""Replaying a crash reproducer (`passat.passmgr.reproducer`): reading the folder, which may hold anything, and running the pass again."""
+"""Replaying a crash reproducer (`passat.passmgr.debugging.reproducer`): reading the folder, which may hold anything, and running the pass
+again."""
 
 import base64
 import json
@@ -16,10 +17,10 @@ from passat.ir.module import IRModule
 from passat.ir.text import ParseError, parse
 from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
-from passat.passmgr.executions import ExecutionTracker, show_error
+from passat.passmgr.debugging.executions import ExecutionTracker, show_error
+from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, ReproducerError, type_name
 from passat.passmgr.passes import Pass
 from passat.passmgr.pipeline import PipelineError, parse_pipeline
-from passat.passmgr.reproducer import FORMAT, JSON_NAME, MODULE_NAME, ReproducerError, type_name
 from passat.passmgr.sequential import Sequential
 
 _SECTION: Final = "\n#[metadata]\n"

@@ -17,8 +17,8 @@ from passat.ir.text import pretty_print
 from passat.ir.text.lexer import PLAIN_VARIABLE
 from passat.ir.text.metadata import Metadata
 from passat.ir.text.printer import ExprPrinter
-from passat.passmgr.line_diff import align
-from passat.passmgr.printing import cut_lines
+from passat.passmgr.inspection.line_diff import align
+from passat.passmgr.inspection.printing import cut_lines
 
 CONTEXT: Final = 3
 """Lines that are shown around what changed."""

@@ -9,7 +9,8 @@ from passat.ir.module import IRModule
 from passat.ir.serialize import Encoded, decode_module, encode
 from passat.ir.types import Type
 from passat.passmgr.context import PassContext
-from passat.passmgr.parcels import (
+from passat.passmgr.passes import FunctionPass, checked
+from passat.passmgr.workers.parcels import (
     Answer,
     CannotTravelError,
     Outcome,
@@ -21,7 +22,6 @@ from passat.passmgr.parcels import (
     read_job,
     unpack,
 )
-from passat.passmgr.passes import FunctionPass, checked
 
 _JOBS_KEPT: Final = 32
 _JOBS: Final[dict[bytes, tuple[FunctionPass, Settings]]] = {}

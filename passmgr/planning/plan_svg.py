@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from passat.passmgr.render import step_label, who_requires
-from passat.passmgr.svg import LINE, Drawing, Label, shortened
+from passat.passmgr.planning.render import step_label, who_requires
+from passat.passmgr.planning.svg import LINE, Drawing, Label, shortened
 
 if TYPE_CHECKING:
-    from passat.passmgr.plan import Plan, Step
+    from passat.passmgr.planning.plan import Plan, Step
 
 _GAP: Final = 18
 """Between boxes, above each other."""

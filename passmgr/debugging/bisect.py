@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.debugging.pass_limit import PassLimit
 from passat.passmgr.pass_info import PassInfo
-from passat.passmgr.pass_limit import PassLimit
 from passat.passmgr.passes import FunctionPass, Pass
 from passat.passmgr.sequential import Sequential
 from passat.passmgr.statistics import Statistics

@@ -10,7 +10,7 @@ from passat.passmgr.pipeline import pipeline_text
 
 if TYPE_CHECKING:
     from passat.passmgr.passes import Pass
-    from passat.passmgr.plan import Plan, Step
+    from passat.passmgr.planning.plan import Plan, Step
 
 
 def to_text(plan: "Plan") -> str:

@@ -33,11 +33,11 @@ from passat.ir.tensor import Tensor
 from passat.ir.text import astext
 from passat.ir.text.metadata import encode
 from passat.passmgr.context import PassContext
-from passat.passmgr.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.pipeline import pipeline_text
-from passat.passmgr.plan import Step
+from passat.passmgr.planning.plan import Step
 from passat.passmgr.registry import UnknownPassError, get_entry, name_and_options
 from passat.passmgr.sequential import Sequential
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from passat.passmgr.passes import Pass
+from passat.passmgr.planning.render import pass_label
 from passat.passmgr.registry import PassEntry, PassOptionError, UnknownPassError, get_entry, list_passes
-from passat.passmgr.render import pass_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class RequirementGraph:
 
     def to_svg(self) -> str:
         """A picture in SVG, made without Graphviz: what is required stands left of what requires it."""
-        from passat.passmgr.graph_svg import graph_svg
+        from passat.passmgr.planning.graph_svg import graph_svg
 
         return graph_svg(self)
 

@@ -28,7 +28,8 @@ from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.module import IRModule
 from passat.ir.serialize import decode, module_state
 from passat.passmgr.context import PassContext
-from passat.passmgr.parcels import (
+from passat.passmgr.passes import FunctionPass, checked, functions_came_or_went, is_optimised
+from passat.passmgr.workers.parcels import (
     Answer,
     CannotTravelError,
     Parcel,
@@ -41,9 +42,8 @@ from passat.passmgr.parcels import (
     remove,
     replay,
 )
-from passat.passmgr.passes import FunctionPass, checked, functions_came_or_went, is_optimised
-from passat.passmgr.worker import attempt, work
-from passat.passmgr.worker_pool import WorkerPool, discard, worker_pool
+from passat.passmgr.workers.worker import attempt, work
+from passat.passmgr.workers.worker_pool import WorkerPool, discard, worker_pool
 
 _SHARES_PER_WORKER: Final = 4
 

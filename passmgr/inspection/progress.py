@@ -10,7 +10,7 @@ from passat.passmgr.pass_info import PassInfo, PipelineInfo
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
-    from passat.passmgr.plan import Plan
+    from passat.passmgr.planning.plan import Plan
 
 
 class PassEvent(NamedTuple):

@@ -82,7 +82,7 @@ class PassMemoryInstrument(PassInstrument):
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr.context import PassContext
-    >>> from passat.passmgr.infer_type import InferType
+    >>> from passat.passmgr.standard.infer_type import InferType
     >>> with PassContext(instruments=[memory := PassMemoryInstrument()]):
     ...     mod = InferType()(IRModule())
     >>> [run.name for run in memory.runs]

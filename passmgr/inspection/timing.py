@@ -105,7 +105,7 @@ class PassTimingInstrument(PassInstrument):
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr.context import PassContext
-    >>> from passat.passmgr.infer_type import InferType
+    >>> from passat.passmgr.standard.infer_type import InferType
     >>> with PassContext(instruments=[timing := PassTimingInstrument()]):
     ...     mod = InferType()(IRModule())
     >>> [run.name for run in timing.timings]

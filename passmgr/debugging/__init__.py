@@ -1,0 +1,1 @@
+"""Which pass is to blame: bisection over passes, and folders that reproduce a crash."""

@@ -1,0 +1,1 @@
+"""The passes that pipelines lean on: types, normal forms, unused functions, spans."""

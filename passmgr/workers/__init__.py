@@ -1,0 +1,1 @@
+"""Function passes in worker processes."""
