@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples wheel readme clean
+.PHONY: help demo test check format format-check lint types unit examples wheel documents clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -57,8 +57,8 @@ examples: $(VENV)/.dev  ## Run the examples alone
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 
-readme: $(VENV)/.dev  ## Bring the output in the README up to date
-	$(BIN)/python tests/house/test_readme.py
+documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
+	$(BIN)/python tests/house/test_documents.py
 
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

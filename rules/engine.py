@@ -195,7 +195,8 @@ class Engine:
                 return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost
-        return rebuild(graph, extraction.choice, root, *(done or ()))
+        regions, shared = done or (None, None)
+        return rebuild(graph, extraction.choice, root, regions, shared, saturator.provenance)
 
 
 class _Done(NamedTuple):

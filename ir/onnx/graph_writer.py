@@ -101,6 +101,8 @@ class GraphWriter:
             names.append(name)
         if key in self.model.frame.origins:
             return names, ""
+        if call.op.name == "nn.bias_add" and id(call.args[0]) in self.plan.merged:  # type: ignore[attr-defined]  # as above
+            span = call.args[0].span or span  # the node is that of the product
         title = span.source_name if span is not None else names[0]  # what has no name in the source gets none
         return names, self.model.node_names.take(title) if title else ""
 

@@ -129,3 +129,23 @@ def test_a_chain_of_50_000() -> None:
     graph = Graph()
     root = graph.load(infer_type(body))
     assert rebuild(graph, as_it_is(graph), root) is body
+
+
+def test_what_a_rule_makes_says_where_it_comes_from() -> None:
+    """The inner `exp` of what took the place of `abs(exp(a))` is the old one's, the `cos` around it stands where `abs` stood."""
+    inner = Call(get_op("exp"), [a], span=Span("inner", outputs=("i",)))
+    body = Call(get_op("abs"), [inner], span=Span("outer", outputs=("o",)))
+    graph, root = loaded(body)
+    exp = graph.make(symbol(CALL, get_op("exp"), 1), 0, (graph.ids[id(inner)],))
+    cos = graph.make(symbol(CALL, get_op("cos"), 1), 0, (exp,))
+    top = graph.make(symbol(CALL, get_op("sin"), 1), 0, (cos,))
+    graph.unite(root, top)
+    provenance = dict.fromkeys((exp, cos, top), ("Some.rule", root))
+    order = [graph.ids[id(a)], graph.ids[id(inner)], exp, cos]  # parts before wholes
+    made = rebuild(graph, {**{node: node for node in order}, root: top}, root, provenance=provenance)
+    assert isinstance(made, Call)
+    assert made.span == Span("outer", outputs=("o",))
+    middle = made.args[0]
+    assert isinstance(middle, Call)
+    assert middle.span == Span("outer")
+    assert middle.args[0].span == Span("inner")
