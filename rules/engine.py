@@ -26,8 +26,8 @@ from passat.rules.saturate import RuleStatistics, Saturator
 @dataclass
 class EngineReport:
     """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
-    expressions merged, fields of tuples taken, operators made static; costs as the model sees them; and why nothing was done where that
-    has a reason of its own."""
+    expressions merged, fields of tuples taken, operators made static; costs as the model sees them; by what part of its cost each
+    result of exact search may be dearer than the cheapest; and why nothing was done where that has a reason of its own."""
 
     rounds: int = 0
     nodes: int = 0
@@ -40,6 +40,7 @@ class EngineReport:
     too_large: int = 0
     cost_before: float = 0.0
     cost_after: float = 0.0
+    gaps: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
@@ -70,6 +71,7 @@ class Engine:
         static: bool = False,
         max_growth: int = 1 << 20,
         merge: bool = False,
+        exact_seconds: float = 0.0,
     ) -> None:
         self.matchers = matchers
         self.limits = limits or Limits()
@@ -78,6 +80,7 @@ class Engine:
         self.static = static
         self.max_growth = max_growth
         self.merge = merge
+        self.exact_seconds = exact_seconds
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
@@ -185,7 +188,9 @@ class Engine:
             report.stopped.append(result.stopped)
         if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):
             return body
-        extraction = extract(graph, [root], saturator.members, self.model)
+        extraction = extract(graph, [root], saturator.members, self.model, self.exact_seconds)
+        if extraction.bound is not None:
+            report.gaps.append(max(0.0, 1 - extraction.bound / extraction.cost) if extraction.cost else 0.0)
         for call in graph.stateful:
             node = graph.ids[id(call)]
             if extraction.choice.get(graph.find(node)) != node and not any(

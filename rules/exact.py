@@ -1,23 +1,22 @@
-"""The cheapest choice that there is, proven: extraction as a 0-1 programme, solved by OR-tools CP-SAT (extra `exact`).
+"""The cheapest choice that there is, proven: extraction as a 0-1 programme, solved by OR-tools (extra `exact`).
 
-One variable for each node and class: a class that is needed takes exactly one node, a node that is taken needs the classes of its
-operands. Choices with cycles are no programs: in each strongly connected part of the classes a place in an order is chosen along.
+One variable for each node and class: a class that is needed takes one node, a node that is taken needs the classes of its operands.
+Choices with cycles are no programs: in each strongly connected part of the classes a place in an order is chosen along.
+
+Two solvers of OR-tools share the time. HiGHS, a solver of mixed-integer programmes, proves in seconds what CP-SAT does not prove in
+minutes, since the linear relaxation is what bounds these programmes; CP-SAT starts from the choice that is known.
 """
 
-import math
-import os
+import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from passat.rules.space import Space
+from passat.rules.space import LESS, Space
 from passat.rules.trees import trees_from_leaves
 
-if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, IntVar
-
-_DIGITS: Final = 6
-"""Costs that are whole after multiplying with a power of ten up to this one are taken exactly; others are rounded to so many digits."""
+_SHARE: Final = 0.7
+"""Of the time that HiGHS gets, where it does not come to an end before."""
 _COMPARED: Final = 200
 """In classes of more nodes it is not looked for nodes that another one makes needless."""
 
@@ -27,12 +26,54 @@ class ExactUnavailableError(ImportError):
 
 
 class Exact(NamedTuple):
-    """What the solver came to: the node of each class that the roots need, or None where it found nothing in time; what no choice can
-    be cheaper than; whether the choice is proven to cost just that."""
+    """What a solver came to: the node of each class that the roots need, parts before wholes, or None where it found nothing in time;
+    what no choice can cost less than; whether the choice is proven to be the cheapest."""
 
     choice: dict[int, int] | None
     bound: float
     proven: bool
+
+
+class Programme:
+    """What there is to choose from for some roots, without what no cheapest choice takes.
+
+    `nodes` has the nodes of each class; `users` for each class and each class that some of its nodes need, those nodes; `cyclic` the pairs
+    of them that may lie on a cycle; `places` how many places there are in the order of the classes that each class may lie on a cycle with.
+    """
+
+    def __init__(self, space: Space, roots: Sequence[int]) -> None:
+        import networkx as nx
+
+        self.space = space
+        self.roots = frozenset(roots)
+        self.nodes = useful_nodes(space, roots)
+        self.users: dict[tuple[int, int], list[int]] = {}
+        for cls, nodes in self.nodes.items():
+            for node in nodes:
+                for part in dict.fromkeys(space.children[node]):
+                    self.users.setdefault((cls, part), []).append(node)
+        graph = nx.DiGraph(iter(self.users))
+        components = [component for component in nx.strongly_connected_components(graph) if len(component) > 1]
+        self.places = {cls: len(component) for component in components for cls in sorted(component)}
+        together = {cls: number for number, component in enumerate(components) for cls in component}
+        self.cyclic = [(cls, part) for cls, part in self.users if together.get(cls, -1) == together.get(part, -2)]
+
+    def cost(self, choice: Mapping[int, int]) -> float:
+        """What a choice costs, each node once."""
+        return sum([self.space.costs[node] for node in choice.values()])
+
+    def needed(self, choice: Mapping[int, int]) -> dict[int, int]:
+        """The part of a choice that the roots need, parts before wholes."""
+        ordered: dict[int, int] = {}
+        stack = [(root, False) for root in sorted(self.roots)]
+        while stack:
+            cls, done = stack.pop()
+            if done:
+                ordered.setdefault(cls, choice[cls])
+            elif cls not in ordered:
+                stack.append((cls, True))
+                stack.extend((part, False) for part in self.space.children[choice[cls]] if part not in ordered)
+        return ordered
 
 
 def is_available() -> bool:
@@ -40,46 +81,32 @@ def is_available() -> bool:
     return find_spec("ortools") is not None
 
 
-def solve_exactly(space: Space, roots: Sequence[int], hint: Mapping[int, int], seconds: float, *, seed: int = 0) -> Exact:
-    """The cheapest choice for the roots, looked for during `seconds` from a choice that is known. Costs are not negative.
+def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], seconds: float, *, seed: int = 0) -> Exact:
+    """The cheapest choice for the roots, looked for during `seconds` from a choice that is known, parts before wholes.
 
-    Raises ExactUnavailableError without OR-tools.
+    Costs are not negative. What comes back is never dearer than what is known. Raises ExactUnavailableError without OR-tools.
     """
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError:
-        raise ExactUnavailableError("exact extraction needs OR-tools: pip install 'passat[exact]'") from None
-    nodes = useful_nodes(space, roots)
-    scale, loss = _scale([space.costs[node] for found in nodes.values() for node in found])
-    model = cp_model.CpModel()
-    needed = {cls: model.new_bool_var("") for cls in nodes}
-    taken = {node: model.new_bool_var("") for found in nodes.values() for node in found}
-    for root in set(roots):
-        model.add(needed[root] == 1)
-    for cls, found in nodes.items():
-        model.add(sum([taken[node] for node in found]) == needed[cls])
-        for node in found:
-            for part in set(space.children[node]):
-                model.add_implication(taken[node], needed[part])
-    places = _forbid_cycles(model, space, nodes, taken)
-    model.minimize(sum([round(space.costs[node] * scale) * variable for node, variable in taken.items()]))
-    for cls, variable in needed.items():
-        model.add_hint(variable, cls in hint)
-    for node, variable in taken.items():
-        model.add_hint(variable, hint.get(space.classes[node]) == node)
-    for place, cls in enumerate(hint):  # parts before wholes
-        if cls in places:
-            model.add_hint(places[cls], place)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = min(8, os.cpu_count() or 1)
-    solver.parameters.random_seed = seed
-    status = solver.solve(model)
-    bound = max(0.0, (solver.best_objective_bound - loss) / scale)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Exact(None, 0.0 if status == cp_model.UNKNOWN and not math.isfinite(bound) else bound, False)
-    choice = {cls: node for cls, found in nodes.items() for node in found if solver.value(taken[node])}
-    return Exact(choice, bound, status == cp_model.OPTIMAL and loss == 0)
+    if not is_available():
+        raise ExactUnavailableError("exact extraction needs OR-tools: pip install 'passat[exact]'")
+    from passat.rules.exact_cpsat import solve_by_cpsat
+    from passat.rules.exact_mip import solve_by_mip
+
+    start = time.perf_counter()
+    programme = Programme(space, roots)
+    best, cost, bound = dict(known), programme.cost(known), 0.0
+    for solve, share in ((solve_by_mip, _SHARE), (solve_by_cpsat, 1.0)):
+        left = share * (seconds - (time.perf_counter() - start))
+        if left <= 0:
+            continue
+        found = solve(programme, best, left, seed)
+        bound = max(bound, found.bound)
+        if found.choice is not None:
+            choice = programme.needed(found.choice)
+            if programme.cost(choice) < cost * LESS:
+                best, cost = choice, programme.cost(choice)
+        if found.proven or bound >= cost * LESS:
+            return Exact(best, min(bound, cost), True)
+    return Exact(best, min(bound, cost), False)
 
 
 def useful_nodes(space: Space, roots: Sequence[int]) -> dict[int, list[int]]:
@@ -110,33 +137,3 @@ def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
         if not any(others <= parts for _, others in kept):
             kept.append((node, parts))
     return [node for node, _ in kept]
-
-
-def _forbid_cycles(
-    model: "CpModel", space: Space, nodes: Mapping[int, Sequence[int]], taken: Mapping[int, "IntVar"]
-) -> "dict[int, IntVar]":
-    """Gives each class that may lie on a cycle a place, which those of its operands come before."""
-    import networkx as nx
-
-    graph = nx.DiGraph((cls, part) for cls, found in nodes.items() for node in found for part in space.children[node])
-    places: dict[int, IntVar] = {}
-    for component in nx.strongly_connected_components(graph):
-        if len(component) < 2:
-            continue
-        for cls in component:
-            places[cls] = model.new_int_var(0, len(component) - 1, "")
-        for cls in component:
-            for node in nodes[cls]:
-                for part in component.intersection(space.children[node]):
-                    model.add(places[part] < places[cls]).only_enforce_if(taken[node])
-    return places
-
-
-def _scale(costs: Sequence[float]) -> tuple[float, float]:
-    """What to multiply costs with so that they are whole, and how much a sum of them may lose by being rounded all the same."""
-    for digits in range(_DIGITS + 1):
-        scale = 10.0**digits
-        if all(math.isclose(cost * scale, round(cost * scale), rel_tol=1e-12, abs_tol=1e-12) for cost in costs):
-            return scale, 0.0
-    scale = 10.0**_DIGITS / max(costs)
-    return scale, 0.5 * len(costs)

@@ -15,15 +15,19 @@ from passat.rules.trees import cheapest_trees
 
 class Extraction(NamedTuple):
     """A choice of one node for each class that the roots need, in an order that has parts before wholes, its cost, and the cost of what
-    went in."""
+    went in; what no choice costs less than, where exact search was asked for."""
 
     choice: dict[int, int]
     cost: float
     input_cost: float
+    bound: float | None = None
 
 
-def extract(graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[int]], model: CostModel) -> Extraction:
-    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one."""
+def extract(
+    graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[int]], model: CostModel, exact_seconds: float = 0.0
+) -> Extraction:
+    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; with `exact_seconds` it is
+    searched on that long for one that is proven the cheapest (passat.rules.exact)."""
     space = Space.of_graph(graph, members, model)
     classes = [graph.find(root) for root in roots]
     best = start = Solution.of_input(space, classes)
@@ -36,4 +40,10 @@ def extract(graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[i
         if other is not None and other.total < start.total * LESS:
             other.improve(greedy)
             best = other
+    if exact_seconds > 0 and space.alternatives:
+        from passat.rules.exact import solve_exactly
+
+        found = solve_exactly(space, classes, best.in_order(), exact_seconds)
+        assert found.choice is not None, "the known choice at least"
+        return Extraction(found.choice, sum([space.costs[node] for node in found.choice.values()]), input_cost, found.bound)
     return Extraction(best.in_order(), best.total, input_cost)

@@ -18,6 +18,8 @@ from passat.rules.pattern import RuleError
 from passat.rules.rule import MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 
 _DEFAULTS = Limits()
+_PROVEN: Final = 1e-7
+"""A gap below this comes from rounding."""
 
 register_option(
     "rules.math",
@@ -33,6 +35,13 @@ register_option("rules.time_limit", float, None, "Most seconds of all saturation
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
 register_option(
     "rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls."
+)
+register_option(
+    "rules.exact",
+    float,
+    0.0,
+    "Seconds in which each saturation searches on for the program that is proven the cheapest (needs OR-tools: passat[exact]).",
+    minimum=0,
 )
 register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
 
@@ -91,7 +100,8 @@ class RulePass(FunctionPass):
         """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
         name, report = self.info.name, EngineReport()
         start = time.perf_counter()
-        result = self._engine(ctx).run(func, report)
+        engine = self._engine(ctx)
+        result = engine.run(func, report)
         ctx.record(name, "seconds", time.perf_counter() - start)
         for key in ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large"):
             if amount := getattr(report, key):
@@ -104,6 +114,10 @@ class RulePass(FunctionPass):
                 ctx.remark(name, f"{rule} refused {count} times: {reason}")
         for stopped in report.stopped:
             ctx.remark(name, f"stopped at the limit of {stopped}; the best so far was taken")
+        for gap in report.gaps:
+            proven = "the program taken out is proven the cheapest"
+            close = f"stopped at the limit of {engine.exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
+            ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
             ctx.remark(name, failure)
         return result
@@ -117,14 +131,14 @@ class RulePass(FunctionPass):
         if total is not None:
             spent = sum(counters.get("seconds", 0.0) for counters in ctx.statistics.counters.values())
             limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
-        cost, growth = ctx.get_config("rules.cost"), ctx.get_config("rules.max_growth")
-        key = (math, disabled, cost, growth)
+        cost, growth, exact = ctx.get_config("rules.cost"), ctx.get_config("rules.max_growth"), ctx.get_config("rules.exact")
+        key = (math, disabled, cost, growth, exact)
         engine = self._engines.get(key)
         if engine is None:
             model: CostModel = NodeCount() if cost == "nodes" else ROOFLINE
             chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
             engine = self._engines[key] = Engine(
-                chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge
+                chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
             )
         engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
         engine.limits = limits

@@ -219,3 +219,20 @@ def test_a_pass_may_have_no_rules_at_all() -> None:
     made = RulePass((), name="Nothing")
     function = func(ops.exp(a) + ops.exp(a))
     assert apply(made, function).function is function
+
+
+def test_exact_search_finds_what_only_pays_together() -> None:
+    """Each sum alone is as cheap in its first form as in its second; in their second forms the two share a part."""
+
+    class Sharing(RuleSet):
+        left = (op.tanh(op.negative(x)) >> op.sin(op.exp(x))).exploring()
+        right = (op.abs(op.sqrt(x)) >> op.cos(op.exp(x))).exploring()
+
+    a = var("a")
+    mod = IRModule.from_expr(func(ops.tanh(ops.negative(a)) + ops.abs(ops.sqrt(a))))
+    with PassContext(config={"rules.cost": "nodes"}) as greedy:
+        assert len(operators(rule_pass(Sharing)(mod)["main"])) == 5
+    assert not [text for text in greedy.statistics.remarks.get("Sharing", {}) if "cheapest" in text]
+    with PassContext(config={"rules.cost": "nodes", "rules.exact": 10}) as exact:
+        assert sorted(operators(rule_pass(Sharing)(mod)["main"])) == ["add", "cos", "exp", "sin"]
+    assert "the program taken out is proven the cheapest" in exact.statistics.remarks["Sharing"]

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
@@ -33,7 +33,7 @@ class CommandError(Exception):
         self.code = code
 
 
-def fail(message: str, code: int = FAILURE) -> None:
+def fail(message: str, code: int = FAILURE) -> NoReturn:
     """Ends the command with a sentence on the error stream."""
     raise CommandError(message, code)
 
@@ -45,6 +45,8 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         end(f"interrupted{'; ' + outcome if outcome else ''}", INTERRUPTED, as_json)
+    except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
+        end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except BrokenPipeError:
         raise  # whoever read the output has left
     except Exception as error:

@@ -1,0 +1,54 @@
+"""`passat extract`: the cheapest program out of an e-graph in a file."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from passat.cli.app import app
+from passat.cli.arguments import JsonOption
+from passat.cli.errors import errors, fail
+
+
+@app.command()
+def extract(
+    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="The e-graph, as the extraction-gym writes them.", show_default=False)],
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=0, metavar="S", help="Seconds for the exact search, which proves; 0: greedy search alone.")
+    ] = 60.0,
+    seed: Annotated[int, typer.Option(help="Of the exact search.")] = 0,
+    choice: Annotated[bool, typer.Option("--choice", help="Also print the nodes that were chosen.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Extract the cheapest program from an e-graph: every chosen node costs once, however often it is used.
+
+    Exit code 0 whether or not the cost is proven; the proven bound says how far from the optimum it can be.
+    """
+    with errors(as_json):
+        from passat.rules.egraph_json import EGraphFileError, read_egraph
+        from passat.rules.exact import ExactUnavailableError
+        from passat.rules.ladder import NoProgramError, climb
+
+        try:
+            egraph = read_egraph(file)
+            found = climb(egraph.space, egraph.roots, time_limit, seed=seed)
+        except EGraphFileError as error:
+            fail(str(error))
+        except (NoProgramError, ExactUnavailableError) as error:
+            fail(f"{file}: {error}")
+        chosen = [egraph.names[node] for node in found.choice.values()]
+        seconds = sum(taken for _, taken in found.stages.values())
+        if as_json:
+            stages = {name: {"cost": cost, "seconds": taken} for name, (cost, taken) in found.stages.items()}
+            shown = {"cost": found.cost, "bound": found.bound, "proven": found.proven, "seconds": seconds, "stages": stages}
+            print(json.dumps({**shown, "choice": chosen} if choice else shown, indent=2))
+            return
+        print(f"{file}: {len(egraph.names)} nodes, {len(set(egraph.space.classes))} classes, {len(egraph.roots)} roots")
+        for name, (cost, taken) in found.stages.items():
+            print(f"  {name:6} cost {cost:.10g}, in {taken:.3f} s")
+        gap = "" if found.proven or not found.cost else f", {100 * (found.cost - found.bound) / found.cost:.1f} % below"
+        proof = "the cheapest there is" if found.proven else f"proven bound {found.bound:.10g}{gap}" if found.bound else "nothing proven"
+        print(f"cost {found.cost:.10g}: {proof}; {len(chosen)} nodes, in {seconds:.3f} s")
+        if choice:
+            print("\n".join(chosen))

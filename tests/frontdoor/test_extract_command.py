@@ -1,0 +1,80 @@
+"""`passat extract`: what it prints of an e-graph, and how it fails."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from passat.cli.app import app
+
+SHARED = {
+    "nodes": {
+        "top": {"op": "+", "cost": 0, "eclass": "top", "children": ["l0", "r0"]},
+        "l0": {"op": "a", "cost": 5, "eclass": "l", "children": []},
+        "l1": {"op": "b", "cost": 1, "eclass": "l", "children": ["s"]},
+        "r0": {"op": "c", "cost": 5, "eclass": "r", "children": []},
+        "r1": {"op": "d", "cost": 1, "eclass": "r", "children": ["s"]},
+        "s": {"op": "s", "cost": 6, "eclass": "s", "children": []},
+    },
+    "root_eclasses": ["top"],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "shared.json"
+    path.write_text(json.dumps(SHARED))
+    return path
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["extract", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_cost_bound_and_time_are_printed(file: Path) -> None:
+    text = run(file)
+    assert "6 nodes, 4 classes, 1 roots" in text
+    assert "dag    cost 10, in" in text
+    assert "exact  cost 8, in" in text
+    assert "cost 8: the cheapest there is; 4 nodes, in" in text
+
+
+def test_without_time_nothing_is_proven(file: Path) -> None:
+    text = run(file, "--time-limit", "0")
+    assert "cost 10: nothing proven; 3 nodes" in text
+    assert "exact" not in text
+
+
+def test_json(file: Path) -> None:
+    data: dict[str, Any] = json.loads(run(file, "--json", "--choice"))
+    assert data["cost"] == pytest.approx(8)
+    assert data["bound"] == pytest.approx(8)
+    assert data["proven"] is True
+    assert list(data["stages"]) == ["trees", "dag", "exact"]
+    assert sorted(data["choice"]) == ["l1", "r1", "s", "top"]
+    assert data["choice"][0] == "s"
+    assert "choice" not in json.loads(run(file, "--json"))
+
+
+def test_the_choice_is_printed_parts_before_wholes(file: Path) -> None:
+    lines = run(file, "--choice").splitlines()
+    assert lines[-4] == "s"
+    assert lines[-1] == "top"
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    missing = run(tmp_path / "none.json", code=1)
+    assert missing.startswith("error: ")
+    assert "none.json: No such file or directory" in missing
+    cyclic = tmp_path / "cyclic.json"
+    cyclic.write_text('{"nodes": {"a": {"op": "f", "cost": 1, "eclass": "a", "children": ["a"]}}, "root_eclasses": ["a"]}')
+    text = run(cyclic, code=1)
+    assert "cyclic.json: the root class of node 0 has no finite program" in text
+    cyclic.write_text("{")
+    assert "cyclic.json: not JSON" in run(cyclic, code=1)
+    assert "Traceback" not in text
+    run(cyclic, "--time-limit", "-1", code=2)
