@@ -52,4 +52,4 @@ if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -88,7 +88,7 @@ def place_of(span: Span | None) -> str:
     return f"{span.source_name}:{span.line}:{span.column}: " if span.line else f"{span.source_name}: "
 
 
-class DiagnosticError(Exception):
+class DiagnosticError(RuntimeError):
     """A program is wrong, in one place or in several. As a text it is one sentence for each error, in order.
 
     `diagnostics` holds all of them, with what else was to be told; `render()` shows them with the expressions that they are about.

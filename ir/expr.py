@@ -3,6 +3,7 @@
 `checked_type` is what inference found (`passat.ir.infer`); it follows from the node and is no part of its content.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import NamedTuple
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import to_numpy
+from passat.ir.shape import Any, Dim, SymDim, parse_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import FuncType, TensorType, TupleType, Type
 
@@ -86,12 +89,18 @@ class Expr:
     def __neg__(self) -> "Expr":
         return _call("negative", self)
 
+    def same_as(self, other: object) -> bool:
+        """Whether the other one is this very object."""
+        return self is other
+
     def astype(self, dtype: str) -> "Expr":
         """This expression cast to another element type."""
         return _call("cast", self, dtype=dtype)
 
     def __call__(self, *args: "Expr") -> "Call":
-        """This expression, a function or a closure, called."""
+        """This expression, a function or a closure, called. Raises TypeError for arguments that are no expressions."""
+        for arg in args:
+            _check(arg, Expr, "an argument of a call")
         return Call(self, args)
 
     def __getitem__(self, index: int) -> "Expr":
@@ -266,7 +275,12 @@ class Function(BaseFunc):
         attrs: Attrs | Mapping[str, AnyValue] | None = None,
         span: Span | None = None,
     ) -> None:
+        if isinstance(params, Expr):
+            raise TypeError("the parameters of a function are a list of variables, not an expression")
         self.params = tuple(params)
+        for param in self.params:
+            _check(param, Var, "a parameter of a function")
+        _check(body, Expr, "the body of a function")
         self.body = body
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
@@ -304,6 +318,9 @@ class Let(Expr):
     __slots__ = ("body", "value", "var")
 
     def __init__(self, var: Var, value: Expr, body: Expr, span: Span | None = None) -> None:
+        _check(var, Var, "the variable of a let")
+        _check(value, Expr, "the value of a let")
+        _check(body, Expr, "the body of a let")
         self.var = var
         self.value = value
         self.body = body
@@ -317,6 +334,9 @@ class If(Expr):
     __slots__ = ("cond", "false_branch", "true_branch")
 
     def __init__(self, cond: Expr, true_branch: Expr, false_branch: Expr, span: Span | None = None) -> None:
+        _check(cond, Expr, "the condition of an if")
+        _check(true_branch, Expr, "a branch of an if")
+        _check(false_branch, Expr, "a branch of an if")
         self.cond = cond
         self.true_branch = true_branch
         self.false_branch = false_branch
@@ -383,6 +403,9 @@ class PatternWildcard(Pattern):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return "_"
+
 
 class PatternVar(Pattern):
     """Matches everything and binds it."""
@@ -391,6 +414,9 @@ class PatternVar(Pattern):
 
     def __init__(self, var: Var) -> None:
         self.var = var
+
+    def __repr__(self) -> str:
+        return f"%{self.var.name_hint}"
 
 
 class PatternConstructor(Pattern):
@@ -402,6 +428,9 @@ class PatternConstructor(Pattern):
         self.constructor = constructor
         self.patterns = tuple(patterns)
 
+    def __repr__(self) -> str:
+        return f"{self.constructor.name_hint}({', '.join(map(repr, self.patterns))})" if self.patterns else self.constructor.name_hint
+
 
 class PatternTuple(Pattern):
     """Matches tuples whose fields match."""
@@ -410,6 +439,9 @@ class PatternTuple(Pattern):
 
     def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
         self.patterns = tuple(patterns)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.patterns))}{',' if len(self.patterns) == 1 else ''})"
 
 
 class Clause:
@@ -420,6 +452,9 @@ class Clause:
     def __init__(self, lhs: Pattern, rhs: Expr) -> None:
         self.lhs = lhs
         self.rhs = rhs
+
+    def __repr__(self) -> str:
+        return f"{self.lhs!r} => {{ {self.rhs!r} }}"
 
 
 class Match(Expr):
@@ -435,23 +470,51 @@ class Match(Expr):
         self._checked_type = None
 
 
+def _check(value: object, kind: type[Expr], what: str) -> None:
+    """Raises TypeError where a part of an expression is none."""
+    if not isinstance(value, kind):
+        wanted = "a variable" if kind is Var else "an expression"
+        hint = f"; write relay.const({value!r})" if isinstance(value, (bool, int, float)) and kind is Expr else ""
+        raise TypeError(f"{what} must be {wanted}, it is a {type(value).__name__}{hint}")
+
+
 ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
 
 
 def var(name_hint: str, type_annotation: Type | str | None = None, shape: Iterable[AnyValue] | None = None, dtype: str = "float32") -> Var:
     """A variable, as Relay makes it: by a type, by the name of a scalar's element type, or by shape and dtype.
 
-    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where a type and a shape are given.
+    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where a type and a shape are given,
+    for unknown element types and sizes below 0, TypeError for what is no type or no shape.
     """
-    from passat.ir.shape import parse_dim
-
     if type_annotation is not None and shape is not None:
         raise ValueError("Can only specify either type_annotation or shape.")
+    if type_annotation is not None and not isinstance(type_annotation, (Type, str)):
+        raise TypeError(f"type_annotation is a type or the name of an element type, not {type_annotation!r}; write shape=...")
     if shape is not None:
-        type_annotation = TensorType((parse_dim(dim) if isinstance(dim, str) else dim for dim in shape), dtype)
+        if not isinstance(shape, Iterable):
+            raise TypeError(f"shape is a list of dimensions, not {shape!r}")
+        type_annotation = TensorType(map(_dimension, shape), "bool" if dtype == "uint1" else dtype)
     elif isinstance(type_annotation, str):
-        type_annotation = TensorType((), type_annotation)
+        type_annotation = TensorType((), "bool" if type_annotation == "uint1" else type_annotation)
+    if isinstance(type_annotation, TensorType):
+        to_numpy(type_annotation.dtype)
     return Var(name_hint, type_annotation)
+
+
+def _dimension(dim: AnyValue) -> Dim:
+    """A dimension as users give it: an integer of any kind, a name, or a dimension. Raises TypeError and ValueError."""
+    if isinstance(dim, str):
+        return parse_dim(dim)
+    if isinstance(dim, (Any, SymDim)):
+        return dim
+    try:
+        size = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"a dimension is an integer, a name or Any(), not {dim!r}") from None
+    if size < 0:
+        raise ValueError(f"a dimension is at least 0, not {size}; Any() is one that is not known")
+    return size
 
 
 def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None) -> Constant:

@@ -287,6 +287,9 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
             stack.extend(zip(a.fields, b.fields, strict=True))
         elif isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
             stack.extend(zip(a.args, b.args, strict=True))
+        elif isinstance(a, FuncType) and isinstance(b, FuncType) and b.type_params and not a.type_params:
+            # A function of any type is handed to one that wants it for some: what for is said elsewhere.
+            stack.append((a, substitute(FuncType(b.arg_types, b.ret_type), dict.fromkeys(b.type_params, UNKNOWN))))
         elif isinstance(a, FuncType) and isinstance(b, FuncType) and len(a.arg_types) == len(b.arg_types):
             stack.extend(zip((*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type), strict=True))
         elif not compatible(a, b):

@@ -1,8 +1,8 @@
 """Modules: functions by name, type definitions, and what belongs to the program as a whole."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
-from typing import cast
+from typing import cast, overload
 
 from passat.ir.expr import BaseFunc, Constructor, Expr, Function, GlobalVar
 from passat.ir.types import GlobalTypeVar, TypeVar
@@ -13,10 +13,15 @@ class TypeData:
 
     __slots__ = ("constructors", "header", "type_vars")
 
-    def __init__(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], constructors: tuple[Constructor, ...]) -> None:
+    def __init__(self, header: GlobalTypeVar, type_vars: Iterable[TypeVar], constructors: Iterable[Constructor]) -> None:
         self.header = header
-        self.type_vars = type_vars
-        self.constructors = constructors
+        self.type_vars = tuple(type_vars)
+        self.constructors = tuple(constructors)
+
+    def __repr__(self) -> str:
+        from passat.ir.text.printer import show_type_data
+
+        return show_type_data(self)
 
 
 class IRModule:
@@ -40,6 +45,8 @@ class IRModule:
         type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
         attrs: Mapping[str, AnyValue] | None = None,
     ) -> None:
+        if functions and not isinstance(functions, Mapping):
+            raise TypeError(f"the functions of a module go by names, they are no {type(functions).__name__}; see IRModule.from_expr")
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self.type_definitions = dict(type_definitions or {})
         self.attrs = dict(attrs or {})
@@ -59,6 +66,8 @@ class IRModule:
         """
         from passat.ir.analysis import free_vars
 
+        if not isinstance(expr, Expr):
+            raise TypeError(f"a module is made from an expression, not from a {type(expr).__name__}")
         module = cls(functions, type_defs)
         module["main"] = expr if isinstance(expr, BaseFunc) else Function(free_vars(expr), expr)
         return module
@@ -74,17 +83,56 @@ class IRModule:
         """The variables of all functions, in insertion order."""
         return list(self.functions)
 
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """The name of a type definition. Raises KeyError that lists the types there are."""
+        for var in self.type_definitions:
+            if var.name == name:
+                return var
+        raise KeyError(f"the module has no type {name!r}; it has: {', '.join(var.name for var in self.type_definitions) or 'none'}")
+
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """The names of all type definitions, in insertion order."""
+        return list(self.type_definitions)
+
+    def get_type(self, name: str) -> tuple[GlobalTypeVar | Constructor, ...]:
+        """The name of a type definition and its constructors. Raises KeyError."""
+        var = self.get_global_type_var(name)
+        return (var, *self.type_definitions[var].constructors)
+
+    def same_as(self, other: object) -> bool:
+        """Whether the other one is this very module."""
+        return self is other
+
     def _var(self, name: GlobalVar | str) -> GlobalVar:
+        if not isinstance(name, (GlobalVar, str)):
+            raise TypeError(f"a function goes by a text or a GlobalVar, not by a {type(name).__name__}")
         return (
             name
             if isinstance(name, GlobalVar) and name in self.functions
             else self.get_global_var(name if isinstance(name, str) else name.name_hint)
         )
 
-    def __getitem__(self, name: GlobalVar | str) -> Function:
+    @overload
+    def __getitem__(self, name: GlobalVar | str) -> Function: ...
+    @overload
+    def __getitem__(self, name: GlobalTypeVar) -> TypeData: ...
+    def __getitem__(self, name: GlobalVar | GlobalTypeVar | str) -> Function | TypeData:
+        if isinstance(name, GlobalTypeVar):
+            return self.type_definitions[self.get_global_type_var(name.name)]
         return cast(Function, self.functions[self._var(name)])
 
-    def __setitem__(self, name: GlobalVar | str, function: BaseFunc) -> None:
+    @overload
+    def __setitem__(self, name: GlobalVar | str, function: BaseFunc) -> None: ...
+    @overload
+    def __setitem__(self, name: GlobalTypeVar, function: TypeData) -> None: ...
+    def __setitem__(self, name: GlobalVar | GlobalTypeVar | str, function: BaseFunc | TypeData) -> None:
+        if isinstance(name, GlobalTypeVar) or isinstance(function, TypeData):
+            if not (isinstance(name, GlobalTypeVar) and isinstance(function, TypeData)):
+                raise TypeError(
+                    f"a GlobalTypeVar names a TypeData, and a GlobalVar or a text a function: {name!r} cannot name {function!r}"
+                )
+            self.type_definitions[name] = function
+            return
         try:
             var = self._var(name)
         except KeyError:
@@ -105,7 +153,9 @@ class IRModule:
         return len(self.functions)
 
     def update(self, other: "IRModule | Mapping[GlobalVar | str, BaseFunc]") -> None:
-        """Adds the functions of another module; of equal names the other's wins."""
+        """Adds the functions and type definitions of another module; of equal names the other's wins."""
+        if isinstance(other, IRModule):
+            self.type_definitions.update(other.type_definitions)
         for name, function in (other.functions if isinstance(other, IRModule) else other).items():
             self[name] = function
 
@@ -135,3 +185,5 @@ class IRModule:
         from passat.ir.text import pretty_print
 
         return pretty_print(self)
+
+    __repr__ = __str__

@@ -209,6 +209,9 @@ def same_sample(a: Tensor, b: Tensor) -> bool:
 
     Tensors in external files count as different, since looking would read them.
     """
-    if any(tensor._key is not None and tensor._key[0] == "file" for tensor in (a, b)):
-        return a._key == b._key
-    return a.sample() == b.sample()
+    return look(a) == look(b)
+
+
+def look(tensor: Tensor) -> object:
+    """What a cheap look at a constant shows: equal constants of one shape and type, stored alike, look alike."""
+    return tensor._key if tensor._key is not None and tensor._key[0] == "file" else tensor.sample()

@@ -8,9 +8,18 @@ from passat.ir.shape import Any, Dim, Shape, is_static, product, show_shape, sta
 
 
 class Type:
-    """The base of all types."""
+    """The base of all types. `str` writes them as Relay's text format does."""
 
     __slots__ = ()
+
+    def same_as(self, other: object) -> bool:
+        """Whether the other one is this very object."""
+        return self is other
+
+    def __str__(self) -> str:
+        from passat.ir.text.types import show_type
+
+        return show_type(self)
 
 
 class TensorType(Type):
@@ -45,6 +54,13 @@ class TensorType(Type):
         return is_static(self.shape)
 
     @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape, of integers alone. Raises TypeError where a dimension is none."""
+        if not is_static(self.shape):
+            raise TypeError(f"the shape of {self} is not known in full")
+        return tuple(dim for dim in self.shape if isinstance(dim, int))
+
+    @property
     def nbytes(self) -> float:
         """Bytes that the tensor takes, with an assumed size for dimensions that are not integers."""
         return static_size(self.shape) * itemsize(self.dtype)
@@ -60,7 +76,7 @@ class TensorType(Type):
     def axis(self, axis: int) -> int:
         """The axis counted from the front. Raises ValueError where the tensor has no such axis."""
         if not -self.ndim <= axis < self.ndim:
-            raise ValueError(f"{self} has no axis {axis}")
+            raise ValueError(f"{self!r} has no axis {axis}")
         return axis % self.ndim
 
     def __eq__(self, other: object) -> bool:
@@ -116,10 +132,18 @@ class FuncType(_Structural):
 
     __slots__ = ("arg_types", "ret_type", "type_params")
 
-    def __init__(self, arg_types: Iterable[Type], ret_type: Type, type_params: Iterable["TypeVar"] = ()) -> None:
+    def __init__(
+        self,
+        arg_types: Iterable[Type],
+        ret_type: Type,
+        type_params: Iterable["TypeVar"] | None = (),
+        type_constraints: Iterable[object] | None = None,
+    ) -> None:
+        if type_constraints:
+            raise ValueError("type constraints are not supported: the relations of operators belong to the operators")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
-        self.type_params = tuple(type_params)
+        self.type_params = tuple(type_params or ())
         self._set(self.arg_types, ret_type, self.type_params)
 
     def __repr__(self) -> str:
@@ -161,6 +185,10 @@ class GlobalTypeVar(_Structural):
     def __init__(self, name: str) -> None:
         self.name = name
         self._set(name)
+
+    def __call__(self, *args: Type) -> "TypeCall":
+        """The type applied to types: `List(float32)`."""
+        return TypeCall(self, args)
 
     def __repr__(self) -> str:
         return self.name

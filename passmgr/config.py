@@ -1,7 +1,7 @@
 """Config options: what `PassContext(config=...)` may hold. Each is registered once, with type, default and documentation."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Literal
@@ -22,6 +22,12 @@ class ConfigOption:
 
 
 _OPTIONS: dict[str, ConfigOption] = {}
+_SOURCES: list[Callable[[], object]] = []
+
+
+def add_option_source(load: Callable[[], object]) -> None:
+    """A function that registers further options, by importing passes say. Called once, before a look-up fails or options are listed."""
+    _SOURCES.append(load)
 
 
 def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "", *, minimum: float | None = None) -> ConfigOption:
@@ -40,6 +46,9 @@ def get_option(key: str) -> ConfigOption:
     'graph'
     """
     option = _OPTIONS.get(key)
+    while option is None and _SOURCES:
+        _SOURCES.pop(0)()
+        option = _OPTIONS.get(key)
     if option is None:
         near = difflib.get_close_matches(key, _OPTIONS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -49,6 +58,8 @@ def get_option(key: str) -> ConfigOption:
 
 def list_configs() -> dict[str, dict[str, AnyValue]]:
     """Every option by key: `{"type": ..., "default": ..., "doc": ...}`, sorted."""
+    while _SOURCES:
+        _SOURCES.pop(0)()
     return {
         key: {"type": show_annotation(option.type), "default": option.default, "doc": option.doc}
         for key, option in sorted(_OPTIONS.items())

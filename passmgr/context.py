@@ -1,10 +1,11 @@
-"""The context in which passes run: levels, pass lists, config and instruments, on a stack per thread."""
+"""The context in which passes run: levels, pass lists, config and instruments, on a stack per thread and per asyncio task."""
 
 import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 from typing import Any as AnyValue
 
 from passat.passmgr.config import check_config, get_option, list_configs
@@ -67,6 +68,7 @@ class PassContext:
         "__weakref__",
         "_instruments",
         "_own",
+        "_switching",
         "config",
         "diag_ctx",
         "disabled_pass",
@@ -107,6 +109,8 @@ class PassContext:
         self._instruments: tuple[PassInstrument, ...] = ()
         self._own: tuple[PassInstrument, ...] = ()
         """The instruments that this context enters and exits: all but inherited ones."""
+        self._switching = False
+        """Whether they are being entered or exited."""
         if instruments:
             self._install(_instruments(instruments))
         if inherit:
@@ -125,10 +129,23 @@ class PassContext:
         if self.config and IMMUTABLE_MODULE in self.config:
             self.hooks = self._make_hooks(self._instruments)
 
+    def __init_subclass__(cls) -> None:
+        """Raises TypeError for a subclass that decides by itself which passes run: plans are made and kept by level and lists alone."""
+        if cls.pass_enabled is not PassContext.pass_enabled:
+            raise TypeError(f"{cls.__name__} overrides pass_enabled, which plans do not ask; an instrument's should_run may veto a pass")
+
     @staticmethod
     def current() -> "PassContext":
-        """The innermost entered context of this thread; else the thread's default one (opt_level 2), always the same object."""
-        return _THREAD.stack[-1]
+        """The innermost entered context of this thread, or asyncio task; else the thread's default one (opt_level 2), always the same
+        object."""
+        entered = _get_entered()
+        return _THREAD.default if entered is None else entered[0]
+
+    @staticmethod
+    def entered() -> "PassContext | None":
+        """The innermost entered context of this thread, or asyncio task; None where `current` is the thread's default one."""
+        entered = _get_entered()
+        return None if entered is None else entered[0]
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, AnyValue]]:
@@ -146,13 +163,12 @@ class PassContext:
         >>> seen == [ctx]
         True
         """
-        stack = _THREAD.stack
-        depth = len(stack)
-        stack.append(self)
+        outer = _get_entered()
+        _set_entered((self, outer))
         try:
             return function(*args, **kwargs)
         finally:
-            del stack[depth:]
+            _set_entered(outer)
 
     def wrap(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The function, made to run with this context as the current one (`run`): for a thread, or for an executor of threads."""
@@ -162,6 +178,34 @@ class PassContext:
             return self.run(function, *args, **kwargs)
 
         return wrapped
+
+    def inside(
+        self, opt_level: int | None = None, config: Mapping[str, AnyValue] | None = None, instruments: Iterable[PassInstrument] = ()
+    ) -> "PassContext":
+        """A context for a part of the work in this one: its settings where these are not given, keys of `config` one by one, and
+        statistics of its own. The instruments of this one run there too, after the new ones, but only the new ones are entered and exited.
+        """
+        given = _instruments(instruments)
+        inner = self.with_instruments()
+        if opt_level is not None:
+            inner.opt_level = PassContext(opt_level).opt_level
+        if config:
+            inner.config.update(check_config(config))
+        inner._own, inner._instruments = given, (*given, *self._instruments)
+        inner.hooks = inner._make_hooks(inner._instruments)
+        return inner
+
+    def with_instruments(self, instruments: Iterable[PassInstrument] = ()) -> "PassContext":
+        """A context of the same settings, with these instruments instead, and statistics of its own: to run something once more."""
+        return PassContext(
+            self.opt_level,
+            self.required_pass,
+            self.disabled_pass,
+            instruments,
+            self.config,
+            diag_ctx=self.diag_ctx,
+            executor=self.executor,
+        )
 
     @property
     def instruments(self) -> tuple[PassInstrument, ...]:
@@ -196,25 +240,31 @@ class PassContext:
         self.statistics.remark(pass_name, text)
 
     def override_instruments(self, instruments: Iterable[PassInstrument] | None) -> None:
-        """Exits the instruments, puts others in their place and enters these. Where one of them raises, the context is left without any."""
+        """Exits the instruments, puts others in their place and enters these. Where one of them raises, the context is left without any.
+
+        Raises RuntimeError while instruments are being entered or exited: an instrument cannot do it there.
+        """
         checked = _instruments(instruments or ())
+        if self._switching:
+            raise RuntimeError("the instruments of a PassContext cannot be replaced while they are being entered or exited")
         self._exit_instruments()
         self._install(checked)
         self._enter_instruments()
 
-    def __enter__(self) -> "PassContext":
+    def __enter__(self) -> Self:
         if self._own:
             self._enter_instruments()
-        _THREAD.stack.append(self)
+        _set_entered((self, _get_entered()))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        stack = _THREAD.stack
-        if len(stack) < 2 or stack[-1] is not self:
-            raise RuntimeError("a PassContext is left that is not the innermost one entered in this thread")
-        stack.pop()
-        if self._own:
-            self._exit_instruments()
+        entered = _get_entered()
+        if entered is None or entered[0] is not self:
+            self._leave_out_of_order(entered)
+        else:
+            _set_entered(entered[1])
+            if self._own:
+                self._exit_instruments()
 
     def run_pass(self, info: PassInfo, run: Callable[[_M, "PassContext"], _M], mod: _M) -> _M:
         """Runs the body of a pass with the instruments around it; returns the module itself where one of them vetoes the pass."""
@@ -258,33 +308,91 @@ class PassContext:
         hooks = Hooks(instruments)
         return hooks if hooks.should or hooks.before or hooks.after or hooks.failed else None
 
+    def _leave_out_of_order(self, entered: "_Entered") -> NoReturn:
+        """Leaves the context, and only it, so that it is not the current one for ever; raises nevertheless."""
+        inner: list[PassContext] = []
+        while entered is not None and entered[0] is not self:
+            context, entered = entered
+            inner.append(context)
+        if entered is None:
+            raise RuntimeError("a PassContext is left that is not entered in this thread, or not in this asyncio task")
+        rest = entered[1]
+        for context in reversed(inner):
+            rest = context, rest
+        _set_entered(rest)
+        try:
+            self._exit_instruments()
+        finally:
+            raise RuntimeError(
+                "a PassContext is left that is not the innermost one entered in this thread; generators must not yield in one"
+            )
+
     def _enter_instruments(self) -> None:
         entered: list[PassInstrument] = []
+        self._switching = True
         try:
             for instrument in self._own:
                 if defines(instrument, "enter_pass_ctx"):
                     instrument.enter_pass_ctx()
                 entered.append(instrument)
         except BaseException as error:
-            if self.get_config("passmgr.failed_enter") == "v0.8":
+            try:
+                self._exit_after(error, entered)
+            finally:
                 self._install(())
-            else:
-                entered.reverse()
-            for instrument in entered:
-                try:
-                    instrument.exit_pass_ctx()
-                except Exception as second:  # the first exception is the one to know; and the others must be exited all the same
-                    error.add_note(f"and {instrument.name}.exit_pass_ctx raised {type(second).__name__}: {second}")
-            self._install(())
             raise
+        finally:
+            self._switching = False
+
+    def _exit_after(self, error: BaseException, entered: list[PassInstrument]) -> None:
+        """Exits all instruments that were entered before another one raised. What they raise becomes a note, but for what is no
+        Exception, such as KeyboardInterrupt: that is raised in the end."""
+        if self.get_config("passmgr.failed_enter") == "v0.8":
+            self._install(())
+        else:
+            entered.reverse()
+        interrupt: BaseException | None = None
+        for instrument in entered:
+            try:
+                instrument.exit_pass_ctx()
+            except Exception as second:  # the first exception is the one to know; and the others must be exited all the same
+                error.add_note(f"and {instrument.name}.exit_pass_ctx raised {type(second).__name__}: {second}")
+            except BaseException as second:
+                interrupt = interrupt or second
+        if interrupt is not None:
+            raise interrupt
 
     def _exit_instruments(self) -> None:
+        self._switching = True
         try:
             for instrument in self._own:
                 instrument.exit_pass_ctx()
         except BaseException:
             self._install(())
             raise
+        finally:
+            self._switching = False
+
+    def __getstate__(self) -> dict[str, AnyValue]:
+        """A copy has lists, config and statistics of its own; the instruments of a shallow one are the same objects."""
+        return {
+            "opt_level": self.opt_level,
+            "required_pass": list(self.required_pass),
+            "disabled_pass": list(self.disabled_pass),
+            "config": dict(self.config),
+            "statistics": self.statistics.copy(),
+            "diag_ctx": self.diag_ctx,
+            "executor": self.executor,
+            "_instruments": self._instruments,
+            "_own": self._own,
+            **getattr(self, "__dict__", {}),
+        }
+
+    def __setstate__(self, state: Mapping[str, AnyValue]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._switching = False
+        self.hooks = self._make_hooks(self._instruments)
 
     def __repr__(self) -> str:
         return (
@@ -293,11 +401,19 @@ class PassContext:
         )
 
 
+_Entered: TypeAlias = "tuple[PassContext, _Entered] | None"
+
+_ENTERED: Final[ContextVar[_Entered]] = ContextVar("passat_entered_contexts", default=None)
+"""The contexts that have been entered, innermost first. A thread begins with none, an asyncio task with those of whoever made it: so
+coroutines that take turns in one thread do not see what the others enter."""
+_get_entered, _set_entered = _ENTERED.get, _ENTERED.set  # looked up once
+
+
 class _Thread(threading.local):
-    """The contexts entered in a thread, innermost last, above the thread's default one."""
+    """The default context of a thread."""
 
     def __init__(self) -> None:
-        self.stack = [PassContext()]
+        self.default = PassContext()
 
 
 _THREAD: Final = _Thread()

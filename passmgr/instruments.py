@@ -103,12 +103,17 @@ class Hooks:
         """
         first_not_begun = self.before_at[begun] if begun < len(self.before) else None
         last_ended = self.after_at[ended] if ended >= 0 else -1
+        interrupt: BaseException | None = None
         for at, hook in self.failed:
             if (first_not_begun is None or at < first_not_begun) and at > last_ended:
                 try:
                     hook(mod, info, error)
                 except Exception as second:
                     error.add_note(f"and an instrument's pass_failed raised {type(second).__name__}: {second}")
+                except BaseException as second:  # Ctrl-C ends it all, but not before every instrument has closed what it opened
+                    interrupt = interrupt or second
+        if interrupt is not None:
+            raise interrupt
 
 
 def defines(instrument: PassInstrument, method: str) -> bool:

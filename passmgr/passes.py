@@ -1,7 +1,7 @@
 """Passes over modules and over functions: callables from module to module, which run the context's instruments around them."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.expr import BaseFunc, Function, GlobalVar
@@ -10,6 +10,8 @@ from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from passat.passmgr.pass_info import PassInfo
 
 
@@ -22,6 +24,8 @@ class Pass:
 
     members: "tuple[Pass, ...] | None" = None
     """The passes that a pass consists of: None but for a Sequential."""
+    joint_option: ClassVar[str | None] = None
+    """The config option under which passes that stand side by side run as one (`run_jointly`); None where they do not."""
 
     @cached_property  # so that derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":
@@ -31,6 +35,10 @@ class Pass:
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """What the pass does, without instruments."""
         raise NotImplementedError(f"{type(self).__name__} does not define run")
+
+    def run_jointly(self, passes: "Sequence[Pass]", mod: IRModule, ctx: PassContext) -> IRModule:
+        """What passes of one `joint_option` do as one, without instruments; this one is the first of them."""
+        raise NotImplementedError(f"{type(self).__name__} does not define run_jointly")
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Runs the pass in the current context. Only a Sequential looks at its level, at `disabled_pass`, and at what it requires."""

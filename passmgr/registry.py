@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
+from passat.passmgr.config import add_option_source
 from passat.passmgr.options import convert, given_options, name_hint, parameters, without_defaults
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
@@ -19,8 +20,8 @@ PREFIXES: Final = ("transform.", "relay._transform.", "relax.transform.", "tir.t
 """Where a name without a prefix is looked for, in this order, as in TVM."""
 
 
-class UnknownPassError(LookupError):
-    """A name under which no pass is registered. The message gives the nearest names."""
+class UnknownPassError(LookupError, RuntimeError):
+    """A name under which no pass is registered. The message gives the nearest names. (A RuntimeError too, which is what TVMError is.)"""
 
 
 class PassOptionError(TypeError):
@@ -154,6 +155,9 @@ def list_passes() -> list[PassEntry]:
     while _SOURCES:
         _SOURCES.pop(0)()
     return sorted(_ENTRIES.values(), key=lambda entry: (entry.name, entry.key))
+
+
+add_option_source(list_passes)  # the modules of passes register the options that these read
 
 
 def nearest_passes(name: str) -> list[str]:

@@ -65,13 +65,29 @@ class Statistics:
             counters = self.counters.setdefault(pass_name, {})
             counters[key] = counters.get(key, 0) + amount
 
-    def remark(self, pass_name: str, text: str) -> None:
+    def remark(self, pass_name: str, text: str, times: int = 1) -> None:
         """Keeps a sentence, and how often it was said."""
         with _LOCK:
             remarks = self.remarks.setdefault(pass_name, {})
             if text not in remarks and len(remarks) >= REMARKS_LIMIT:
                 text = "(further remarks)"
-            remarks[text] = remarks.get(text, 0) + 1
+            remarks[text] = remarks.get(text, 0) + times
+
+    def add(self, other: "Statistics") -> None:
+        """Adds all that another one has."""
+        with _LOCK:
+            counters = [(name, key, amount) for name, found in other.counters.items() for key, amount in found.items()]
+            remarks = [(name, text, times) for name, found in other.remarks.items() for text, times in found.items()]
+        for name, key, amount in counters:
+            self.record(name, key, amount)
+        for name, text, times in remarks:
+            self.remark(name, text, times)
+
+    def copy(self) -> "Statistics":
+        """Statistics that have counted as much."""
+        copied = Statistics()
+        copied.add(self)
+        return copied
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
         """Plain data: `{"counters": {pass: {key: number}}, "remarks": {pass: {text: times}}}`."""

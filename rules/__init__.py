@@ -1,7 +1,8 @@
 """The optimisations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
 
 from passat.rules.conditions import Refuse, Term, computed, condition
-from passat.rules.cost import CostModel, Machine, NodeCount, Roofline, program_cost
+from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
+from passat.rules.multi_root import each, joined, parts
 from passat.rules.pattern import (
     RuleError,
     attribute,
@@ -17,6 +18,7 @@ from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
 
 __all__ = [
+    "CostError",
     "CostModel",
     "Machine",
     "NodeCount",
@@ -33,8 +35,11 @@ __all__ = [
     "condition",
     "constant",
     "constants",
+    "each",
+    "joined",
     "number",
     "op",
+    "parts",
     "program_cost",
     "rule_pass",
     "tensor",

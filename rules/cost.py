@@ -1,7 +1,13 @@
 """Cost models: what a node costs on a machine. Costs are positive and finite; lower is better; those of nodes add up."""
 
+import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib import import_module
+from numbers import Real
+from typing import Any as AnyValue
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import memory_bound
@@ -14,8 +20,17 @@ _REMEMBERED: Final = 50_000
 """A model remembers so many prices."""
 EPSILON: Final = 1e-9
 """What is free still costs this much, so that of equal programs the one with fewer nodes wins, and no cycle is free."""
+LARGEST: Final = 1e100
+"""A price is at most this much, so that sums of prices stay numbers."""
+_SHOWN: Final = 200
+"""Characters of the types that a message shows."""
 
 
+class CostError(ValueError):
+    """A cost model that cannot be used: it raises, or gives what is no cost. The message names the model, the operator and the types."""
+
+
+@runtime_checkable
 class CostModel(Protocol):
     """The price of one call of an operator on operands of given types."""
 
@@ -24,12 +39,68 @@ class CostModel(Protocol):
         ...
 
 
-class Machine(NamedTuple):
-    """A machine as the roofline model sees it: floating-point operations and bytes a second, and seconds to start one operator."""
+@runtime_checkable
+class ConstantAware(CostModel, Protocol):
+    """A cost model for which it makes a difference which operands are constants: weights can be packed once."""
+
+    def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
+        """The cost of the call, greater than zero."""
+        ...
+
+
+def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
+    """What a model says of a call, of whose operands some may be constants. Raises CostError where that is no price."""
+    aware = getattr(model, "call_on", None)
+    try:
+        found = model.call(op, types, result, attrs) if aware is None else aware(op, types, result, attrs, constants)
+    except (CostError, MemoryError):
+        raise
+    except Exception as error:  # a model of the user's may raise anything
+        said = " ".join(str(error).split())
+        raise CostError(
+            f"{_about(model)} raised {type(error).__name__}{': ' if said else ''}{said} for {_show(op, types, result)}"
+        ) from error
+    if not isinstance(found, Real) or isinstance(found, bool):
+        raise CostError(f"{_about(model)} gave {found!r} for {_show(op, types, result)}; costs are numbers")
+    cost = float(found)
+    if not 0 < cost <= LARGEST:  # which no NaN is
+        why = "positive and finite" if not 0 < cost < math.inf else f"at most {LARGEST:g}"
+        raise CostError(f"{_about(model)} gave {cost} for {_show(op, types, result)}; costs are {why}")
+    return cost
+
+
+def _about(model: object) -> str:
+    return f"the cost model {type(model).__name__}"
+
+
+def _show(op: Op, types: Sequence[Type], result: Type) -> str:
+    shown = f"({', '.join(map(str, types))}) -> {result}"
+    return f"{op.name}{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + ' ...'}"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as the roofline model sees it: floating-point operations and bytes a second, and seconds to start one operator.
+
+    Raises CostError for a rate that is not above zero, and a start below zero.
+    """
 
     flops: float = 5e10
     bandwidth: float = 1e10
     launch: float = 1e-6
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (math.isfinite(value) and (value > 0 or (value == 0 and field.name == "launch"))):
+                raise CostError(f"the {field.name} of a machine is a finite number above zero, not {value!r}")
+
+    @staticmethod
+    def of_this_machine() -> "Machine":
+        """This machine as ONNX Runtime finds it on one thread: measured once, by a product, a long copy and short operators, and kept in
+        the cache of measurements. Raises CostError without ONNX Runtime."""
+        machine: Machine = _made_elsewhere("this machine")
+        return machine
 
 
 class Roofline:
@@ -71,6 +142,43 @@ class NodeCount:
         return 1.0
 
 
+NODES: Final = NodeCount()
+CostName = Literal["roofline", "nodes", "measured"]
+MachineName = Literal["default", "this"]
+
+
+def cost_model(cost: CostName | CostModel, machine: MachineName | Machine = "default") -> CostModel:
+    """The cost model that the options `rules.cost` and `rules.machine` mean. Raises CostError."""
+    if isinstance(cost, type):
+        raise CostError(f"the cost model {cost.__name__} is a class; give an object of it: {cost.__name__}()")
+    if not isinstance(cost, str):
+        if not callable(getattr(cost, "call", None)):
+            raise CostError(f"a cost model has a method call(op, types, result, attrs); {cost!r} has none")
+        return cost
+    if cost == "nodes":
+        return NODES
+    if cost == "measured":
+        measured: CostModel = _made_elsewhere("measured")
+        return measured
+    if cost != "roofline":
+        raise CostError(f"there is no cost model {cost!r}; there are roofline, nodes, measured, and objects with a method call")
+    return _roofline(Machine.of_this_machine() if machine == "this" else Machine() if machine == "default" else machine)
+
+
+@lru_cache(maxsize=16)
+def _roofline(machine: Machine) -> Roofline:
+    return ROOFLINE if machine == ROOFLINE.machine else Roofline(machine)
+
+
+_ELSEWHERE: Final = {"measured": ("passat.measure", "measured"), "this machine": ("passat.measure", "this_machine")}
+"""What takes ONNX Runtime is made by the front door, which is known here by name alone: a plug-in, loaded when it is asked for."""
+
+
+def _made_elsewhere(what: str) -> AnyValue:
+    module, function = _ELSEWHERE[what]
+    return getattr(import_module(module), function)()
+
+
 def program_cost(root: Expr, model: CostModel) -> float:
     """What a program costs, shared parts once. Calls on nothing but constants are free: whoever runs the program folds them."""
     constant: set[int] = set()
@@ -79,10 +187,11 @@ def program_cost(root: Expr, model: CostModel) -> float:
         if isinstance(node, Constant):
             constant.add(id(node))
         elif isinstance(node, Call) and isinstance(node.op, Op):
-            if node.args and not node.op.stateful and all(id(arg) in constant for arg in node.args):
+            known = [id(arg) in constant for arg in node.args]
+            if node.args and not node.op.stateful and all(known):
                 constant.add(id(node))
             else:
-                total += model.call(node.op, [arg.checked_type for arg in node.args], node.checked_type, node.attrs)
+                total += price(model, node.op, [arg.checked_type for arg in node.args], node.checked_type, node.attrs, known)
         elif isinstance(node, (Tuple, TupleGetItem)):
             parts = node.fields if isinstance(node, Tuple) else (node.tuple_value,)
             if all(id(part) in constant for part in parts):

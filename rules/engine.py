@@ -15,11 +15,14 @@ from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.egraph import EngineError
 from passat.rules.extract import extract
 from passat.rules.fold import Folder
-from passat.rules.graph import Graph, outer_parts
+from passat.rules.graph import Graph, Symbol, outer_parts
+from passat.rules.grouping import Grouper
 from passat.rules.known_functions import FACTS, FunctionFacts, look_at
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
 from passat.rules.rebuild import rebuild
+from passat.rules.recipe_store import RecipeStore
+from passat.rules.regional import run_regions
 from passat.rules.saturate import RuleStatistics, Saturator
 
 
@@ -27,7 +30,8 @@ from passat.rules.saturate import RuleStatistics, Saturator
 class EngineReport:
     """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
     expressions merged, fields of tuples taken, operators made static; costs as the model sees them; by what part of its cost each
-    result of exact search may be dearer than the cheapest; and why nothing was done where that has a reason of its own."""
+    result of exact search may be dearer than the cheapest; why nothing was done where that has a reason of its own; into how many
+    regions a large function was cut, how many of these were solved like an equal one, and how many solutions were in the cache."""
 
     rounds: int = 0
     nodes: int = 0
@@ -42,6 +46,20 @@ class EngineReport:
     cost_after: float = 0.0
     gaps: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    regions: int = 0
+    replayed: int = 0
+    remembered: int = 0
+
+    def add(self, other: "EngineReport") -> None:
+        """Adds what another run did."""
+        self.rounds = max(self.rounds, other.rounds)
+        for name in ("nodes", "folded", "merged", "projected", "made_static", "too_large", "cost_before", "cost_after", "remembered"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("stopped", "failures"):
+            ours = getattr(self, name)
+            ours += [text for text in getattr(other, name) if text not in ours]
+        self.gaps += other.gaps
+        self.add_rules(other.rules)
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
         """Adds the statistics of one saturation."""
@@ -63,7 +81,7 @@ class Engine:
 
     def __init__(
         self,
-        matchers: Sequence[Matcher],
+        matchers: Sequence[Matcher | Grouper],
         *,
         limits: Limits | None = None,
         model: CostModel | None = None,
@@ -72,8 +90,11 @@ class Engine:
         max_growth: int = 1 << 20,
         merge: bool = False,
         exact_seconds: float = 0.0,
+        region_nodes: int | None = None,
+        store: RecipeStore | None = None,
     ) -> None:
-        self.matchers = matchers
+        self.matchers = [each for each in matchers if isinstance(each, Matcher)]
+        self.groupers = [each for each in matchers if isinstance(each, Grouper)]
         self.limits = limits or Limits()
         self.model = model or ROOFLINE
         self.fold = fold
@@ -81,29 +102,39 @@ class Engine:
         self.max_growth = max_growth
         self.merge = merge
         self.exact_seconds = exact_seconds
+        self.region_nodes = region_nodes
+        self.store = store
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
         facts = FACTS.get(function)
         if facts is None and not (self.fold or self.merge):
-            facts = look_at(function, [matcher.symbols for matcher in self.matchers])
+            facts = look_at(function, self._needed())
         if facts is not None and self._has_nothing_for(facts):
             return function
         with collector_paused():
             infer_type(function)
+            if not self.merge and (self.region_nodes is not None or self.store is not None):
+                made = run_regions(self, function, report)
+                if made is not None:
+                    return made
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
                 return self._plain(function, graph, root, report)
             return self._with_regions(function, report)
 
+    def _needed(self) -> list[frozenset[Symbol]]:
+        """The symbols that each rule needs to match."""
+        return [*(matcher.symbols for matcher in self.matchers), *(grouper.symbols for grouper in self.groupers)]
+
     def _has_nothing_for(self, facts: FunctionFacts) -> bool:
         """Whether no rule can match and there is nothing to fold or merge."""
         return (
             (not self.fold or (self.static, self.max_growth) in facts.folded)
             and (not self.merge or facts.distinct)
-            and not any(matcher.symbols <= facts.symbols for matcher in self.matchers)
+            and not any(symbols <= facts.symbols for symbols in self._needed())
         )
 
     def _plain(self, function: Function, graph: Graph, root: int, report: EngineReport) -> Function:
@@ -166,9 +197,13 @@ class Engine:
         folder = Folder(self.max_growth, static=self.static) if self.fold else None
         return Graph(folder, compare_large=self.merge)
 
+    def optimise(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
+        """What takes the place of a body without regions, from which a graph was loaded."""
+        return self._optimise(graph, root, body, None, report)
+
     def _optimise(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         """The body that takes the place of one that a graph was loaded from."""
-        saturator = Saturator(graph, self.matchers, self.limits)
+        saturator = Saturator(graph, self.matchers, self.limits, self.groupers)
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         try:
             result = saturator.run()
@@ -188,7 +223,7 @@ class Engine:
             report.stopped.append(result.stopped)
         if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):
             return body
-        extraction = extract(graph, [root], saturator.members, self.model, self.exact_seconds)
+        extraction = extract(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together)
         if extraction.bound is not None:
             report.gaps.append(max(0.0, 1 - extraction.bound / extraction.cost) if extraction.cost else 0.0)
         for call in graph.stateful:

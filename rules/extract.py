@@ -3,6 +3,7 @@
 The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,21 +25,28 @@ class Extraction(NamedTuple):
 
 
 def extract(
-    graph: Graph, roots: Sequence[int], members: Mapping[int, Sequence[int]], model: CostModel, exact_seconds: float = 0.0
+    graph: Graph,
+    roots: Sequence[int],
+    members: Mapping[int, Sequence[int]],
+    model: CostModel,
+    exact_seconds: float = 0.0,
+    together: Sequence[Sequence[tuple[int, int]]] = (),
 ) -> Extraction:
-    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; with `exact_seconds` it is
-    searched on that long for one that is proven the cheapest (passat.rules.exact)."""
+    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `together` choices of nodes
+    for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
+    (passat.rules.exact)."""
     space = Space.of_graph(graph, members, model)
     classes = [graph.find(root) for root in roots]
     best = start = Solution.of_input(space, classes)
     input_cost = start.total
     if space.alternatives:
         greedy = cheapest_trees(space)
-        start.improve(greedy)
+        groups = [[(graph.find(cls), node) for cls, node in group] for group in together]
+        start.improve(greedy, groups)
         same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
         other = None if same else Solution.of_choice(space, greedy, classes)
         if other is not None and other.total < start.total * LESS:
-            other.improve(greedy)
+            other.improve(greedy, groups)
             best = other
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.exact import solve_exactly
@@ -46,4 +54,8 @@ def extract(
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)
         assert found.choice is not None, "the known choice at least"
         return Extraction(found.choice, sum([space.costs[node] for node in found.choice.values()]), input_cost, found.bound)
-    return Extraction(best.in_order(), best.total, input_cost)
+    choice = best.in_order()
+    cost = math.fsum([space.costs[node] for node in choice.values()])
+    if cost * LESS > input_cost:  # totals that changed many times, of prices that are many orders of magnitude apart, are off
+        return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost)
+    return Extraction(choice, cost, input_cost)

@@ -36,10 +36,14 @@ class Folder:
             self.refused += 1
             return None
         try:
-            return evaluate_call(op, values, attrs, type_)
+            return self.evaluate(op, values, attrs, type_)
         except EvaluateError:
             self.failed[op.name] = self.failed.get(op.name, 0) + 1
             return None
+
+    def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of a call. Raises EvaluateError."""
+        return evaluate_call(op, values, attrs, type_)
 
     def from_known(self, known: KnownValue | None, type_: TensorType) -> Tensor | None:
         """The constant that shape arithmetic knows in full (all elements integers or bools)."""

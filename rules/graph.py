@@ -4,7 +4,8 @@ A node is a symbol, an integer payload (attributes, constant, leaf or field inde
 classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
@@ -13,7 +14,7 @@ from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
 from passat.ir.infer import known_value
 from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, get_op, is_followed
 from passat.ir.ops.static_forms import HAVE_STATIC_FORM, static_form
-from passat.ir.tensor import Tensor, same_sample
+from passat.ir.tensor import Tensor, look
 from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.fold import Folder
 
@@ -100,7 +101,7 @@ class Graph:
         self._learnt: set[int] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
         self._tensor_ids: dict[object, int] = {}
-        self._large: dict[tuple[str, tuple[int, ...]], list[int]] | None = {} if compare_large else None
+        self._large: dict[object, list[int]] | None = {} if compare_large else None
         self._nodes: dict[tuple[Symbol, int, tuple[int, ...]], int] = {}
 
     def __len__(self) -> int:
@@ -253,25 +254,38 @@ class Graph:
 
     def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
         """The node of a constant."""
-        key: object = tensor.key() if tensor.is_splat or tensor.nbytes <= _SMALL else id(tensor)
+        key = self.tensor_key(tensor)
         handle = self._tensor_ids.get(key)
+        if handle is None and type(key) is int and self._large is not None:
+            # Not remembered by its identity: nobody keeps it, and another one may stand there next.
+            handle = self._equal_large(tensor)
         if handle is None:
-            handle = self._equal_large(tensor) if type(key) is int and self._large is not None else None
-            if handle is None:
-                handle = len(self.tensors)
-                self.tensors.append(tensor)
-            self._tensor_ids[key] = handle
+            handle = self._tensor_ids[key] = len(self.tensors)
+            self.tensors.append(tensor)
         node = self._nodes.get((CONST_SYMBOL, handle, ()))
         if node is None:
             node = self._new(CONST_SYMBOL, handle, (), TensorType(tensor.shape, tensor.dtype), origin or Constant(tensor))
             self.constants[node] = tensor
         return node
 
+    def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
+        """What a function says of the terms and values that it gets: a condition, which `decides`, or a computed attribute."""
+        return function(*args)
+
+    def tensor_key(self, tensor: Tensor) -> object:
+        """What tells constants apart: the contents of small ones, else the object."""
+        return tensor.key() if tensor.is_splat or self.is_small(tensor) else id(tensor)
+
+    @staticmethod
+    def is_small(tensor: Tensor) -> bool:
+        """Whether a constant is one node with those of equal contents."""
+        return tensor.nbytes <= _SMALL
+
     def _equal_large(self, tensor: Tensor) -> int | None:
         """The payload of an equal large constant met before. Only those of one shape and type that agree in a sample are hashed."""
         assert self._large is not None
-        seen = self._large.setdefault((tensor.dtype, tensor.shape), [])
-        found = next((handle for handle in seen if same_sample(self.tensors[handle], tensor) and self.tensors[handle] == tensor), None)
+        seen = self._large.setdefault((tensor.dtype, tensor.shape, look(tensor)), [])
+        found = next((handle for handle in seen if self.tensors[handle] == tensor), None)
         if found is None:
             seen.append(len(self.tensors))
         return found

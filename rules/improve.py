@@ -2,12 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from passat.rules.space import LESS, Space
 
 SWEEPS: Final = 4
 """Sweeps over the classes in which there is a choice."""
+
+
+class _Undo(NamedTuple):
+    """What a class had chosen before, and what the classes had that came in."""
+
+    old: int
+    saved: list[tuple[int, int]]
 
 
 class Solution:
@@ -93,12 +100,14 @@ class Solution:
                 self.total -= costs[choice[top]]
                 stack.extend(children[choice[top]])
 
-    def improve(self, preferred: Mapping[int, int]) -> None:
-        """Tries each alternative of each class, and keeps what makes the whole cheaper, until nothing does. `preferred` is what
-        classes outside the solution come in with."""
+    def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = ()) -> None:
+        """Tries each alternative of each class, and each group of choices at once, and keeps what makes the whole cheaper, until nothing
+        does. `preferred` is what classes outside the solution come in with."""
         uses, choice = self.uses, self.choice
         for _ in range(SWEEPS):
             before = self.total
+            for group in groups:
+                self._try_together(group, preferred)
             for cls, nodes in self.space.alternatives.items():
                 if uses[cls] and len(nodes) > 1:
                     for node in nodes:
@@ -109,14 +118,41 @@ class Solution:
 
     def _try(self, cls: int, node: int, preferred: Mapping[int, int]) -> None:
         """Lets a class take a node where that makes the whole cheaper and keeps it acyclic."""
-        space, choice, position = self.space, self.choice, self.position
-        total, old, here = self.total, choice[cls], position[cls]
-        if self._frees_nothing(old, node) and space.costs[node] >= space.costs[old]:
+        if self._frees_nothing(self.choice[cls], node) and self.space.costs[node] >= self.space.costs[self.choice[cls]]:
             return
+        total = self.total
+        undo = self._take(cls, node, preferred)
+        if undo is not None and not self.total < total * LESS:
+            self._put_back(cls, node, undo)
+            self.total = total
+
+    def _try_together(self, group: Sequence[tuple[int, int]], preferred: Mapping[int, int]) -> None:
+        """Lets classes take nodes where that makes the whole cheaper if all of them do."""
+        total = self.total
+        done: list[tuple[int, int, _Undo]] = []
+        for cls, node in group:
+            if not self.uses[cls] or self.choice[cls] == node:
+                continue
+            undo = self._take(cls, node, preferred)
+            if undo is None:
+                break
+            done.append((cls, node, undo))
+        else:
+            if self.total < total * LESS:
+                return
+        for cls, node, undo in reversed(done):
+            self._put_back(cls, node, undo)
+        self.total = total
+
+    def _take(self, cls: int, node: int, preferred: Mapping[int, int]) -> "_Undo | None":
+        """Lets a class take a node, and what it needs come in. Returns what undoes it; None, and nothing done, where that might close a
+        cycle."""
+        space, choice, position = self.space, self.choice, self.position
+        old, here = choice[cls], position[cls]
         added = self._cone(node, cls, here, preferred)
         if added is None:
-            return
-        saved = [choice[new] for new, _ in added]
+            return None
+        saved = [(new, choice[new]) for new, _ in added]
         for new, chosen in added:
             choice[new] = chosen
         for part in space.children[node]:
@@ -125,20 +161,20 @@ class Solution:
         choice[cls] = node
         for part in space.children[old]:
             self._free(part)
-        if self.total < total * LESS:
-            # What came in stands right after what it uses, as far before this class as can be.
-            for new, chosen in added:
-                low = max((position[part] for part in space.children[chosen]), default=-2.0)
-                position[new] = low + min(1.0, here - low) * 1e-4
-            return
-        for part in space.children[old]:
+        # What came in stands right after what it uses, as far before this class as can be.
+        for new, chosen in added:
+            low = max((position[part] for part in space.children[chosen]), default=-2.0)
+            position[new] = low + min(1.0, here - low) * 1e-4
+        return _Undo(old, saved)
+
+    def _put_back(self, cls: int, node: int, undo: "_Undo") -> None:
+        for part in self.space.children[undo.old]:
             self._use(part)
-        choice[cls] = old
-        for part in space.children[node]:
+        self.choice[cls] = undo.old
+        for part in self.space.children[node]:
             self._free(part)
-        for (new, _), chosen in zip(added, saved, strict=True):
-            choice[new] = chosen
-        self.total = total
+        for new, chosen in undo.saved:
+            self.choice[new] = chosen
 
     def _frees_nothing(self, old: int, node: int) -> bool:
         """Whether all operands of the one node stay in use when the other takes its place."""

@@ -168,7 +168,26 @@ class Matcher:
 
     def decide(self, graph: Graph, row: Sequence[int]) -> tuple[int, int]:
         """The class of the root and the node that the right side becomes there. Raises Refusal with the reason."""
-        match = _Match(self, graph, row)
+        try:
+            built = self._build(self.bind(graph, row))
+        except Refuse as refuse:
+            raise Refusal(str(refuse)) from None
+        except (OpTypeError, InferError) as error:
+            raise Refusal(f"ill-typed: {error}") from None
+        except Refusal:
+            raise
+        except Exception as error:
+            error.add_note(f"in the rule {self.name} ({self.rule.source})")
+            raise
+        root = graph.find(row[0])
+        wanted_type, made = graph.types[root], graph.types[graph.find(built)]
+        if not same_type(wanted_type, made):
+            raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
+        return root, built
+
+    def bind(self, graph: Graph, row: Sequence[int]) -> "Bindings":
+        """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
+        match = Bindings(self, graph, row)
         for column, name, wanted in self._checks:
             given = row[column] if name == "" else graph.attrs[row[column]][name]
             if given != wanted:
@@ -183,24 +202,11 @@ class Matcher:
             element = constant.uniform() if isinstance(constant, Tensor) else None
             if element is None or element != literal.value:
                 raise Refusal(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
-        try:
-            for condition in self.rule.conditions:
-                answer = condition.function(*map(match.value, condition.args))
-                if isinstance(answer, str) or not answer:
-                    raise Refusal(f"{condition!r}: {answer if isinstance(answer, str) and answer else 'does not hold'}")
-            built = self._build(match)
-        except Refuse as refuse:
-            raise Refusal(str(refuse)) from None
-        except (OpTypeError, InferError) as error:
-            raise Refusal(f"ill-typed: {error}") from None
-        except Exception as error:
-            error.add_note(f"in the rule {self.name} ({self.rule.source})")
-            raise
-        root = graph.find(row[0])
-        wanted_type, made = graph.types[root], graph.types[graph.find(built)]
-        if not same_type(wanted_type, made):
-            raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
-        return root, built
+        for condition in self.rule.conditions:
+            answer = graph.ask(condition.function, [match.value(arg) for arg in condition.args], decides=True)
+            if isinstance(answer, str) or not answer:
+                raise Refusal(f"{condition!r}: {answer if isinstance(answer, str) and answer else 'does not hold'}")
+        return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
         """The node that a reducing rule has made needless where a variant of it matched: its operands, and its payload where it has one.
@@ -220,12 +226,12 @@ class Matcher:
                 made[node.key] = len(plan) - 1
         return plan
 
-    def _build(self, match: "_Match") -> int:
+    def _build(self, match: "Bindings") -> int:
         graph, row = match.graph, match.row
         made: list[int] = []
         for node, operands in self._plan:
             if isinstance(node, (PLiteral, PNumber)):
-                made.append(graph.add_constant(_number(match.value(node.value), graph.types[graph.find(row[0])])))
+                made.append(graph.add_constant(scalar_for(match.value(node.value), graph.types[graph.find(row[0])])))
                 continue
             payload = 0
             if isinstance(node, PCall):
@@ -237,7 +243,7 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
 
-class _Match:
+class Bindings:
     """What a row binds."""
 
     __slots__ = ("attrs", "graph", "matcher", "row")
@@ -249,6 +255,7 @@ class _Match:
         self.attrs: dict[str, AnyValue] = {}
 
     def node(self, pattern: Pattern) -> int:
+        """The class that a hole or named term binds."""
         return self.row[self.matcher._slots[pattern.key]]
 
     def value(self, argument: AnyValue) -> AnyValue:
@@ -256,7 +263,7 @@ class _Match:
         if isinstance(argument, AttrHole):
             return self.attrs[argument.name]
         if isinstance(argument, Computed):
-            return argument.function(*map(self.value, argument.args))
+            return self.graph.ask(argument.function, [self.value(arg) for arg in argument.args])
         if isinstance(argument, Pattern):
             return self._term(argument)
         if isinstance(argument, (tuple, list)):
@@ -307,7 +314,7 @@ class LazyTerm(Term):
         return self._graph.known_of(self._cls)
 
 
-def _number(value: float, type_: Type) -> Tensor:
+def scalar_for(value: float, type_: Type) -> Tensor:
     """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
     if not isinstance(type_, TensorType):
         raise Refuse("a number on the right side needs a left side that is a tensor")

@@ -101,14 +101,18 @@ def _span(graph: Graph, cls: int, node: int) -> Span | None:
 
 def _span_of_match(graph: Graph, node: int, provenance: Mapping[int, tuple[str, int]]) -> Span | None:
     """Where what a rule made comes from: the nearest application of the same operator below the root of the match, else the root itself."""
+    if node not in provenance:
+        return None
     symbol, root = graph.symbols[node], node
     while root in provenance and provenance[root][1] < root:
         root = provenance[root][1]
+    found = _span(graph, root, root)
+    if found is None:
+        return None  # programs that have no names have none anywhere
     below = [root]
     for _ in range(_NEAR):
         same = next((_span(graph, part, part) for part in below if graph.symbols[part].op is symbol.op is not None), None)
         if same is not None:
             return same._replace(outputs=())
         below = [part for whole in below for part in graph.operands[whole]][:_NEAR_NODES]
-    found = _span(graph, root, root)
-    return None if found is None else found._replace(outputs=())
+    return found._replace(outputs=())

@@ -195,10 +195,11 @@ class RuleSetMeta(type):
             elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
         cls.rules = (*inherited, *own)
-        from passat.rules.typecheck import check_types
+        if own:
+            from passat.rules.typecheck import check_types  # which needs this module
 
-        for rule in own:
-            check_types(rule)
+            for rule in own:
+                check_types(rule)
         return cls
 
     def __iter__(cls) -> Iterator[Rule]:

@@ -9,12 +9,16 @@ from typing import Final, Literal, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option
-from passat.rules.cost import ROOFLINE, CostModel, NodeCount
+from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
+from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine import Engine, EngineReport
+from passat.rules.grouping import Grouper
 from passat.rules.limits import Limits
 from passat.rules.matching import Matcher
+from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
+from passat.rules.recipe_store import RecipeStore
+from passat.rules.regional import REGION_NODES
 from passat.rules.rule import MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 
 _DEFAULTS = Limits()
@@ -31,10 +35,40 @@ register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one satura
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)
 register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.", minimum=0)
 register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.", minimum=0)
+register_option("rules.memory", float, _DEFAULTS.memory, "Most megabytes by which the process grows in one saturation.", minimum=0)
+register_option(
+    "rules.rule_matches", int, _DEFAULTS.rule_matches, "A rule that finds more matches than that in a round is put off.", minimum=0
+)
+register_option("rules.joint", bool, False, "Whether rule passes that stand side by side share one e-graph.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
 register_option(
-    "rules.cost", Literal["roofline", "nodes"], "roofline", "What makes a program cheaper: estimated seconds, or the number of calls."
+    "rules.region_nodes",
+    int,
+    REGION_NODES,
+    "Functions of more nodes are cut into regions where few values cross, if at least half of the regions are equal to others.",
+    minimum=0,
+)
+register_option(
+    "rules.cache",
+    bool,
+    False,
+    "Keeps what saturation found in the user's cache folder, and takes it from there: functions and regions that are equal up to weights "
+    "are solved once.",
+)
+register_option(
+    "rules.cost",
+    CostName | CostModel,
+    "roofline",
+    "What makes a program cheaper: estimated seconds (roofline), the number of calls (nodes), seconds that each operator takes on ONNX "
+    "Runtime (measured), or an object with a method call(op, types, result, attrs).",
+)
+register_option(
+    "rules.machine",
+    MachineName | Machine,
+    "default",
+    'What the roofline model takes the machine for: the built-in profile, this one ("this": measured once and remembered), or a profile '
+    "with flops and bandwidth a second, and seconds to launch an operator.",
 )
 register_option(
     "rules.exact",
@@ -54,6 +88,9 @@ COUNTERS: Final = {
     "projected": "fields taken of tuples that were just made",
     "made_static": "operators that were given their shapes as attributes",
     "too_large": "constants that were not folded, as they would enlarge the file too much",
+    "regions": "regions that large functions were cut into",
+    "replayed": "regions for which it was enough to do what had been done for an equal one",
+    "remembered": "regions and functions whose solution was in the cache (`rules.cache`)",
     "matched:*": "matches of a rule that were looked at",
     "fired:*": "matches of a rule that said something new",
     "refused:*": "matches of a rule that its conditions refused",
@@ -68,6 +105,8 @@ class RulePass(FunctionPass):
     What it did goes to the context's statistics (`COUNTERS`); limits that were reached, failures and the commonest reasons of
     refusals are remarks.
     """
+
+    joint_option = "rules.joint"
 
     def __init__(
         self,
@@ -98,12 +137,26 @@ class RulePass(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
-        name, report = self.info.name, EngineReport()
+        report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
         result = engine.run(func, report)
-        ctx.record(name, "seconds", time.perf_counter() - start)
-        for key in ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large"):
+        report.failures += engine.store.notices if engine.store is not None else []
+        self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
+        return result
+
+    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+        """Saturates with the rules of several passes in one e-graph."""
+        from passat.rules.joint import joint_pass  # which derives from this class
+
+        assert all(isinstance(pass_, RulePass) for pass_ in passes)
+        return joint_pass(cast(tuple[RulePass, ...], tuple(passes))).run(mod, ctx)
+
+    def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
+        """Tells the context what was done."""
+        name = self.info.name
+        ctx.record(name, "seconds", seconds)
+        for key in ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large", "regions", "replayed", "remembered"):
             if amount := getattr(report, key):
                 ctx.record(name, key, amount)
         for rule, statistics in report.rules.items():
@@ -116,11 +169,10 @@ class RulePass(FunctionPass):
             ctx.remark(name, f"stopped at the limit of {stopped}; the best so far was taken")
         for gap in report.gaps:
             proven = "the program taken out is proven the cheapest"
-            close = f"stopped at the limit of {engine.exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
+            close = f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
             ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
             ctx.remark(name, failure)
-        return result
 
     def _engine(self, ctx: PassContext) -> Engine:
         math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
@@ -131,17 +183,19 @@ class RulePass(FunctionPass):
         if total is not None:
             spent = sum(counters.get("seconds", 0.0) for counters in ctx.statistics.counters.values())
             limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
-        cost, growth, exact = ctx.get_config("rules.cost"), ctx.get_config("rules.max_growth"), ctx.get_config("rules.exact")
-        key = (math, disabled, cost, growth, exact)
+        growth, exact = ctx.get_config("rules.max_growth"), ctx.get_config("rules.exact")
+        key = (math, disabled, growth, exact)
         engine = self._engines.get(key)
         if engine is None:
-            model: CostModel = NodeCount() if cost == "nodes" else ROOFLINE
             chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
             engine = self._engines[key] = Engine(
-                chosen, model=model, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
+                chosen, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
             )
         engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
         engine.limits = limits
+        engine.region_nodes = ctx.get_config("rules.region_nodes")
+        engine.store = RecipeStore() if ctx.get_config("rules.cache") else None
+        engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine
 
 
@@ -185,9 +239,9 @@ def _directions(rule: Rule) -> tuple[Rule, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _matcher(rule: Rule) -> Matcher:
+def _matcher(rule: Rule) -> Matcher | Grouper:
     """The matcher of a rule, made once: passes are cheap to make, queries are not."""
-    return Matcher(rule)
+    return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
 
 
 def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:

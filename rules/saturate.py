@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from passat.ir.tensor import Tensor
+from passat.rules.backoff import Backoff
 from passat.rules.egraph import EGraphs
 from passat.rules.graph import Graph, Symbol
+from passat.rules.grouping import Grouper
 from passat.rules.limits import Budget, LimitReached, Limits
 from passat.rules.matching import Matcher, Refusal
 
@@ -55,11 +57,14 @@ class Saturation:
 
 class Saturator:
     """Saturates a graph with matchers, under limits. `members` then tells the nodes of each class that has more than one, and
-    `provenance` the rule and the root class that each new node comes from."""
+    `provenance` the rule and the root class that each new node comes from; `together` lists for each application of a rule with several
+    roots the roots, and the nodes that may take their places together."""
 
-    def __init__(self, graph: Graph, matchers: Sequence[Matcher], limits: Limits) -> None:
+    def __init__(self, graph: Graph, matchers: Sequence[Matcher], limits: Limits, groupers: Sequence[Grouper] = ()) -> None:
         self.graph = graph
         self.matchers = matchers
+        self.groupers = groupers
+        self.together: list[list[tuple[int, int]]] = []
         self.result = Saturation()
         self.members: dict[int, list[int]] = {}
         self.provenance: dict[int, tuple[str, int]] = {}
@@ -77,6 +82,7 @@ class Saturator:
         self._retired_next: dict[str, list[str]] = {}
         self._pending: Sequence[tuple[int, int]] = ()
         self._walked = 0
+        self._backoff = Backoff(max(limits.rule_matches, self._initial))
         self._chased: list[tuple[int, tuple[int, ...]]] = []
         self._edges: set[tuple[Symbol, int, Symbol]] = set()
 
@@ -89,7 +95,7 @@ class Saturator:
         with self._lease:
             try:
                 self._budget.check(0)
-                unions = self._decide(self._search(), set())
+                unions = self._decide(self._search(), set()) + self._group()
                 if unions:
                     self.result.rounds += 1
                     unions = self._chase(unions)
@@ -134,6 +140,31 @@ class Saturator:
         self._retired, self._retired_next = retired, self._retired
         return unions
 
+    def _group(self) -> list[tuple[int, int]]:
+        """Applies the rules with several roots, once and to the program as it came in, and returns the unions."""
+        graph, unions = self.graph, []
+        for grouper in self.groupers:
+            statistics = self.result.of(grouper.name)
+            start = time.perf_counter()
+            for group in grouper.groups(graph, self._initial, statistics):
+                size = len(graph)
+                try:
+                    made = grouper.build(graph, group)
+                except Refusal as refusal:
+                    statistics.refuse(str(refusal))
+                    continue
+                self.provenance.update((node, (grouper.name, group[0][0])) for node in range(size, len(graph)))
+                self.together.append(made)
+                statistics.unions += len(made)
+                unions += made
+                try:
+                    self._budget.check(len(graph) - self._initial)
+                except LimitReached as limit:
+                    self.result.stopped = str(limit)
+                    return unions
+            statistics.seconds += time.perf_counter() - start
+        return unions
+
     def _remember_chased(self) -> None:
         """Knows the matches of the chase again by the names that their classes have got since."""
         find = self.graph.find
@@ -152,8 +183,12 @@ class Saturator:
             for number, known_as in self._asked:
                 tables[number] = found[known_as]
             learnt = self._follow(moved)
+            self._budget.check_memory()
             self._remember_chased()
             unions = self._decide(tables, learnt)
+            while not unions and self._backoff.waits:
+                due = self._backoff.release()
+                unions = self._decide([due.get(number, []) for number in range(len(self._queries))], set())
             if not unions:
                 return
             unions = self._chase(unions)
@@ -292,6 +327,8 @@ class Saturator:
                     del self._refused[number, row]
                     again.setdefault(number, set()).add(row)
         for number, ((matcher, variant), rows) in enumerate(zip(self._queries, tables, strict=True)):
+            if not matcher.rule.reducing:
+                rows = self._backoff.due(number, self.result.rounds, rows)  # noqa: PLW2901  # what there is to do for this query
             if not rows and number not in again:
                 continue
             statistics = self.result.of(matcher.name)

@@ -1,9 +1,8 @@
 """What extraction chooses from: the nodes of an e-graph as lists, with their classes, operands and costs."""
 
-import math
 from collections.abc import Mapping, Sequence
 
-from passat.rules.cost import EPSILON, CostModel
+from passat.rules.cost import EPSILON, ConstantAware, CostModel, price
 from passat.rules.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
 LESS = 1 - 1e-12
@@ -62,31 +61,41 @@ def _children(graph: Graph, classes: Sequence[int]) -> list[tuple[int, ...]]:
 
 def _costs(graph: Graph, space: Space, model: CostModel) -> list[float]:
     """What each node itself costs: nothing to speak of where it is no call, or a call on constants alone. The model is asked once for
-    each operator on the same types (which the graph keeps alive)."""
+    each operator on the same types (which the graph keeps alive), and the same operands constant where that makes a difference to it."""
     classes, default = space.classes, space.default
     payloads, types, constants = graph.payloads, graph.types, graph.constants
     type_of = [id(types[cls]) for cls in classes].__getitem__
     constant = [cls in constants for cls in classes] if constants else [False] * len(classes)
     is_constant = constant.__getitem__
+    aware = isinstance(model, ConstantAware)
     prices: dict[tuple[object, ...], float] = {}
     costs: list[float] = []
+    free: list[int] = []
     for node, (symbol, parts) in enumerate(zip(graph.symbols, space.children, strict=True)):
         op = symbol.op
         if parts and constant[parts[0]] and all(map(is_constant, parts)) and _is_plain(symbol):
             if default[classes[node]] == node:
                 constant[classes[node]] = True
+            free.append(node)
             costs.append(EPSILON)
         elif op is None:
+            free.append(node)
             costs.append(EPSILON)
         else:
             key = (symbol, payloads[node], type_of(node), *map(type_of, parts))
-            price = prices.get(key)
-            if price is None:
-                result = types[classes[node]]
-                price = prices[key] = model.call(op, [types[part] for part in parts], result, graph.attrs[payloads[node]])
-                if not (math.isfinite(price) and price > 0):
-                    raise ValueError(f"the cost model gave {price} for {op.name}; costs are positive and finite")
-            costs.append(price)
+            if aware:
+                key = (*key, *map(is_constant, parts))
+            cost = prices.get(key)
+            if cost is None:
+                known = [constant[part] for part in parts]
+                cost = prices[key] = price(
+                    model, op, [types[part] for part in parts], types[classes[node]], graph.attrs[payloads[node]], known
+                )
+            costs.append(cost)
+    little = 1e-3 * min(prices.values(), default=1.0)
+    if little < EPSILON:  # in the units of this model, what is free would cost more than calls do
+        for node in free:
+            costs[node] = little
     return costs
 
 

@@ -12,6 +12,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
 from passat.rules.matching import same_type
+from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, subterms
 from passat.rules.rule import Rule
 
@@ -34,12 +35,20 @@ def check_types(rule: Rule) -> None:
             right = sample.type_of(rule.rhs, left)
         except (OpTypeError, Refuse, LookupError, TypeError, ValueError):
             continue
-        if same_type(left, right):
+        if same_type(_twice(left, rule.right.axis) if isinstance(rule, MultiRule) else left, right):
             return
         holes = ", ".join(f"{name}: {type_!r}" for name, type_ in sample.types.items())
         mismatch = mismatch or f"on {holes} the left side has type {left!r}, the right side {right!r}"
     if mismatch:
         raise RuleError(f"rule {rule.name} [{rule!r}]: the sides have different types: {mismatch}")
+
+
+def _twice(type_: Type, axis: int) -> Type:
+    """The type of two of that type, side by side."""
+    if not isinstance(type_, TensorType):
+        return type_
+    at = type_.axis(axis)
+    return type_.with_shape((*type_.shape[:at], 2 * type_.shape[at], *type_.shape[at + 1 :]))
 
 
 def _samples(rule: Rule) -> Iterator["_Sample"]:
@@ -69,6 +78,8 @@ class _Sample:
             return self.types[pattern.name]
         if isinstance(pattern, (PLiteral, PNumber)):
             return root if isinstance(root, TensorType) and not root.shape else TensorType((), self._dtype(root))
+        if isinstance(pattern, PJoined):  # of two matches
+            return _twice(self.type_of(pattern.of, root), pattern.axis)
         if isinstance(pattern, PTuple):
             return TupleType(self.type_of(field, root) for field in pattern.fields)
         if isinstance(pattern, PGet):

@@ -1,8 +1,8 @@
 """Running programs: the reference executor, and the values that it takes and gives."""
 
-from passat.runtime.devices import Device, cpu, device
+from passat.runtime.devices import Device, Target, cpu, device
 from passat.runtime.executor import Executor, create_executor
 from passat.runtime.interpreter import ExecutorError
 from passat.runtime.values import NDArray, TupleValue, array
 
-__all__ = ["Device", "Executor", "ExecutorError", "NDArray", "TupleValue", "array", "cpu", "create_executor", "device"]
+__all__ = ["Device", "Executor", "ExecutorError", "NDArray", "Target", "TupleValue", "array", "cpu", "create_executor", "device"]

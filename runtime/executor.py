@@ -12,7 +12,7 @@ from passat.ir.expr import Constant, Expr, Function, GlobalVar, Let, Tuple, Var
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
-from passat.runtime.devices import Device, device
+from passat.runtime.devices import Device, Target, device
 from passat.runtime.interpreter import Closure, ExecutorError, Interpreter, Value
 from passat.runtime.values import Data, NDArray, TupleValue, named, to_data
 
@@ -22,10 +22,15 @@ KINDS = ("debug", "graph", "vm")
 class Executor:
     """Evaluates expressions; `create_executor` makes it."""
 
-    def __init__(self, mod: IRModule | None, device: Device, target: str) -> None:
+    def __init__(self, mod: IRModule | None, device: Device, target: str | Target) -> None:
+        if mod is not None and not isinstance(mod, IRModule):
+            raise TypeError(f"the executor takes an IRModule, not a {type(mod).__name__}; see IRModule.from_expr")
         self.mod = IRModule() if mod is None else mod
         self.device = device
         self.target = target
+
+    def __repr__(self) -> str:
+        return f"Executor({self.target!s} on {self.device})"
 
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Var, AnyValue] | None = None) -> AnyValue:
         """The value of an expression; of a function, or without an expression of the module's `main`, a Python callable.
@@ -89,7 +94,7 @@ def create_executor(
     kind: str = "debug",
     mod: IRModule | None = None,
     device: Device | None = None,
-    target: str = "llvm",
+    target: str | Target = "llvm",
     params: Mapping[str, AnyValue] | None = None,
 ) -> Executor:
     """An executor, whose `evaluate` runs programs. `params` are put in the place of main's parameters of those names.
@@ -107,7 +112,7 @@ def create_executor(
     return Executor(mod, device or here, target)
 
 
-def _device(target: str) -> Device:
+def _device(target: str | Target) -> Device:
     return device(str(target), 0)
 
 

@@ -7,7 +7,7 @@ tensors, empty lists of other things than integers) stays a proto.
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any as AnyValue
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import onnx
 from onnx import AttributeProto, TensorProto
@@ -23,13 +23,21 @@ _INTEGERS: Final = (
 """Names that only ever hold integers today: looking an operator's schema up takes most of a millisecond."""
 
 
-def read_attributes(attributes: Iterable[AttributeProto], folder: str | None) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
-    """The values of attributes by name, and the attributes that have no value of ours."""
+def read_attributes(
+    attributes: Iterable[AttributeProto], folder: str | None, kinds: Mapping[str, int] | None = None
+) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
+    """The values of attributes by name, and the attributes that have no value of ours.
+
+    Where the `kinds` of an operator's attributes are given, those of another name or kind have no value either.
+    """
     values: dict[str, AnyValue] = {}
     rest: list[AttributeProto] = []
     for attribute in attributes:
         kind = attribute.type or _kind(attribute)
         value: AnyValue = None
+        if kinds is not None and kinds.get(attribute.name) != kind:
+            rest.append(attribute)
+            continue
         if kind == 2:
             value = attribute.i
         elif kind == 7:
@@ -82,7 +90,7 @@ def write_attributes(op_type: str, domain: str, version: int, values: Mapping[st
             continue
         kind = _kind_of(value)
         if kind in (2, 7) and name not in _INTEGERS:
-            kind = _declared(op_type, domain, version).get(name, kind)
+            kind = attribute_kinds(op_type, version, domain).get(name, kind)
         found.append(_write(name, value, kind))
     return found
 
@@ -125,10 +133,27 @@ def _kind_of(value: AnyValue) -> int:
     return 2
 
 
-@lru_cache(1000)
-def _declared(op_type: str, domain: str, version: int) -> dict[str, int]:
+def attribute_kinds(op_type: str, version: int, domain: str = "") -> Mapping[str, int]:
+    """The kinds of the attributes that an operator has, by name; none where the onnx package does not know it."""
+    declared = signature_of(op_type, version, domain)
+    return declared.kinds if declared is not None else {}
+
+
+class Signature(NamedTuple):
+    """What the nodes of an operator may have: the kinds of attributes by name, how many inputs and outputs."""
+
+    kinds: Mapping[str, int]
+    least_inputs: int
+    most_inputs: int
+    most_outputs: int
+
+
+@lru_cache(4096)
+def signature_of(op_type: str, version: int, domain: str = "") -> Signature | None:
+    """The signature of an operator; None where the onnx package does not know it, or the version does not have it."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
-        return {}
-    return {name: cast(int, attribute.type) for name, attribute in schema.attributes.items()}
+        return None
+    kinds = {name: cast(int, attribute.type) for name, attribute in schema.attributes.items()}
+    return Signature(kinds, schema.min_input, schema.max_input, schema.max_output)

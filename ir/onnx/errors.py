@@ -32,6 +32,13 @@ class ContradictionError(OnnxError):
         self.diagnostics = (Diagnostic(DiagnosticLevel.ERROR, span, str(self.args[0]), excerpt=tuple(excerpt)),)
 
 
+def require_text(*texts: object) -> None:
+    """Raises OnnxError where protobuf gives bytes for text of a model, as it does for what is not UTF-8."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise OnnxError(f"the model holds text that is not UTF-8: {text!r}")
+
+
 def require_onnx() -> None:
     """Imports the onnx package. Raises OnnxError that says how to install it."""
     try:

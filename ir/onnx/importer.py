@@ -14,7 +14,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import UNKNOWN, InferError, infer_type, type_of_call
 from passat.ir.infer_error import MAX_ERRORS
 from passat.ir.module import IRModule
-from passat.ir.onnx.attributes import read_attributes
+from passat.ir.onnx.attributes import read_attributes, signature_of
 from passat.ir.onnx.errors import ContradictionError, OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
@@ -196,20 +196,23 @@ class Importer:
             if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS and (version >= 14 or op_type != "BatchNormalization"):
                 outputs = self._outputs_read(outputs)
             span = Span(node.name, 0, 0, outputs)
+            domain = node.domain
+            own = not domain or domain == "ai.onnx"
+            reader = readers.get(op_type) if own else None
+            # Readers look for what they know, and would pass over what the operator does not have.
+            signature = signature_of(op_type, version) if reader is not None or (own and op_type == "Constant") else None
             attrs = _NO_ATTRIBUTES
             rest: Sequence[AttributeProto] = ()
             if node.attribute:
-                attrs, rest = read_attributes(node.attribute, self.frame.folder)
+                attrs, rest = read_attributes(node.attribute, self.frame.folder, None if signature is None else signature.kinds)
             seen = OnnxNode(op_type, version, inputs, attrs, len(outputs), span)
             results: Sequence[Expr] | None = None
-            domain = node.domain
-            if not domain or domain == "ai.onnx":
-                if op_type == "Constant":
-                    results = self._constant(node, attrs, rest, span)
-                elif tensors and not rest:
-                    reader = readers.get(op_type)
-                    if reader is not None:
-                        results = self._read(reader, seen, node)
+            if own and op_type == "Constant":
+                results = self._constant(node, attrs, rest, span)
+            elif tensors and not rest and reader is not None and signature is not None:
+                _, least, most, most_outputs = signature
+                if least <= len(inputs) <= most and len(outputs) <= most_outputs:
+                    results = self._read(reader, seen, node)
             if results is None:
                 try:
                     results = opaque_call(self, node, seen, rest, scope)
@@ -245,14 +248,14 @@ class Importer:
 
     def _constant(self, node: NodeProto, attrs: dict[str, AnyValue], rest: Sequence[AttributeProto], span: Span) -> Sequence[Expr] | None:
         """The value of a Constant node, in whichever attribute it is."""
-        if len(attrs) == 1:
+        if len(attrs) == 1 and not rest:
             ((name, value),) = attrs.items()
             if name == "value" and isinstance(value, Tensor):
                 return (Constant(value, span),)
             kind = {"value_int": "int64", "value_ints": "int64", "value_float": "float32", "value_floats": "float32"}.get(name)
             if kind is not None or name in ("value_string", "value_strings"):
                 return (Constant(Tensor.dense(value, kind or "string"), span),)
-        elif rest and rest[0].HasField("sparse_tensor"):
+        elif not attrs and len(rest) == 1 and rest[0].HasField("sparse_tensor"):
             return (Constant(read_sparse(rest[0].sparse_tensor, self.frame.folder), span),)
         return None
 

@@ -70,11 +70,17 @@ def node_types(
     """
     present = attrs["outputs"].count("1") or 1
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
-    if schema is None or any(map(_vague, types)):
+    if schema is None:
         return [UNKNOWN] * present
     count = len(types) - sum(attrs.get("captured", ()))
+    if not schema.min_input <= count <= schema.max_input:
+        raise OpTypeError(f"has {count} inputs, which is not between {schema.min_input} and {schema.max_input}")
+    if any(map(_vague, types)):
+        return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
+    if op.op_type == "Split" and attrs.get("num_outputs", len(node.output)) != len(node.output):  # which aborts ONNX's inference
+        raise OpTypeError(f"has {len(node.output)} outputs, its attribute num_outputs is {attrs['num_outputs']}")
     if op.op_type == "STFT" and "onesided" not in attrs:
         node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference takes for 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}

@@ -43,6 +43,8 @@ DISPUTED: Final = frozenset(
     }
 )
 """Operators whose implementations differ in some of their modes: onnx.reference may compute something else than what runs the model."""
+WIDENING: Final = frozenset({"DequantizeLinear"})
+"""Operators that are not computed ahead: folded, a quantised weight takes four times the bytes, and runs in floating point."""
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 
@@ -58,7 +60,7 @@ class OpaqueOp(Op):
         self.op_type = op_type.replace("%2E", ".")
         # What a custom operator does is not known, so it is not taken for a function of its operands.
         self.stateful = is_stateful(domain, op_type)
-        if not self.stateful and op_type not in REGIONS and op_type not in DISPUTED:
+        if not self.stateful and op_type not in REGIONS | DISPUTED | WIDENING:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:

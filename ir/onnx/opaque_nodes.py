@@ -10,7 +10,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
-from passat.ir.onnx.errors import ContradictionError, OnnxError
+from passat.ir.onnx.errors import ContradictionError, OnnxError, require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
@@ -42,9 +42,7 @@ def opaque_call(
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span
     outputs = node.output
     domain = "" if node.domain == "ai.onnx" else node.domain
-    for text in (node.op_type, domain, *seen.attrs):
-        if not isinstance(text, str):  # protobuf gives bytes for text that is not UTF-8
-            raise OnnxError(f"the model holds text that is not UTF-8: {text!r}")
+    require_text(node.op_type, domain, *seen.attrs)
     version = importer.opsets.get(domain)
     local = importer.functions.get((domain, node.op_type, node.overload))
     if version is None and (domain or importer.frame.model.ir_version >= 3):

@@ -5,6 +5,7 @@ from typing import Final
 
 from onnx import TypeProto, ValueInfoProto
 
+from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.shape import ANY, Any, Dim, Shape, parse_dim
 from passat.ir.types import GlobalTypeVar, IncompleteType, TensorType, Type, TypeCall
@@ -21,9 +22,10 @@ _dims: dict[str, Dim] = {}
 
 
 def dim_of(text: str) -> Dim:
-    """The dimension that a `dim_param` stands for; an empty one says nothing."""
+    """The dimension that a `dim_param` stands for; an empty one says nothing. Raises OnnxError for text that is not UTF-8."""
     found = _dims.get(text)
     if found is None:
+        require_text(text)
         if len(_dims) > 10_000:
             _dims.clear()
         found = _dims[text] = parse_dim(text) if text else ANY

@@ -7,7 +7,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, nbytes
-from passat.ir.dtypes import NUMERIC
+from passat.ir.dtypes import FLOATS, NUMERIC
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
@@ -133,8 +133,8 @@ _CONVOLUTIONS: Final = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) f
 def accepts_bias(call: Call) -> bool:
     """Whether the ONNX node of the product or convolution that a bias is added to can add it: the bias of Gemm and Conv.
 
-    `call` is the `nn.bias_add`, operands with types. Products need operands of rank 2 and a bias along the last axis, convolutions
-    a bias along their channels. Their writers then take the name of the bias as one operand more.
+    `call` is the `nn.bias_add`, operands with types. Products need operands of rank 2, of floating-point numbers, and a bias along the
+    last axis, convolutions a bias along their channels. Their writers then take the name of the bias as one operand more.
     """
     product, axis = call.args[0], call.attrs["axis"]
     if not isinstance(product, Call) or not isinstance(product.op, Op):
@@ -145,7 +145,13 @@ def accepts_bias(call: Call) -> bool:
         return bool(axis % len(layout) == layout.index("C"))
     if name not in ("nn.dense", "nn.matmul"):
         return False
-    return axis in (1, -1) and all(tensor_type(arg.checked_type).ndim == 2 for arg in product.args)
+    return axis in (1, -1) and _is_gemm(product)
+
+
+def _is_gemm(product: Call) -> bool:
+    """Whether Gemm is for these operands. ONNX has it for integers too, but ONNX Runtime does not, where it has MatMul."""
+    types = [tensor_type(arg.checked_type) for arg in product.args]
+    return all(type_.ndim == 2 and type_.dtype in FLOATS for type_ in types)
 
 
 @from_onnx("MatMul")
@@ -176,21 +182,19 @@ def _write_product(emit: Emitter, inputs: Sequence[str], *, left: bool, right: b
     """A product of which the last two axes of the operands are swapped first; a third operand is a bias."""
     if matrices and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):  # before opset 11 Gemm has no form without bias
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
-    assert len(inputs) == 2, "only products of matrices accept a bias"
+    assert len(inputs) == 2, "only products of floating-point matrices accept a bias"
     a, b = (transpose(emit, name, (1, 0) if flag else (0, 1)) for name, flag in zip(inputs[:2], (left, right), strict=True))
     return emit.node("MatMul", [a, b])
 
 
 @to_onnx(matmul)
 def _write_matmul(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    matrices = all(tensor_type(arg.checked_type).ndim == 2 for arg in call.args)
-    return _write_product(emit, inputs, left=call.attrs.transpose_a, right=call.attrs.transpose_b, matrices=matrices)
+    return _write_product(emit, inputs, left=call.attrs.transpose_a, right=call.attrs.transpose_b, matrices=_is_gemm(call))
 
 
 @to_onnx(dense)
 def _write_dense(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    matrices = tensor_type(call.args[0].checked_type).ndim == 2
-    return _write_product(emit, inputs, left=False, right=True, matrices=matrices)
+    return _write_product(emit, inputs, left=False, right=True, matrices=_is_gemm(call))
 
 
 @to_onnx(batch_matmul)

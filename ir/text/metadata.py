@@ -10,13 +10,14 @@ Things that have no form here are listed under their class by what Python shows 
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from passat.ir.dtypes import to_numpy
+from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Array, Tensor
 from passat.ir.text.lexer import Tokens
 
@@ -94,6 +95,14 @@ class MetadataReader:
             except json.JSONDecodeError as error:
                 reason = f"the metadata section is no JSON: {error.msg} in its line {error.lineno}"
                 raise tokens.error_at(tokens.starts[-1], reason) from None
+
+    def refer_to(self, table: Mapping[str, Sequence[Expr]]) -> None:
+        """Takes constants that references stand for from elsewhere: by kind and number. Raises TypeError for what is no constant."""
+        for kind, values in table.items():
+            for number, value in enumerate(values):
+                if not isinstance(value, Constant):
+                    raise TypeError(f"meta[{kind}][{number}] is a {type(value).__name__}; constants can be referred to")
+                self._known[f"meta[{kind}][{number}]"] = value.data
 
     def constant(self, reference: str) -> Tensor:
         """The constant that a reference stands for. Raises ParseError at the next token where it is none."""

@@ -1,5 +1,7 @@
 """Parsing of texts in Relay's format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
 
+from collections.abc import Mapping, Sequence
+
 from passat.ir.collector import collector_paused
 from passat.ir.diagnostics import announce
 from passat.ir.expr import Constructor, Expr, Function
@@ -13,8 +15,16 @@ from passat.ir.types import GlobalTypeVar, Type, TypeCall
 _TOO_DEEP = "types, patterns or lists nest too deep here"
 
 
-def parse(text: str, source_name: str = "from_string") -> IRModule:
+def parse(
+    text: str,
+    source_name: str = "from_string",
+    init_module: IRModule | None = None,
+    init_meta_table: Mapping[str, Sequence[Expr]] | None = None,
+) -> IRModule:
     """The module that a text defines, with types inferred.
+
+    Functions and types of `init_module` are there besides, and the text may name them. `init_meta_table` has what the text refers to as
+    `meta[relay.Constant][i]`: constants, by number.
 
     Raises ParseError for what is not in the format, with line and column, and `passat.ir.infer.InferError` for programs without types.
     Both have all that was found wrong in their `diagnostics`; of a text that is not in the format, up to 20 places.
@@ -24,7 +34,8 @@ def parse(text: str, source_name: str = "from_string") -> IRModule:
     """
     with collector_paused():
         try:
-            module = _module(_reader(text, source_name, IRModule()))
+            start = IRModule() if init_module is None else init_module.shallow_copy()
+            module = _module(_reader(text, source_name, start, init_meta_table))
         except ParseError as error:
             announce(error, None)
             raise
@@ -61,13 +72,15 @@ fromtext = parse
 """Relay's other name of `parse`."""
 
 
-def _reader(text: str, source_name: str, module: IRModule) -> ExprReader:
+def _reader(text: str, source_name: str, module: IRModule, table: Mapping[str, Sequence[Expr]] | None = None) -> ExprReader:
     tokens = Tokens(text, source_name)
     if tokens.kind == "version":
         if tokens.text != VERSION:
             raise tokens.error(f"the text is of version {tokens.text}; version {VERSION} is read")
         tokens.at += 1
-    return ExprReader(tokens, module)
+    reader = ExprReader(tokens, module)
+    reader.metadata.refer_to(table or {})
+    return reader
 
 
 def _at_end(tokens: Tokens) -> bool:
@@ -76,7 +89,7 @@ def _at_end(tokens: Tokens) -> bool:
 
 def _module(reader: ExprReader) -> IRModule:
     tokens, recovery = reader.tokens, reader.recovery
-    defined: set[str] = set()
+    defined = {var.name_hint for var in reader.module.functions}
     unclear = False  # whether there may be functions whose definitions were not understood
     while not _at_end(tokens):
         start = recovery.definition = tokens.at

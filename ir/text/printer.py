@@ -70,7 +70,7 @@ def pretty_print(node: Expr | IRModule) -> str:
 def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | None, form: Encode | None = None) -> str:
     meta = Metadata(form)
     if isinstance(node, IRModule):
-        parts = [_show_type_data(data) for data in node.type_definitions.values()]
+        parts = [show_type_data(data) for data in node.type_definitions.values()]
         for var, function in node.functions.items():
             if isinstance(function, PrimFunc):
                 parts.append(f"/* {_uncommented(show_prim_func(function, var.name_hint))}; a {type(function).__name__}, not Relay */\n")
@@ -99,7 +99,8 @@ def _uncommented(text: str) -> str:
     return text.replace("*/", "* /").replace("/*", "/ *")
 
 
-def _show_type_data(data: TypeData) -> str:
+def show_type_data(data: TypeData) -> str:
+    """A type definition as it stands in the text of a module."""
     header = f"type {show_name(data.header.name)}{show_type_params(data.type_vars)}"
     if not data.constructors:
         return f"extern {header}\n"

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
@@ -15,7 +15,7 @@ from passat.passmgr.sequential import Sequential
 from passat.passmgr.statistics import Statistics
 
 Predicate: TypeAlias = Callable[[IRModule], object]
-"""What is looked for: its truth says whether a module has it; None that this module cannot tell."""
+"""What is looked for: true says that a module is bad, false that it is good, None that this module cannot tell."""
 
 
 class BisectError(RuntimeError):
@@ -28,6 +28,22 @@ class AlreadyTrueError(BisectError):
 
 class NeverTrueError(BisectError):
     """The predicate is false of the result of the whole pipeline, so there is no pass to look for."""
+
+
+class PassRaisedError(BisectError):
+    """A pass raises, and that was not what is looked for. `found` says which pass, and what it raises."""
+
+    def __init__(self, message: str, found: str) -> None:
+        super().__init__(message)
+        self.found = found
+
+
+class CannotTellError(BisectError):
+    """The predicate cannot tell for the input or the result, and there is nothing to find without. `what` says which of the two."""
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class FlappingError(BisectError):
@@ -57,7 +73,7 @@ class PassBisect:
     def __str__(self) -> str:
         if len(self.candidates) > 1:
             listed = ", ".join(f"{one.number} ({one.place})" for one in self.candidates)
-            return f"one of the passes {listed}, of {len(self.executions)}: the predicate cannot tell between them"
+            return f"one of the passes {listed}, of {len(self.executions)}: the check cannot tell between them"
         function = f", function @{self.function}" if self.function is not None else ""
         raised = f", which raised {show_error(self.error)}" if self.error else ""
         return f"pass {self.execution.number} of {len(self.executions)}, {self.execution.place}{function}{raised}"
@@ -89,11 +105,11 @@ def bisect_passes(
     states = (_Reruns if rerun else _Snapshots)(pipeline, mod, ctx, crashes)
     asked = _Questions(states, predicate)
     if asked.about(0, "the input"):
-        raise AlreadyTrueError("the predicate is true of the input already, before any pass ran")
+        raise AlreadyTrueError("the input is bad already, before any pass ran")
     if not states.marks:
-        raise NeverTrueError(f"no pass changes the module, so none makes the predicate true ({_count(len(states.executions))} ran)")
+        raise NeverTrueError(f"no pass changes the module, so none makes it bad ({_count(len(states.executions))} ran)")
     if not asked.about(len(states.marks), "the result"):
-        raise NeverTrueError(f"the predicate is false of the result of the whole pipeline ({_count(len(states.executions))} ran)")
+        raise NeverTrueError(f"the result of the whole pipeline is good ({_count(len(states.executions))} ran)")
     low, high = first_true(len(states.marks), asked)
     if confirm:
         asked.again(low, expected=False)
@@ -183,7 +199,7 @@ class _Keeper(_Failing):
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
         super().execution_fails(mod, execution, error)
-        self.modules.append(mod)  # where the exception is caught, the pass has changed nothing
+        self.modules[execution.number - 1 :] = [mod]  # where the exception is caught, the pass has changed nothing
 
 
 class _LimitKeeper(PassLimit, _Failing):
@@ -228,9 +244,8 @@ class _States:
         run = _run(self.pipeline, self.start, self.ctx, tracker)
         if run.error is not None and not self.crashes:
             last = run.executions[-1]
-            raise BisectError(
-                f"pass {last.number} ({last.place}) raises {show_error(run.error)}; with crashes=True (--check crash) that counts as true"
-            ) from run.error
+            found = f"pass {last.number} ({last.place}) raises {show_error(run.error)}"
+            raise PassRaisedError(f"{found}; with crashes=True that counts as bad", found) from run.error
         return run
 
 
@@ -290,6 +305,9 @@ class _Reruns(_States):
         del self._modules[state]
 
 
+_ANSWERS: Final = {True: "bad", False: "good", None: "that it cannot tell"}
+
+
 class _Questions:
     """Asks a predicate about states, and counts how often."""
 
@@ -311,7 +329,7 @@ class _Questions:
         """The answer for a state that has to have one."""
         answer = self(state)
         if answer is None:
-            raise BisectError(f"the predicate cannot tell for {what}: it returned None")
+            raise CannotTellError(f"the check cannot tell whether {what} is bad: it returned None", what)
         return answer
 
     def again(self, state: int, expected: bool) -> None:
@@ -325,10 +343,10 @@ class _Questions:
             place = (
                 f"after pass {states.marks[state - 1]} ({states.executions[states.marks[state - 1] - 1].place})"
                 if state
-                else "of the input"
+                else "about the input"
             )
-            now = "could not tell" if answer is None else f"was {str(answer).lower()}"
-            raise FlappingError(f"the predicate flaps: {place} it was {str(expected).lower()} first, and {now} when asked again")
+            was, now = (_ANSWERS[one] for one in (expected, answer))
+            raise FlappingError(f"the check does not give the same answer twice: {place} it said {was} first, then {now}")
 
 
 def _changed_function(

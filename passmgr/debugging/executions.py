@@ -4,6 +4,8 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.ir.diagnostics import DiagnosticError
+from passat.passmgr.inspection.immutable import ModuleChangedError
+from passat.passmgr.inspection.verify_each import BrokenModuleError
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo
 
@@ -37,7 +39,8 @@ def is_analysis(info: PassInfo) -> bool:
 class ExecutionTracker(PassInstrument):
     """Numbers the passes that run. Pipelines do not count, and passes that a pass itself runs belong to that pass.
 
-    It starts anew whenever its context is entered, and is for one thread.
+    A pass also fails where a check behind it (`VerifyEach`, `testing.immutable_module`) refuses what it did. The tracker starts anew
+    whenever its context is entered, and is for one thread.
     """
 
     def __init__(self) -> None:
@@ -46,6 +49,7 @@ class ExecutionTracker(PassInstrument):
         self.pipelines: list[tuple[PassInfo, list[PassInfo]]] = []
         """The pipelines that are running, outermost first, each with the passes that began in it."""
         self._nested = 0
+        self._given: IRModule | None = None
 
     def enter_pass_ctx(self) -> None:
         """Starts anew."""
@@ -78,6 +82,7 @@ class ExecutionTracker(PassInstrument):
         self._nested = 1
         execution = Execution(len(self.executions) + 1, info.name, tuple(outer.name for outer, _ in self.pipelines), info)
         self.executions.append(execution)
+        self._given = mod
         self.execution_begins(mod, execution)
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
@@ -87,7 +92,11 @@ class ExecutionTracker(PassInstrument):
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
         """Closes what `run_before_pass` opened."""
+        if not self._nested and self._given is not None and _accuses(error, self.executions[-1]):
+            self.execution_fails(self._given, self.executions[-1], error)  # an instrument raised that comes after this one
+            self._given = None
         if self._closes_execution():
+            self._given = None
             self.execution_fails(mod, self.executions[-1], error)
 
     def _closes_execution(self) -> bool:
@@ -99,14 +108,24 @@ class ExecutionTracker(PassInstrument):
         return False
 
 
+def _accuses(error: BaseException, execution: Execution) -> bool:
+    """Whether an exception is that of a check which refuses what an execution did."""
+    return isinstance(error, (BrokenModuleError, ModuleChangedError)) and error.pass_name == execution.name
+
+
 def show_error(error: BaseException) -> str:
     """An exception in a few words: its type and its message on one line, of several the first.
 
     >>> show_error(KeyError("x"))
     "KeyError: 'x'"
     """
-    text = " ".join(str(error.args[0] if isinstance(error, DiagnosticError) else error).split())
+    text = " ".join(message_of(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an exception; where it tells of several errors, or shows expressions, the first sentence."""
+    return str(error.args[0] if isinstance(error, DiagnosticError) else error)
 
 
 _FUNCTION_NOTE: Final = re.compile(r"in the .*pass .*, function @(.*)", re.DOTALL)

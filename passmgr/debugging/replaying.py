@@ -17,8 +17,10 @@ from passat.ir.module import IRModule
 from passat.ir.text import ParseError, parse
 from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
-from passat.passmgr.debugging.executions import ExecutionTracker, show_error
-from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, ReproducerError, type_name
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, message_of, show_error
+from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, type_name
+from passat.passmgr.inspection.verify_each import BrokenModuleError, VerifyEach
+from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.passes import Pass
 from passat.passmgr.pipeline import PipelineError, parse_pipeline
 from passat.passmgr.sequential import Sequential
@@ -50,9 +52,11 @@ class Reproducer:
     data: Mapping[str, AnyValue]
 
     def context(self, tracker: ExecutionTracker | None = None) -> PassContext:
-        """The context in which the pass raised. Raises ReproducerError for options that do not exist here."""
+        """The context in which the pass raised, with VerifyEach where that raised. Raises ReproducerError for options that do not exist."""
+        instruments: list[PassInstrument] = [] if tracker is None else [tracker]
+        if instruments and self.error_type == _BROKEN:
+            instruments.insert(0, VerifyEach())  # before the tracker, which so hears of it where the pass runs by itself
         try:
-            instruments = () if tracker is None else (tracker,)
             return PassContext(self.opt_level, self.required_pass, self.disabled_pass, instruments, self.config)
         except AttributeError as error:
             raise ReproducerError(f"{self.folder}: its settings do not fit: {error}") from error
@@ -82,7 +86,7 @@ class Replay:
             there = "outside of any pass" if self.pass_name is None else f"in the pass {self.pass_name}"
             was = f"{self.recorded.error_type} in the pass {self.recorded.pass_name}"
             return f"{self.where} fails, but differently: {show_error(self.error)} {there}; it was {was}"
-        message = "" if str(self.error) == self.recorded.message else " (with another message)"
+        message = "" if message_of(self.error)[:TEXT_LIMIT] == self.recorded.message else " (with another message)"
         return f"{self.where} fails the same way{message}: {show_error(self.error)}"
 
 
@@ -175,16 +179,16 @@ def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IR
     return Replay(recorded, where, None, None)
 
 
+_BROKEN: Final = type_name(BrokenModuleError(""))
+
+
 class _Failed(ExecutionTracker):
     """Remembers the pass that raised last."""
 
     failed: str | None = None
 
-    def pass_failed(self, mod: IRModule, info: AnyValue, error: BaseException) -> None:
-        running = self.running
-        super().pass_failed(mod, info, error)
-        if running is not None:
-            self.failed = running.name
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        self.failed = execution.name
 
 
 def failing_pass(recorded: Reproducer, pipeline: Pass | None = None) -> Pass:

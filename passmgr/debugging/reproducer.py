@@ -12,7 +12,6 @@ The folder holds
 It is data alone. Nothing in it is run when it is replayed.
 """
 
-import base64
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -20,6 +19,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.text import astext
 from passat.ir.text.metadata import encode
 from passat.passmgr.context import PassContext
-from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, message_of, show_error
+from passat.passmgr.large_constants import first_element, is_large
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.pipeline import pipeline_text
@@ -43,11 +44,9 @@ from passat.passmgr.sequential import Sequential
 
 FORMAT: Final = 1
 """The version of the folder's form, in `reproducer.json`."""
-INLINE_LIMIT: Final = 1 << 16
-"""Bytes up to which a constant stands in the text."""
 DATA_LIMIT: Final = 1 << 28
 """Bytes of all files of constants together, unless the user says otherwise."""
-_TEXT_LIMIT: Final = 10_000
+TEXT_LIMIT: Final = 10_000
 """Characters of the error's message that are kept."""
 JSON_NAME: Final = "reproducer.json"
 MODULE_NAME: Final = "module.relay"
@@ -67,7 +66,8 @@ class CrashReproducer(ExecutionTracker):
 
     The folder is made then, all of it or nothing; an older reproducer in it is replaced. The exception gets a note that names it, or
     that says why it could not be written. `pipeline` is what runs; where it is not given, it is taken from the frames of the
-    exception. `extra` writes further files; `data_limit` bounds the bytes of constants.
+    exception. `extra` writes further files; `arguments` are what `passat replay` needs besides the folder; `data_limit` bounds the bytes
+    of constants.
 
     Raises ReproducerError where the folder holds anything else, or cannot be made.
 
@@ -84,17 +84,29 @@ class CrashReproducer(ExecutionTracker):
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], pipeline: Pass | None = None, *, extra: Extra | None = None, data_limit: int = DATA_LIMIT
+        self,
+        folder: str | os.PathLike[str],
+        pipeline: Pass | None = None,
+        *,
+        extra: Extra | None = None,
+        arguments: Sequence[str] = (),
+        data_limit: int = DATA_LIMIT,
     ) -> None:
         super().__init__()
         self.folder = os.path.abspath(folder)
         self.written = False
         """Whether a reproducer was written."""
+        self._arguments = tuple(arguments)
         self._pipeline = pipeline
         self._extra = extra
         self._data_limit = data_limit
         self._failed: tuple[Execution, IRModule, list[list[PassInfo]]] | None = None
         check_folder(self.folder)
+
+    @property
+    def command(self) -> str:
+        """What runs the pass again."""
+        return _command(self.folder, self._arguments)
 
     def execution_begins(self, mod: IRModule, execution: Execution) -> None:
         """Forgets an exception that was caught."""
@@ -117,7 +129,7 @@ class CrashReproducer(ExecutionTracker):
             error.add_note(f"a reproducer could not be written to {self.folder}: {show_error(second)}")
         else:
             self.written = True
-            error.add_note(f"{self.folder} holds a reproducer: passat replay {self.folder}")
+            error.add_note(f"{self.folder} holds a reproducer: {self.command}")
 
     def _write(self, execution: Execution, mod: IRModule, begun: Sequence[Sequence[PassInfo]], error: Exception) -> None:
         ctx = PassContext.current()
@@ -142,8 +154,8 @@ class CrashReproducer(ExecutionTracker):
                 "context": _context(ctx),
                 "error": {
                     "type": type_name(error),
-                    "message": str(error)[:_TEXT_LIMIT],
-                    "notes": [str(note)[:_TEXT_LIMIT] for note in getattr(error, "__notes__", ())],
+                    "message": message_of(error)[:TEXT_LIMIT],
+                    "notes": [str(note)[:TEXT_LIMIT] for note in getattr(error, "__notes__", ())],
                 },
                 "remarks": [],
                 "constants": {"files": constants.files, "bytes": constants.bytes, "left_out": constants.left_out},
@@ -152,8 +164,12 @@ class CrashReproducer(ExecutionTracker):
             if self._extra is not None:
                 self._extra(folder, data)
             _put(folder, "error.txt", "".join(traceback.format_exception(error)))
-            _put(folder, "README.txt", _readme(self.folder, data))
+            _put(folder, "README.txt", _readme(_command(os.path.basename(self.folder), self._arguments), data))
             _put(folder, JSON_NAME, json.dumps(data, indent=2) + "\n")
+
+
+def _command(folder: str, arguments: Sequence[str]) -> str:
+    return shlex.join(["passat", "replay", folder, *arguments])
 
 
 def check_folder(folder: str) -> None:
@@ -205,11 +221,10 @@ class _Constants:
 
     def form(self, tensor: Tensor) -> dict[str, AnyValue]:
         """The entry of a constant in the metadata."""
-        if tensor.nbytes <= INLINE_LIMIT or tensor.dtype == "string" or tensor.uniform() is not None:
+        if not is_large(tensor):
             return encode(tensor)
         array = np.ascontiguousarray(tensor.numpy())
-        first = base64.b64encode(array[(0,) * array.ndim].tobytes()).decode()
-        form: dict[str, AnyValue] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "splat": first}
+        form = first_element(tensor)
         if self.bytes + array.nbytes > self._limit:
             self.left_out += 1
             return form
@@ -327,12 +342,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _readme(folder: str, data: Mapping[str, AnyValue]) -> str:
+def _readme(command: str, data: Mapping[str, AnyValue]) -> str:
     failed, error = data["pass"], data["error"]
     lines = [
         f"The pass {failed['name']} (pass {failed['number']} of the run) raised {error['type']}.",
         "",
-        f"To run it again:    passat replay {os.path.basename(folder)}",
+        f"To run it again:    {command}",
         "",
         f"{MODULE_NAME} is the module before the pass, {JSON_NAME} the pipeline and the settings, error.txt the traceback.",
     ]

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from passat.ir.module import IRModule
+from passat.ir.text import astext
 from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.large_constants import INLINE_LIMIT, Stripped
 from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.whole_file import write_whole
 
 SUFFIX: Final = ".relay"
 _OURS: Final = re.compile(rf"\d{{3,}}_[A-Za-z0-9_.+-]*{re.escape(SUFFIX)}")
@@ -20,13 +23,16 @@ class DumpIR(PassInstrument):
     """Writes the module to `<dump_dir>/NNN_<pass>.relay` after every pass, numbered from 000, in text that `passat.ir.text.parse` reads.
 
     * The folder is made when it is needed. Where it holds the files of an earlier dump, FileExistsError is raised when the instrument is
-      made; with `refresh` these files, and no others, are removed then.
+      made; with `refresh` these files, and no others, are removed before the first is written.
     * `only_changes` leaves out the passes that returned the functions that they got, and pipelines, whose members have told all.
     * `initial` writes the module before the first pass of a context too, as `NNN_input.relay`.
     * Without `show_meta_data` constants that are no scalars are left out, and such a text cannot be read back. Functions of other back
       ends stand there as comments.
 
-    A file appears whole or not at all. Raises OSError, NotADirectoryError where `dump_dir` is a file among them.
+    * With `strip_constants` large ones are their first element, repeated, and a comment says so: the text can be read back, but does not
+      compute the same.
+
+    A file appears whole or not at all. Raises OSError, which names the file; NotADirectoryError where `dump_dir` is one.
     """
 
     def __init__(
@@ -37,22 +43,23 @@ class DumpIR(PassInstrument):
         only_changes: bool = False,
         initial: bool = False,
         show_meta_data: bool = True,
+        strip_constants: bool = False,
     ) -> None:
         self.dump_dir = Path(dump_dir)
         self._only_changes = only_changes
         self._initial = initial
         self._show_meta_data = show_meta_data
+        self._strip_constants = strip_constants
         self._lock = threading.Lock()
         self._number = 0
         self._last: object = None
         if self.dump_dir.exists() and not self.dump_dir.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is no folder to dump to", os.fspath(self.dump_dir))
-        for path in self._earlier():
-            if not refresh:
-                raise FileExistsError(
-                    errno.EEXIST, "holds the files of an earlier dump; empty it, or name another folder", os.fspath(self.dump_dir)
-                )
-            path.unlink(missing_ok=True)
+        self._refresh = refresh
+        if not refresh and self._earlier():
+            raise FileExistsError(
+                errno.EEXIST, "holds the files of an earlier dump; empty it, or name another folder", os.fspath(self.dump_dir)
+            )
 
     def _earlier(self) -> list[Path]:
         if not self.dump_dir.is_dir():
@@ -85,12 +92,18 @@ class DumpIR(PassInstrument):
         safe = re.sub(r"[^A-Za-z0-9_.+-]+", "_", name)[:_NAME_LIMIT]
         path = self.dump_dir / f"{self._number:03d}_{safe}{SUFFIX}"
         self._number += 1
-        text = mod.astext(self._show_meta_data).encode("utf-8", "surrogatepass")
+        text = self._text(mod).encode("utf-8", "surrogatepass")
         self.dump_dir.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(text)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        if self._refresh:
+            self._refresh = False
+            for earlier in self._earlier():
+                earlier.unlink(missing_ok=True)
+        write_whole(path, text)
+
+    def _text(self, mod: IRModule) -> str:
+        if not self._strip_constants:
+            return mod.astext(self._show_meta_data)
+        stripped = Stripped()
+        text = astext(mod, self._show_meta_data, form=stripped.form)
+        note = f"// of constants above {INLINE_LIMIT >> 10} KiB, here {stripped.count}, only the first element is kept, and repeated\n"
+        return note + text if stripped.count else text

@@ -14,6 +14,14 @@ IMMUTABLE_MODULE: Final = "testing.immutable_module"
 register_option(IMMUTABLE_MODULE, bool, False, "Whether to check that no pass changes the module that it gets, by its structural hash.")
 
 
+class ModuleChangedError(RuntimeError):
+    """A pass changed the module that it got. `pass_name` is the pass."""
+
+    def __init__(self, message: str, pass_name: str = "") -> None:
+        super().__init__(message)
+        self.pass_name = pass_name
+
+
 class _Running(threading.local):
     def __init__(self) -> None:
         self.modules: list[tuple[IRModule, object]] = []
@@ -22,8 +30,8 @@ class _Running(threading.local):
 class ImmutableModuleCheck(PassInstrument):
     """Compares the structural hash and the attributes of the module before a pass with those after it.
 
-    Raises RuntimeError `Immutable module has been modified in pass: <name>`. A context whose option `testing.immutable_module`
-    is set when it is made has it beside its instruments.
+    Raises ModuleChangedError, a RuntimeError, `Immutable module has been modified in pass: <name>`. A context whose option
+    `testing.immutable_module` is set when it is made has it beside its instruments.
     """
 
     def __init__(self) -> None:
@@ -38,7 +46,7 @@ class ImmutableModuleCheck(PassInstrument):
         if self._running.modules:  # empty where the pass runs in a context that came to the check meanwhile
             given, before = self._running.modules.pop()
             if _state(given) != before:
-                raise RuntimeError(f"Immutable module has been modified in pass: {info.name}")
+                raise ModuleChangedError(f"Immutable module has been modified in pass: {info.name}", info.name)
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
         """Forgets the module."""

@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from passat.passmgr.inspection.run_tree import RunTree
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.pass_info import PassInfo
 
@@ -51,15 +52,6 @@ class _Run:
         self.done, self.failed = True, failed
 
 
-class _Profile(threading.local):
-    """What one thread has measured: the runs of this context, those that are going on, and the runs of the context left last."""
-
-    def __init__(self) -> None:
-        self.runs: list[_Run] = []
-        self.open: list[_Run] = []
-        self.finished: list[_Run] = []
-
-
 _LOCK: Final = threading.RLock()
 _OPEN: Final[dict[int, _Run]] = {}
 """The runs that are going on, of all instruments and threads. tracemalloc knows one peak for all: whoever sets it back tells them first."""
@@ -93,19 +85,16 @@ class PassMemoryInstrument(PassInstrument):
         self._trace = trace
         self._entered = 0
         self._started = False
-        self._profile = _Profile()
+        self._profile: RunTree[_Run] = RunTree()
 
     @property
     def runs(self) -> list[PassMemory]:
         """This thread's finished runs in the order in which they began: of the context entered now, or else of the last one."""
-        stack = [(run, 0) for run in reversed(self._profile.runs or self._profile.finished)]
         found: list[PassMemory] = []
-        while stack:
-            run, depth = stack.pop()
+        for run, depth in self._profile.walk():
             if run.done:
                 allocated, peak = (run.allocated, run.peak) if run.traced else (None, None)
                 found.append(PassMemory(run.name, run.resident, run.record, allocated, peak, depth, run.failed))
-            stack.extend((child, depth + 1) for child in reversed(run.children))
         return found
 
     def render(self) -> str:
@@ -125,25 +114,22 @@ class PassMemoryInstrument(PassInstrument):
 
     def exit_pass_ctx(self) -> None:
         """Ends the measurement, and tracemalloc where it was started for it; `runs` keeps the numbers until the next."""
-        profile = self._profile
         with _LOCK:
-            for run in profile.open:
+            for run in self._profile.open:
                 _OPEN.pop(id(run), None)
             self._entered = max(0, self._entered - 1)
             if self._started and not self._entered:
                 tracemalloc.stop()
                 self._started = False
-        profile.finished, profile.runs, profile.open = profile.runs, [], []
+        self._profile.leave()
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Begins to measure a run."""
-        profile = self._profile
         with _LOCK:
             _note_peak()
             run = _Run(info.name)
             _OPEN[id(run)] = run
-        (profile.open[-1].children if profile.open else profile.runs).append(run)
-        profile.open.append(run)
+        self._profile.begin(run)
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Ends it."""

@@ -36,6 +36,12 @@ class BrokenModuleError(DiagnosticError):
         return "\n".join(lines)
 
 
+def module_flaws(mod: IRModule, types: bool = True) -> tuple[Flaw, ...]:
+    """What is wrong with a module: with its variables and calls or, where nothing is and `types` are asked about, with its types."""
+    flaws = tuple(binding_flaws(mod))
+    return flaws or (tuple(type_flaws(mod)) if types else ())  # types of what is bound wrongly mean nothing
+
+
 class _Sound(threading.local):
     """The functions that were found sound last."""
 
@@ -70,9 +76,7 @@ class VerifyEach(PassInstrument):
     def _check(self, mod: IRModule, info: PassInfo, accusation: str) -> None:
         if mod.functions == self._sound.functions:
             return
-        flaws = tuple(binding_flaws(mod))
-        if not flaws and self._types:  # types of what is bound wrongly mean nothing
-            flaws = tuple(type_flaws(mod))
+        flaws = module_flaws(mod, self._types)
         if flaws:
             raise BrokenModuleError(f"{accusation.format(info.name)}: {flaws[0]}", info.name, flaws)
         self._sound.functions = dict(mod.functions)

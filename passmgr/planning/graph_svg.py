@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from passat.passmgr.planning.requirement_graph import GraphNode, RequirementGraph, describe
-from passat.passmgr.planning.svg import Drawing, Label, shortened
+from passat.passmgr.planning.svg import LINE, Drawing, Label, shortened, text_width
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -17,6 +17,7 @@ _BETWEEN_BOXES: Final = 16
 _INSET: Final = 16
 _BEND: Final = 6
 _SWEEPS: Final = 8
+_CAPTION: Final = "Arrows lead from a pass to those that require it."
 _GRID_WIDTH: Final = 900
 """How wide passes that nothing connects are set, where the others are not wider."""
 
@@ -62,7 +63,8 @@ class _Layout:
 
     def draw(self) -> str:
         drawing = Drawing()
-        corner: dict[str, tuple[float, float]] = {"": (_MARGIN, _MARGIN)}
+        drawing.text(_CAPTION, _MARGIN, _MARGIN + 8)
+        corner: dict[str, tuple[float, float]] = {"": (_MARGIN, _MARGIN + 2 * LINE)}
         for key in self.graph.nodes:
             parent = self.graph.nodes[key].parent
             x, y = self.groups[parent].place[key]
@@ -73,7 +75,8 @@ class _Layout:
         for source, target in self.graph.edges:
             self._draw_edge(drawing, source, target, corner)
         whole = self.groups[""]
-        return drawing.svg(whole.width + 2 * _MARGIN, whole.height + 2 * _MARGIN, "Which pass requires which")
+        width = max(whole.width, text_width(_CAPTION, 11))
+        return drawing.svg(width + 2 * _MARGIN, whole.height + 2 * (_MARGIN + LINE), "Which pass requires which")
 
     def _draw_edge(self, drawing: Drawing, source: str, target: str, corner: dict[str, tuple[float, float]]) -> None:
         """From the right of what is required, through the bends between the two boxes that hold them, to the left of what requires it."""

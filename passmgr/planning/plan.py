@@ -4,13 +4,15 @@ import difflib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import PassInfo, PipelineInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
+from passat.passmgr.planning.joint import joint_runs, run_together
 from passat.passmgr.planning.resolve import Resolver, too_deep
 from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
 
@@ -68,7 +70,7 @@ class Plan:
     `notes` are doubts about the settings, such as a disabled pass that does not exist.
     """
 
-    __slots__ = ("_bodies", "name", "notes", "opt_level", "resolve", "steps")
+    __slots__ = ("_bodies", "_joint", "name", "notes", "opt_level", "resolve", "steps")
 
     def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -77,6 +79,7 @@ class Plan:
         self.steps = steps
         self.notes = notes
         self._bodies = tuple((step.pass_.info, self._body(step)) for step in steps if step.runs)
+        self._joint = joint_runs([step.pass_ for step in steps if step.runs])
 
     @property
     def order(self) -> list[str]:
@@ -93,6 +96,8 @@ class Plan:
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
+        if self._joint and (asked := self._asked_jointly(ctx)):
+            return asked.run(mod, ctx)
         done = 0
         try:
             for info, body in self._bodies:
@@ -137,6 +142,25 @@ class Plan:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _asked_jointly(self, ctx: PassContext) -> "Plan | None":
+        """The plan in which passes that stand side by side, and that the context wants to run as one, are one step; None where it does
+        not want that of any."""
+        passes = [step for step in self.steps if step.runs]
+        wanted = [run for run in self._joint if ctx.get_config(passes[run[0]].pass_.joint_option or "")]
+        if not wanted:
+            return None
+        plan = Plan(self.name, self.opt_level, self.resolve, (), self.notes)
+        bodies: list[tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]] = []
+        at = 0
+        for start, stop in wanted:
+            bodies += self._bodies[at:start]
+            together = [step.pass_ for step in passes[start:stop]]
+            info = PipelineInfo(0, "+".join(pass_.info.name for pass_ in together))
+            bodies.append((info, partial(run_together, together)))
+            at = stop
+        plan._bodies = (*bodies, *self._bodies[at:])
+        return plan
 
     def _body(self, step: Step) -> Callable[[IRModule, PassContext], IRModule]:
         return step.pass_.run if step.pass_.members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run

@@ -48,12 +48,16 @@ class _Level:
 
 def plan_svg(plan: "Plan") -> str:
     """The plan as an SVG picture. Green runs because it is required, dashed does not run; dashed lines lead to who relies on a pass."""
-    level = _level(plan.steps, _reliances(plan))
+    reliances = _reliances(plan)
+    level = _level(plan.steps, reliances)
     drawing = Drawing()
     drawing.text(plan.name, _MARGIN, _MARGIN + 12, "strong")
-    resolved = ", requirements resolved as in TVM" if plan.resolve == "relay" else ""
-    drawing.text(f"at opt_level {plan.opt_level}{resolved}", _MARGIN, _MARGIN + 12 + LINE)
-    top = _MARGIN + 12 + 2 * LINE
+    head = [f"at opt_level {plan.opt_level}" + (", requirements resolved as in TVM" if plan.resolve == "relay" else "")]
+    if any(_skips(pair) for pairs in reliances.values() for pair in pairs):
+        head.append("dashed lines lead from what is required to those that rely on it")
+    for at, line in enumerate(head, 1):
+        drawing.text(line, _MARGIN, _MARGIN + 12 + at * LINE)
+    top = _MARGIN + 12 + (1 + len(head)) * LINE
     if not plan.steps:
         drawing.text("(nothing to run)", _MARGIN, top + 6)
         top += LINE
@@ -62,7 +66,7 @@ def plan_svg(plan: "Plan") -> str:
     notes = [f"note: {shortened(note, 120)}" for note in plan.notes]
     for at, note in enumerate(notes):
         drawing.text(note, _MARGIN, bottom + at * LINE + 10)
-    texts = [Label(text).width for text in (plan.name, f"at opt_level {plan.opt_level}{resolved}", *notes)]
+    texts = [Label(text).width for text in (plan.name, *head, *notes)]
     return drawing.svg(max([level.width, *texts]) + 2 * _MARGIN, bottom + len(notes) * LINE + _MARGIN, f"The plan of {plan.name}")
 
 
@@ -121,12 +125,16 @@ def _measure(row: _Row, reliances: dict[tuple[str, ...], set[tuple[int, int]]]) 
         row.height += row.inner.height + _GAP
 
 
+def _skips(pair: tuple[int, int]) -> bool:
+    """Whether other steps run between the two. Where none does, the arrow between them says it."""
+    return pair[1] != pair[0] + 1
+
+
 def _lanes(pairs: set[tuple[int, int]]) -> list[tuple[int, list[int], int]]:
     """One lane for each step that others rely on, as far left as lanes that it overlaps push it."""
     by_source: dict[int, list[int]] = {}
-    for source, target in sorted(pairs):
-        if target != source + 1:  # the arrow between them says it
-            by_source.setdefault(source, []).append(target)
+    for source, target in sorted(filter(_skips, pairs)):
+        by_source.setdefault(source, []).append(target)
     lanes: list[tuple[int, list[int], int]] = []
     ends: list[int] = []
     for source, targets in sorted(by_source.items(), key=lambda item: (item[1][-1] - item[0], item[0])):
@@ -167,6 +175,7 @@ def _draw(drawing: Drawing, level: _Level, x: float, y: float) -> None:
 def _label(step: "Step") -> Label:
     text = step_label(step)
     name = f"{step.number.rpartition('.')[2]}  {shortened(text)}" if step.runs else shortened(text)
+    why = step.why if step.runs else f"does not run: {step.why}"
     style = "off" if not step.runs else "group" if step.steps else "required" if step.required_by else ""
     full = f"{text}: " if len(text) > 64 else ""
-    return Label(name, (shortened(step.why, 80),), full + (step.why if step.runs else f"does not run: {step.why}"), style)
+    return Label(name, (shortened(why, 94),), full + why, style)

@@ -43,7 +43,7 @@ def to_json(plan: "Plan") -> str:
 
 def to_dot(plan: "Plan") -> str:
     """A digraph. Solid arrows lead from pass to pass in order, dashed ones from what is required to what requires it; grey does not run."""
-    lines = [f"digraph {_quote(plan.name)} {{", "  rankdir=LR;", "  node [shape=box];"]
+    lines = [f"digraph {dot_text(plan.name)} {{", "  rankdir=LR;", "  node [shape=box];"]
     ids = _ids(plan)
     depth = 1
 
@@ -56,14 +56,14 @@ def to_dot(plan: "Plan") -> str:
             if step.pass_.members is not None and step.runs:
                 add(f"subgraph cluster_{ids[id(step)]} {{")
                 depth += 1
-                add(f"label={_quote(_title(step))};")
-                add(f"{ids[id(step)]} [label={_quote(step.name)}, shape=point];")
+                add(f"label={dot_text(_title(step))};")
+                add(f"{ids[id(step)]} [label={dot_text(step.name)}, shape=point];")
                 steps(step.steps)
                 depth -= 1
                 add("}")
             else:
                 style = "" if step.runs else ", style=dashed, color=gray, fontcolor=gray"
-                add(f"{ids[id(step)]} [label={_quote(_title(step))}, tooltip={_quote(step.why)}{style}];")
+                add(f"{ids[id(step)]} [label={dot_text(_title(step))}, tooltip={dot_text(step.why)}{style}];")
 
     steps(plan.steps)
     for source, target, required in _edges(plan):
@@ -79,7 +79,7 @@ def to_mermaid(plan: "Plan") -> str:
 
     def steps(level: "tuple[Step, ...]", indent: str) -> None:
         for step in level:
-            label = _title(step).replace('"', "#quot;")
+            label = mermaid_text(_title(step))
             if step.pass_.members is not None and step.runs:
                 lines.append(f'{indent}subgraph {ids[id(step)]}["{label}"]')
                 steps(step.steps, indent + "  ")
@@ -146,8 +146,18 @@ def _title(step: "Step") -> str:
     return f"{step.number} {step_label(step)}" if step.runs else step_label(step)
 
 
-def _quote(text: str) -> str:
+def dot_text(text: str) -> str:
+    """A text in quotes, for Graphviz."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def mermaid_text(text: str) -> str:
+    """A text as it stands in quotes in Mermaid, which reads HTML there.
+
+    >>> mermaid_text('PrintIR{header="a<b"}')
+    'PrintIR{header=#quot;a#lt;b#quot;}'
+    """
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("&", "#amp;").replace("<", "#lt;").replace(">", "#gt;")
 
 
 def _to_dict(step: "Step") -> dict[str, AnyValue]:

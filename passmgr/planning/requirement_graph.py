@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.render import pass_label
+from passat.passmgr.planning.render import dot_text, mermaid_text, pass_label
 from passat.passmgr.registry import PassEntry, PassOptionError, UnknownPassError, get_entry, list_passes
 
 
@@ -71,7 +71,7 @@ class RequirementGraph:
         lines = ["digraph requirements {", "  rankdir=LR;", "  node [shape=box];"]
         for node, depth, ends in self._nested():
             indent = "  " * (depth + 1)
-            label = json.dumps(node.name, ensure_ascii=False)
+            label = dot_text(node.name)
             if ends:
                 lines.append(f"{indent}}}")
             elif self.children(node.key):
@@ -82,7 +82,7 @@ class RequirementGraph:
                 ]
             else:
                 style = ", color=red, fontcolor=red" if node.kind == "unknown" else ""
-                lines.append(f"{indent}{ids[node.key]} [label={label}, tooltip={json.dumps(describe(node), ensure_ascii=False)}{style}];")
+                lines.append(f"{indent}{ids[node.key]} [label={label}, tooltip={dot_text(describe(node))}{style}];")
         for edge in self.edges:
             lines.append(f"  {ids[edge[1]]} -> {ids[edge[0]]}{' [color=red]' if edge in self.cyclic else ''};")
         return "\n".join([*lines, "}"]) + "\n"
@@ -93,7 +93,7 @@ class RequirementGraph:
         lines = ["flowchart LR"]
         for node, depth, ends in self._nested():
             indent = "  " * (depth + 1)
-            label = node.name.replace('"', "#quot;")
+            label = mermaid_text(node.name)
             if ends:
                 lines.append(f"{indent}end")
             elif self.children(node.key):
@@ -171,7 +171,7 @@ class _Builder:
         key = f"{parent}/{label}" if parent else label
         if key not in self.nodes:
             self.nodes[key] = GraphNode(
-                key, label, kind_of(pass_), pass_.info.opt_level, parent, doc or _first_sentence(type(pass_).__doc__)
+                key, label, kind_of(pass_), pass_.info.opt_level, parent, doc or first_paragraph(type(pass_).__doc__)
             )
             self.passes[key] = pass_
             self.waiting.append(key)
@@ -182,9 +182,9 @@ class _Builder:
     def require_entry(self, entry: PassEntry) -> str:
         if entry.name not in self.nodes:
             try:
-                self.add(entry.make({}), entry.name, "", _first_sentence(entry.doc))
+                self.add(entry.make({}), entry.name, "", first_paragraph(entry.doc))
             except PassOptionError:
-                self.nodes[entry.name] = GraphNode(entry.name, entry.name, "needs options", None, doc=_first_sentence(entry.doc))
+                self.nodes[entry.name] = GraphNode(entry.name, entry.name, "needs options", None, doc=first_paragraph(entry.doc))
         return entry.name
 
     def require(self, name: str) -> str:
@@ -212,5 +212,6 @@ def kind_of(pass_: Pass) -> str:
     return next(kinds, "") or "pass"
 
 
-def _first_sentence(doc: str | None) -> str:
+def first_paragraph(doc: str | None) -> str:
+    """The first paragraph of a docstring, on one line."""
     return " ".join((doc or "").strip().partition("\n\n")[0].split())

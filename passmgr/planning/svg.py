@@ -77,7 +77,7 @@ class Label:
 def text_width(text: str, size: float = _FONT, *, bold: bool = False) -> float:
     """How wide a text is, estimated on the generous side: fonts differ, and nobody has measured those of the reader."""
     wide = sum(_EM.get(char, 0.6) if ord(char) < 128 else 1.05 if unicodedata.east_asian_width(char) in "WF" else 0.66 for char in text)
-    return wide * size * (1.09 if bold else 1.02)
+    return wide * size * (1.16 if bold else 1.02)
 
 
 _EM: Final = {

@@ -104,19 +104,22 @@ class StatisticsLog(Statistics):
 
     __slots__ = ("entries",)
 
-    def __init__(self) -> None:
+    def __init__(self, counted: Statistics | None = None) -> None:
         super().__init__()
         self.entries: list[tuple[str, str, float | None]] = []
+        if counted is not None:  # what was counted before, which a pass may ask for
+            self.add(counted)
+            self.entries.clear()
 
     def record(self, pass_name: str, key: str, amount: float = 1) -> None:
         """Adds to a counter."""
         super().record(pass_name, key, amount)
         self.entries.append((pass_name, key, amount))
 
-    def remark(self, pass_name: str, text: str) -> None:
+    def remark(self, pass_name: str, text: str, times: int = 1) -> None:
         """Keeps a sentence."""
-        super().remark(pass_name, text)
-        self.entries.append((pass_name, text, None))
+        super().remark(pass_name, text, times)
+        self.entries += [(pass_name, text, None)] * times
 
 
 def replay(entries: list[tuple[str, str, float | None]], statistics: Statistics) -> None:
@@ -187,12 +190,14 @@ def _kind(pass_: FunctionPass) -> tuple[str, str, str]:
 
 
 class Task(NamedTuple):
-    """Functions of a module, by their places in it, for a worker to run a pass on. `key` tells modules apart."""
+    """Functions of a module, by their places in it, for a worker to run a pass on. `key` tells modules apart, `counters` is what had
+    been counted before: a pass may look at that, as those do that have so many seconds for all functions."""
 
     job: bytes
     key: str
     module: Parcel
     places: list[int]
+    counters: dict[str, dict[str, float]]
 
 
 class Outcome(NamedTuple):

@@ -21,7 +21,7 @@ import pickle
 import threading
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from passat.ir.expr import Expr, Function, GlobalVar
@@ -43,7 +43,7 @@ from passat.passmgr.workers.parcels import (
     replay,
 )
 from passat.passmgr.workers.worker import attempt, work
-from passat.passmgr.workers.worker_pool import WorkerPool, discard, worker_pool
+from passat.passmgr.workers.worker_pool import WorkerPool, discard, no_workers, worker_pool
 
 _SHARES_PER_WORKER: Final = 4
 
@@ -125,19 +125,23 @@ class _Run:
                 return
 
     def in_threads(self, executor: ThreadPoolExecutor) -> None:
-        """Runs each function in some thread, with a context of its own."""
+        """Runs each function in some thread, with a context of its own. This thread takes what no other has begun when it is its turn: it
+        may be one of the executor's itself, and the others as well wait for such runs."""
         settings = Settings.of(self.ctx)
+        counted = self.ctx.statistics.copy()
 
         def one(func: Function) -> tuple[Function | None, Exception | None, StatisticsLog]:
-            log = StatisticsLog()
+            log = StatisticsLog(counted)
             ctx = settings.context(log)
             ctx.diag_ctx = self.ctx.diag_ctx
-            return *ctx.run(attempt, self.pass_, func, self.mod, ctx), log
+            result, error = ctx.run(attempt, self.pass_, func, self.mod, ctx)
+            replay(log.entries, counted)
+            return result, error, log
 
         futures = [executor.submit(one, func) for _, _, func in self.functions]
         try:
-            for (_, var, _), future in zip(self.functions, futures, strict=True):
-                result, error, log = future.result()
+            for (_, var, func), future in zip(self.functions, futures, strict=True):
+                result, error, log = one(func) if future.cancel() else future.result()
                 replay(log.entries, self.ctx.statistics)
                 if error is not None:
                     self.failure = Failure(var, error)
@@ -155,6 +159,9 @@ class _Run:
             self.here(range(len(self.functions)))
             return
         executor = self.ctx.executor
+        if executor is None and (reason := no_workers()):
+            self.stay(reason)
+            return
         try:
             job = job_of(self.pass_, Settings.of(self.ctx))
             module = pack(state, "the module", in_file=executor is None or isinstance(executor, ProcessPoolExecutor))
@@ -163,20 +170,21 @@ class _Run:
             return
         key = uuid.uuid4().hex
         shares = self.shares(workers * _SHARES_PER_WORKER)
-        tasks = [Task(job, key, module, [self.functions[number][0] for number in share]) for share in shares]
+        counters = self.ctx.statistics.copy().counters
+        tasks = [Task(job, key, module, [self.functions[number][0] for number in share], counters) for share in shares]
         pool: WorkerPool | None = None
         futures: list[Future[bytes]] = []
         try:
             if executor is None:
                 pool = worker_pool(workers)
                 try:
-                    futures = _submit(pool.executor, tasks)
+                    futures = pool.submit(work, tasks)
                 except BrokenExecutor:  # a worker has ended since the last run
                     discard(pool)
                     pool = worker_pool(workers)
-                    futures = _submit(pool.executor, tasks)
+                    futures = pool.submit(work, tasks)
             else:
-                futures = _submit(executor, tasks)
+                futures = [executor.submit(work, task) for task in tasks]
         except BaseException as error:
             remove(module)
             if not isinstance(error, (BrokenExecutor, OSError, AssertionError)):  # the last: a daemonic process may have no children
@@ -188,7 +196,7 @@ class _Run:
             self.gather(shares, futures, pool)
         except BaseException:  # Ctrl-C among them
             if pool is not None:
-                discard(pool)
+                discard(pool, broken=False)
             raise
         finally:
             for future in futures:
@@ -200,6 +208,8 @@ class _Run:
             answer: Answer | Refusal
             try:
                 answer = pickle.loads(future.result())
+                if pool is not None:
+                    pool.has_answered()
             except (BrokenExecutor, CancelledError):
                 if pool is not None:
                     discard(pool)
@@ -250,10 +260,6 @@ class _Run:
                 shares.append(range(start, number + 1))
                 start = number + 1
         return shares
-
-
-def _submit(executor: Executor, tasks: list[Task]) -> list[Future[bytes]]:
-    return [executor.submit(work, task) for task in tasks]
 
 
 def _remove_when_done(parcel: Parcel, futures: list[Future[bytes]]) -> None:

@@ -10,6 +10,7 @@ from passat.ir.serialize import Encoded, decode_module, encode
 from passat.ir.types import Type
 from passat.passmgr.context import PassContext
 from passat.passmgr.passes import FunctionPass, checked
+from passat.passmgr.statistics import Statistics
 from passat.passmgr.workers.parcels import (
     Answer,
     CannotTravelError,
@@ -20,6 +21,7 @@ from passat.passmgr.workers.parcels import (
     Task,
     dumps,
     read_job,
+    replay,
     unpack,
 )
 
@@ -34,6 +36,9 @@ class _Module:
     def __init__(self, task: Task) -> None:
         self.module, self.order = decode_module(unpack(task.module))
         self.functions = list(self.module.functions.items())
+        self.counted = Statistics()
+        """What was counted in the context before, and here since then."""
+        self.counted.counters = {name: dict(counters) for name, counters in task.counters.items()}
         self._untyped = [number for number, node in enumerate(self.order) if node._checked_type is None]
 
     def new_types(self) -> list[tuple[int, Type]]:
@@ -87,9 +92,10 @@ def _answer(pass_: FunctionPass, settings: Settings, module: _Module, places: li
     for place in places:
         func = module.functions[place][1]
         assert isinstance(func, Function)  # others are not sent
-        log = StatisticsLog()
+        log = StatisticsLog(module.counted)
         ctx = settings.context(log)
         result, error = ctx.run(attempt, pass_, func, module.module, ctx)
+        replay(log.entries, module.counted)
         if error is not None:
             outcomes.append(_failure(error, log))
             break

@@ -8,11 +8,18 @@ of the program. As everywhere with `multiprocessing`, a script that uses workers
 import contextlib
 import os
 import signal
+import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from multiprocessing.connection import Connection
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class WorkerPool:
@@ -26,6 +33,19 @@ class WorkerPool:
         ear, self._line = context.Pipe(duplex=False)
         self.workers = workers
         self.executor = ProcessPoolExecutor(workers, context, _begin, (ear,))
+        self.answered = False
+        """Whether a worker has ever done anything."""
+
+    def submit(self, function: Callable[[_T], _R], tasks: Iterable[_T]) -> "list[Future[_R]]":
+        """Hands out tasks; that starts workers where there are none."""
+        with _LOCK, _importable_main():
+            return [self.executor.submit(function, task) for task in tasks]
+
+    def has_answered(self) -> None:
+        """Remembers that workers can be started here."""
+        if not self.answered:
+            self.answered = True
+            _stillborn.clear()
 
     def abort(self) -> None:
         """Ends the workers at once, whatever they are doing."""
@@ -45,7 +65,32 @@ def _end_with(line: "Connection") -> None:
     os._exit(1)
 
 
-_LOCK: Final = threading.Lock()
+@contextlib.contextmanager
+def _importable_main() -> Iterator[None]:
+    """Keeps workers from importing a main module whose file does not exist, as where the program is read from a pipe."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if main is None or path is None or getattr(main, "__spec__", None) is not None or os.path.isfile(path):
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = path
+
+
+def no_workers() -> str:
+    """Why there is no point in starting workers: twice they have all ended without an answer. Else nothing."""
+    if len(_stillborn) < _ATTEMPTS:
+        return ""
+    return 'workers end before they do anything; does the script keep what it does under `if __name__ == "__main__":`?'
+
+
+_ATTEMPTS: Final = 2
+_stillborn: Final[list[int]] = []
+"""The sizes of the last pools, of which no worker ever answered."""
+_LOCK: Final = threading.RLock()
 _POOLS: Final[dict[tuple[int, int], WorkerPool]] = {}
 """By process, since a fork inherits the table but not the threads behind it, and by number of workers."""
 
@@ -60,12 +105,14 @@ def worker_pool(workers: int) -> WorkerPool:
         return pool
 
 
-def discard(pool: WorkerPool) -> None:
-    """Forgets a pool, and ends its workers at once."""
+def discard(pool: WorkerPool, *, broken: bool = True) -> None:
+    """Forgets a pool, and ends its workers at once. `broken` is whether they did so themselves."""
     with _LOCK:
         for key, known in list(_POOLS.items()):
             if known is pool:
                 del _POOLS[key]
+                if broken and not pool.answered:
+                    _stillborn.append(pool.workers)
     pool.abort()
 
 
@@ -77,5 +124,6 @@ def shutdown_workers() -> None:
     with _LOCK:
         pools = [pool for (process, _), pool in _POOLS.items() if process == os.getpid()]
         _POOLS.clear()
+        _stillborn.clear()
     for pool in pools:
         pool.executor.shutdown()

@@ -10,7 +10,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.dtypes import to_numpy
+from passat.ir.dtypes import FLOATS, to_numpy
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -20,6 +20,7 @@ w, b, c, d = constants("w b c d")
 gamma, beta, mean, var = constants("gamma beta mean var")
 a, e = attributes("a e")
 _NOTE = "scales the weights instead of the result"
+_FLOAT16_END = 65504.0
 
 
 @condition
@@ -54,8 +55,8 @@ def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
 
 @condition
 def are_matrices(x: Term, w: Term) -> bool | str:
-    """Both factors are matrices: only their product takes a bias in ONNX."""
-    return (x.type.ndim == 2 and w.type.ndim == 2) or f"multiplies {x.type!r} by {w.type!r}"
+    """Both factors are matrices of floating-point numbers: only their product takes a bias in ONNX, and in what runs it."""
+    return (x.type.ndim == 2 and w.type.ndim == 2 and x.type.dtype in FLOATS) or f"multiplies {x.type!r} by {w.type!r}"
 
 
 @condition
@@ -73,8 +74,32 @@ def stays_finite(w: Term, c: Term) -> bool | str:
     """The weight times the constant does not overflow where the element type has a short range."""
     if w.type.dtype != "float16":
         return True
-    largest = [float(np.max(np.abs(term.value().numpy()), initial=0)) for term in (w, c)]
-    return largest[0] * largest[1] < 65504 or f"the weight times the constant may reach {largest[0] * largest[1]:g}"
+    largest = _largest(w) * _largest(c)
+    return largest < _FLOAT16_END or f"the weight times the constant may reach {largest:g}"
+
+
+@condition
+def sum_stays_finite(b: Term, d: Term) -> bool | str:
+    """The sum of two constants does not overflow where the element type has a short range."""
+    if b.type.dtype != "float16":
+        return True
+    total = _largest(b) + _largest(d)
+    return total < _FLOAT16_END or f"the sum of the constants may reach {total:g}"
+
+
+@condition
+def normalised_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
+    """Weight and bias of the product that does what product and normalisation did do not overflow where the element type has a short
+    range. `shifts` are the mean, and the bias that was there."""
+    if w.type.dtype != "float16":
+        return True
+    scale = _largest(gamma) / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon)
+    largest = max(_largest(w) * scale, sum(map(_largest, shifts)) * scale + _largest(beta))
+    return bool(largest < _FLOAT16_END) or f"the weight or the bias may reach {largest:g}"
+
+
+def _largest(constant: Term) -> float:
+    return float(np.max(np.abs(constant.value().numpy()), initial=0))
 
 
 @condition
@@ -122,17 +147,24 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
     folded_biased = op.nn.bias_add(scaled(_K), (b - mean) * _K + beta, axis=axis)
     whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
     rules = {
-        "normalised": (normal >> folded).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
-        "normalised_biased": (normal_biased >> folded_biased).when(*guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var)),
+        "normalised": (normal >> folded).when(
+            *guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var), normalised_stays_finite(e, w, gamma, beta, var, mean)
+        ),
+        "normalised_biased": (normal_biased >> folded_biased).when(
+            *guards,
+            scales_axis(e, normal, axis),
+            has_regular_scale(e, gamma, var),
+            normalised_stays_finite(e, w, gamma, beta, var, mean, b),
+        ),
         "scaled": (product * c >> scaled(_vector(c))).when(*guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)),
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
-            *guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)
+            *guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c), stays_finite(b, c)
         ),
         "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(
             *guards, is_not(d, 0), per_channel(d, product, axis)
         ),
         "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(
-            *guards, is_not(d, 0), per_channel(d, product, axis)
+            *guards, is_not(d, 0), per_channel(d, product, axis), sum_stays_finite(b, d)
         ),
     }
     return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
@@ -174,7 +206,7 @@ class Normalisations(RuleSet):
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
             >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0]
         )
-        .when(scales_axis(a, x, 1), is_not(c, 1), per_channel(c, x, 1))
+        .when(scales_axis(a, x, 1), is_not(c, 1), per_channel(c, x, 1), stays_finite(gamma, c), stays_finite(beta, c))
         .inexact(_NOTE)
     )
     shifted = (
@@ -182,6 +214,6 @@ class Normalisations(RuleSet):
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
             >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0]
         )
-        .when(scales_axis(a, x, 1), is_not(d, 0), per_channel(d, x, 1))
+        .when(scales_axis(a, x, 1), is_not(d, 0), per_channel(d, x, 1), sum_stays_finite(beta, d))
         .inexact(_NOTE)
     )

@@ -4,7 +4,7 @@ import math
 
 import ml_dtypes
 
-from passat.ir.dtypes import to_numpy
+from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import same_dim
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
 from passat.rules.library.batch_norm import is_not, stays_finite
@@ -20,9 +20,9 @@ _REGROUPS = "a product of another shape may sum in another order"
 
 @condition
 def is_row_bias(b: Term, product: Term) -> bool | str:
-    """A vector as long as the rows of a matrix."""
-    if product.type.ndim != 2:
-        return f"{product.type!r} is no matrix"
+    """A vector as long as the rows of a matrix of floating-point numbers: what runs a Gemm need not do so for integers."""
+    if product.type.ndim != 2 or product.type.dtype not in FLOATS:
+        return f"{product.type!r} is no matrix of floating-point numbers"
     return b.type.shape == product.type.shape[1:] or f"{b.type!r} is no bias of {product.type!r}"
 
 
@@ -42,8 +42,8 @@ def is_matrix(w: Term) -> bool | str:
 
 @condition
 def is_vector_of(b: Term, w: Term) -> bool | str:
-    """The constant is a vector as long as the rows of the weight."""
-    return b.type.shape == w.type.shape[1:] or f"{b.type!r} is no bias of a product by {w.type!r}"
+    """The constant is a vector as long as the rows of the weight, of floating-point numbers (see `is_row_bias`)."""
+    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is no bias of a product by {w.type!r}"
 
 
 @condition

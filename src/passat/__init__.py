@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
-    from passat import instrument, ir, nd, parser, relay, testing, transform
+    from passat import error, instrument, ir, nd, parser, relay, target, testing, transform
     from passat.crash import PassError
+    from passat.error import TVMError
     from passat.ir.module import IRModule
     from passat.optimizer import Result, optimize
     from passat.report import MismatchError, Report
@@ -28,15 +29,18 @@ __all__ = [
     "PassError",
     "Report",
     "Result",
+    "TVMError",
     "__version__",
     "cpu",
     "device",
+    "error",
     "instrument",
     "ir",
     "nd",
     "optimize",
     "parser",
     "relay",
+    "target",
     "testing",
     "transform",
 ]
@@ -49,6 +53,7 @@ _HOMES = {
     "PassError": "passat.crash",
     "Report": "passat.report",
     "Result": "passat.optimizer",
+    "TVMError": "passat.error",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
     "optimize": "passat.optimizer",
@@ -67,4 +72,4 @@ def __getattr__(name: str) -> AnyValue:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -9,7 +9,9 @@ from typing import Any as AnyValue
 from passat.checks import Check, CheckError, Command, Crash, Slower, WrongValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import load, save, to_onnx
+from passat.optimizer import DEFAULT_LEVEL
 from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassContext, bisect_passes
+from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.pipelines import Passes, build_pipeline
 from passat.rules import RuleSet
 from passat.verify import Reference
@@ -51,7 +53,7 @@ class Bisection:
         return f"the first bad pass is {found}{why}\n(the check ran {times})"
 
     def save(self, folder: str | os.PathLike[str]) -> list[str]:
-        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, into a folder, which is made. Returns the paths.
+        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, into a folder, which is made. Returns their paths.
 
         There is no model after a pass that raised. Raises OnnxError.
         """
@@ -70,7 +72,7 @@ def bisect_model(
     *,
     passes: Passes = None,
     rules: Sequence[type[RuleSet]] = (),
-    opt_level: int = 3,
+    opt_level: int | None = None,
     config: Mapping[str, AnyValue] | None = None,
     seed: int = 0,
     margin: float = 0.1,
@@ -80,17 +82,20 @@ def bisect_model(
 
     `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time), "crash"
     (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the path of a model (`passat.checks.Command`). The
-    rest is as in `passat.optimize`.
+    rest, and the settings of a context around the call, are as in `passat.optimize`.
 
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
     VerifyError.
     """
     source = os.fspath(model)
+    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
+        raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
     tell = progress or (lambda _: None)
     command = None if check in CHECKS else Command(_words(check), os.path.dirname(source) or ".")
     tell("reading the model")
     module = load(source)
-    pipeline = build_pipeline(passes, rules)
+    settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
+    pipeline = settings.run(build_pipeline, passes, rules)
     asked = command or CHECKS[check](source, seed, margin)
     calls = 0
 
@@ -102,9 +107,14 @@ def bisect_model(
 
     tell("running the passes")
     try:
-        found = bisect_passes(pipeline, module, ask, PassContext(opt_level, config=config), crashes=check == "crash")
+        found = bisect_passes(pipeline, module, ask, settings, crashes=check == "crash")
     except AlreadyTrueError:
         raise AlreadyTrueError(f"{source} is bad before any pass ran: {asked.why}") from None
+    except CannotTellError as error:
+        which = source if error.what == "the input" else f"what the passes make of {source}"
+        raise CannotTellError(f"the check cannot tell whether {which} is bad: {asked.unclear}", error.what) from None
+    except PassRaisedError as error:
+        raise PassRaisedError(f"{error.found}; --check crash looks for that", error.found) from error.__cause__
     except NeverTrueError as error:
         ran = str(error).rpartition("(")[2].removesuffix(")")
         raise NeverTrueError(f"{source} is good after all passes, so none is to blame ({ran})") from None

@@ -1,25 +1,25 @@
 """Questions about a module that a bisection asks by running it: whether its values are wrong, it is slower, it crashes, or a command fails.
 
 Each is a predicate over modules: True, False, or None where a module cannot tell, as when it is in a form that ONNX does not have.
-`why` is a sentence about the last True.
+A module that is not well-formed or not well-typed, so that no model can be made of it, is bad by every check. `why` is a sentence about
+the last True, `unclear` about the last None.
 """
 
-import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.feeds import Trial, make_feed, size_assignments, symbols
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
+from passat.passmgr.inspection.verify_each import module_flaws
+from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import ModelSource, Reference, Runner, VerifyError, VerifyReport
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Check:
 
     why = ""
     """What was wrong with the last module of which the check was true."""
+    unclear = ""
+    """Why the check could not tell for the last module for which it could not."""
 
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
@@ -52,7 +54,12 @@ class Check:
         """Whether the module is bad; None where it cannot tell."""
         try:
             model = to_onnx(mod)
-        except OnnxError:
+        except OnnxError as error:
+            flaws = module_flaws(mod)
+            if flaws:
+                self.why = f"the module is broken: {flaws[0]}"
+                return True
+            self.unclear = f"it cannot be written as ONNX: {error.args[0]}"
             return None
         found = self.judge(model)
         if found:
@@ -60,7 +67,7 @@ class Check:
         return None if found is None else bool(found)
 
     def judge(self, model: "ModelProto") -> str | None:
-        """What is wrong with a model, "" for nothing, None where that cannot be told."""
+        """What is wrong with a model, "" for nothing, None where that cannot be told: then `unclear` says why."""
         raise NotImplementedError
 
 
@@ -76,6 +83,7 @@ class WrongValue(Check):
     def judge(self, model: "ModelProto") -> str | None:
         """The first difference."""
         report = check_candidate(self._reference, model, self._folder)
+        self.unclear = report.skipped
         return None if report.equal is None else report.mismatch
 
 
@@ -103,19 +111,10 @@ class Slower(Check):
         return Runner(model, folder=self._folder, threads=1, optimise=True)
 
     def _choose(self, seed: int) -> dict[str, AnyValue]:
-        names = symbols(self._original.inputs)
-        sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
-        reason = ""
-        for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
-            for rank in (0, 1, 2, 4):
-                try:
-                    feed = make_feed(self._original.inputs, Trial(seed + attempt, assignment, rank=rank))
-                    self._original.run(feed)
-                except Exception as error:  # ONNX Runtime has no common base of its errors
-                    reason = reason or " ".join(str(error).split())[:300]
-                else:
-                    return feed
-        raise CheckError(f"there is nothing to measure: the original does not run on random inputs: {reason}")
+        try:
+            return choose_feed(self._original, seed)
+        except NothingToTimeError as error:
+            raise CheckError(f"there is nothing to measure: the original {error}") from error
 
     def judge(self, model: "ModelProto") -> str | None:
         """The times, where the model is slower."""
@@ -124,7 +123,8 @@ class Slower(Check):
             candidate.run(self._feed)
         except VerifyError:
             raise
-        except Exception:  # a model that does not run has no time
+        except Exception as error:  # a model that does not run has no time
+            self.unclear = f"it does not run on ONNX Runtime: {' '.join(str(error).split())[:300]}"
             return None
         before, after = self._times(candidate)
         if after <= before * (1 + self._margin):
@@ -133,20 +133,13 @@ class Slower(Check):
 
     def _times(self, candidate: Runner) -> tuple[float, float]:
         runners = (self._original, candidate)
-        repeats = [max(1, round(self.SLICE / max(1e-7, min(self._time(runner, 1) for _ in range(3))))) for runner in runners]
-        times: tuple[list[float], list[float]] = ([], [])
-        least, most = self.ROUNDS
-        end = time.perf_counter() + self.SECONDS
-        while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end):
-            for which in (0, 1) if len(times[0]) % 2 else (1, 0):
-                times[which].append(self._time(runners[which], repeats[which]))
-        return median(times[0]), median(times[1])
+        before, after = take_turns(
+            lambda which, repeat: self._time(runners[which], repeat), 2, rounds=self.ROUNDS, seconds=self.SECONDS, turn=self.SLICE
+        )
+        return median(before), median(after)
 
     def _time(self, runner: Runner, repeat: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeat):
-            runner.run(self._feed)
-        return (time.perf_counter() - start) / repeat
+        return time_of(runner, self._feed, repeat)
 
 
 class Crash(Check):
@@ -191,6 +184,7 @@ class Command(Check):
         except OSError as error:
             raise CheckError(f"the command {arguments[0]!r} to check with does not run: {error.strerror}") from error
         if code == CANNOT_TELL:
+            self.unclear = f"the command says so, by ending with exit code {CANNOT_TELL}"
             return None
         return "" if code == 0 else f"the command ends with {_code(code)}"
 

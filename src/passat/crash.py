@@ -10,14 +10,17 @@ from typing import Any as AnyValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.passmgr import (
+    BrokenModuleError,
     CrashReproducer,
     Execution,
     ExecutionTracker,
     Pass,
+    PassContext,
     Replay,
     Reproducer,
     ReproducerError,
     Sequential,
+    VerifyEach,
     read_reproducer,
     replay,
 )
@@ -47,7 +50,7 @@ class FailureWatch(ExecutionTracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._failed: tuple[Execution, BaseException] | None = None
+        self._failed: Execution | None = None
 
     def execution_begins(self, mod: IRModule, execution: Execution) -> None:
         """Forgets an exception that was caught."""
@@ -55,20 +58,42 @@ class FailureWatch(ExecutionTracker):
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
         """Keeps it."""
-        self._failed = execution, error
+        self._failed = execution
 
     def accuse(self, error: Exception, reproducer: CrashReproducer | None) -> PassError | None:
         """The sentence for an exception of a pipeline; None where it does not come from a pass."""
-        if self._failed is None:
+        execution = self._failed
+        if execution is None:
             return None
-        execution, _ = self._failed
-        function = function_of(error)
-        where = "" if function is None else f" at the function @{function}"
+        if isinstance(error, BrokenModuleError):
+            accusation = str(error.args[0])
+        else:
+            function = function_of(error)
+            where = "" if function is None else f" at the function @{function}"
+            accusation = f"the pass {execution.place} failed{where}: {show_error(error)}"
         before = [one.place for one in self.executions[: execution.number - 1]]
         listed = ", ".join([*(["..."] if len(before) > _LISTED else []), *before[-_LISTED:]]) or "nothing"
-        kept = f"; passat replay {reproducer.folder} does it again" if reproducer is not None and reproducer.written else ""
+        kept = f"; {reproducer.command} does it again" if reproducer is not None and reproducer.written else ""
         lost = next((f"; {note}" for note in getattr(error, "__notes__", ()) if note.startswith("a reproducer could not be written")), "")
-        return PassError(f"the pass {execution.place} failed{where}: {show_error(error)}; before it ran: {listed}{kept}{lost}")
+        return PassError(f"{accusation}; before it ran: {listed}{kept}{lost}")
+
+
+def check_passes(pipeline: Pass, module: IRModule, settings: PassContext, reproducer: CrashReproducer | None) -> None:
+    """Runs a pipeline again, in a context of the same settings and instruments, and checks the module after every pass.
+
+    Raises PassError for a pass that breaks it; what else is raised is passed over.
+    """
+    watch = FailureWatch()
+    instruments = [*settings.instruments, watch, *([reproducer] if reproducer else []), VerifyEach()]
+    try:
+        with settings.with_instruments(instruments):
+            pipeline(module)
+    except BrokenModuleError as error:
+        accusation = watch.accuse(error, reproducer)
+        if accusation is not None:
+            raise accusation from error
+    except Exception:
+        return
 
 
 def make_reproducer(
@@ -82,23 +107,23 @@ def make_reproducer(
 ) -> CrashReproducer:
     """The instrument that writes what replays a failure of `optimize`: the model, or where it is, the passes as they were given, and
     the names of rule files. Raises ReproducerError."""
+    own: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": _file_of(one)} for one in rules]
+    files = list(dict.fromkeys(one["file"] or "FILE.py" for one in own))
 
     def extra(target: str, data: dict[str, AnyValue]) -> None:
         kept = _keep_model(model, path, target)
-        files: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": _file_of(one)} for one in rules]
         remarks = data["remarks"]
         if "path" in kept:
             remarks.append(f"The model is not in here; it was read from {kept['path']}.")
         if files:
-            given = " ".join(f"--rules {file}" for file in dict.fromkeys(one["file"] or "FILE.py" for one in files))
-            remarks.append(f"It ran with rules of the user's own, which are not in here: add {given} to the command.")
+            remarks.append(f"It ran with rules of the user's own, which are not in here; they are those of {', '.join(files)}.")
         given_as = "text" if isinstance(passes, str) else "default" if passes is None else "objects"
-        stated = {"given_as": given_as, "passes": passes if isinstance(passes, str) else None, "rules": files, "model": kept}
+        stated = {"given_as": given_as, "passes": passes if isinstance(passes, str) else None, "rules": own, "model": kept}
         data["optimize"] = stated
-        own = {*(one["name"] for one in files), "+".join(one["name"] for one in files)}
-        data["not_registered"] = [name for name in data["not_registered"] if name not in own]
+        names = [one["name"] for one in own]
+        data["not_registered"] = [name for name in data["not_registered"] if name not in (*names, "+".join(names))]
 
-    return CrashReproducer(folder, pipeline, extra=extra)
+    return CrashReproducer(folder, pipeline, extra=extra, arguments=[word for file in files for word in ("--rules", file)])
 
 
 def _file_of(rules: type[RuleSet]) -> str | None:

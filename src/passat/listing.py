@@ -10,6 +10,7 @@ from rich.text import Text
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
 from passat.passmgr import EVERYTHING, get_entry, kind_of, list_passes
 from passat.passmgr.options import show_annotation, show_value
+from passat.passmgr.planning.requirement_graph import first_paragraph
 from passat.render import plain_table
 from passat.rules import Rule, RulePass, RuleSet
 
@@ -77,7 +78,7 @@ def pass_rows() -> list[PassRow]:
                 required=[] if info is None else list(info.required),
                 options=[str(option) for option in entry.options.values()],
                 counters={} if info is None else dict(info.counters),
-                doc=" ".join(doc.strip().partition("\n\n")[0].split()),
+                doc=first_paragraph(doc),
             )
         )
     return rows
@@ -150,8 +151,8 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
     """The passes as a table."""
     table = plain_table("pass", "level", "what it does")
     for row in rows:
-        name = row["name"] + (f"{{{', '.join(row['options'])}}}" if row["options"] else "")
-        table.add_row(name, "" if row["level"] is None else str(row["level"]), Text(row["doc"]))
+        options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
+        table.add_row(row["name"], "" if row["level"] is None else str(row["level"]), Text(row["doc"] + options))
     return table
 
 

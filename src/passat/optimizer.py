@@ -3,14 +3,15 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
 from passat.checks import READ_AND_WRITTEN, check_candidate, find_guilty
-from passat.crash import FailureWatch, make_reproducer
+from passat.choose import MARGIN, Candidate, programs, race
+from passat.crash import FailureWatch, check_passes, make_reproducer
 from passat.ir.collector import collector_paused
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
@@ -19,13 +20,16 @@ from passat.ir.onnx.errors import require_onnx
 from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
+from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument
 from passat.pipelines import Passes, build_pipeline, text_of
 from passat.report import MismatchError, Report, histogram, node_count
 from passat.rules import RuleSet
-from passat.rules.cost import ROOFLINE, Roofline, program_cost
+from passat.rules.cost import CostError, CostModel, CostName, Roofline, cost_model, program_cost
 from passat.rules.passes import dynamic_to_static
-from passat.verify import Reference, VerifyReport
+from passat.turns import NothingToTimeError
+from passat.verify import ModelSource, Reference, VerifyReport
+from passat.vetoes import VetoWatch
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[str], None]
 """Is told in a few words what begins now."""
 
+DEFAULT_LEVEL: Final = 3
+"""The level of passes where neither the call nor a context around it says one."""
 SAME_COST: Final = 1e-9
 """Costs that differ by less than this part of them are the same cost."""
 
@@ -65,10 +71,13 @@ def optimize(
     *,
     passes: Passes = None,
     rules: Iterable[type[RuleSet]] = (),
-    opt_level: int = 3,
+    opt_level: int | None = None,
     verify: bool = True,
     time_limit: float | None = None,
     config: Mapping[str, AnyValue] | None = None,
+    cost: CostName | CostModel | None = None,
+    choose: Literal["cost", "time"] = "cost",
+    candidates: int = 4,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -77,14 +86,23 @@ def optimize(
 ) -> Result:
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
+    Inside a `with PassContext(...)` the passes run with what that says: its level where none is given here, each key of its config that is
+    not given here, its `disabled_pass`, `required_pass`, diagnostic context, executor and instruments. It is told the statistics
+    as well. Checks of the result, and reproducers, go by the same settings.
+
     * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`) or as passes; by default Passat's own. Those whose level is above
-      `opt_level` do not run.
+      `opt_level` do not run; that is the level of the context around the call (a PassContext has level 2 unless told otherwise), and 3
+      where there is none.
     * `rules`: rule sets of your own. They run before and after the default pipeline; in a text of `passes` they can be named.
     * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime.
     * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
+    * `cost`: what makes a program cheaper, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
+      "measured" (seconds of each operator on ONNX Runtime), or an object with a method `call(op, types, result, attrs)`.
+    * `choose`: what decides in the end, the "cost", or the "time" on ONNX Runtime, of at most so many `candidates` and the input.
     * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
     * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
-    * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`; not when the pipeline runs again for a check.
+    * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the context around the call; when
+      the pipeline runs again for a check they do not, but the passes that they vetoed do not run either.
     * `reproducer`: a folder that is written when a pass raises, and that `passat replay` runs again.
 
     A result that is not cheaper than the input is replaced by it, and the report says so. Raises OnnxError for a model that cannot be
@@ -94,8 +112,21 @@ def optimize(
     tell = progress or _silent
     if time_limit is not None and not time_limit >= 0:
         raise ValueError(f"time_limit is seconds, not {time_limit!r}")
+    if choose not in ("cost", "time"):
+        raise ValueError(f"choose is 'cost' or 'time', not {choose!r}")
+    if candidates < 1:
+        raise ValueError(f"candidates are at least one, not {candidates!r}")
     sets = tuple(rules)
     report = Report()
+    options = dict(config or {})
+    if time_limit is not None:
+        options["rules.time_limit"] = float(time_limit)
+    if cost is not None:
+        options["rules.cost"] = cost
+    outer = PassContext.entered()
+    surroundings = outer or PassContext(DEFAULT_LEVEL)
+    settings = surroundings.inside(opt_level, options).with_instruments()
+    prices = _begin_pricing(settings, report)
     clock = partial(_clock, report.seconds)
     with collector_paused():  # most of what is made lives until the end
         with clock("read"):
@@ -110,39 +141,60 @@ def optimize(
                 if in_file:
                     raise error.about(report.source) from error
                 raise
-        pipeline = build_pipeline(passes, sets)
+        pipeline = settings.run(build_pipeline, passes, sets)
         report.pipeline = text_of(pipeline)
         crash = None
         if reproducer is not None:
             path = report.source if in_file else None
             crash = make_reproducer(reproducer, pipeline, model=proto, path=path, passes=passes, rules=sets)
-        settings = dict(config or {})
-        if time_limit is not None:
-            settings["rules.time_limit"] = float(time_limit)
         with clock("passes"):
-            timing, watch = PassTimingInstrument(), FailureWatch()
-            counting = PassProgress(partial(_announce, tell), pipeline.plan(PassContext(opt_level, config=settings)))
-            around = [timing, counting, watch, *([crash] if crash else []), *instruments]
-            with _told(watch, crash), PassContext(opt_level, instruments=around, config=settings) as context:
-                optimised = pipeline(module)
+            timing, watch, vetoes = PassTimingInstrument(), FailureWatch(), VetoWatch()
+            counting = PassProgress(partial(_announce, tell), pipeline.plan(settings))
+            around = [vetoes, timing, counting, watch, *([crash] if crash else []), *instruments]
+            context = surroundings.inside(opt_level, options, around)
+            try:
+                with _about(report.source) if in_file else contextlib.nullcontext(), _told(watch, crash), context:
+                    optimised = pipeline(module)
+            finally:
+                if outer is not None:
+                    outer.statistics.add(context.statistics)
             inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
             report.take_statistics(context.statistics, inner, (rule.name for rules in sets for rule in rules.rules))
         with clock("write"):
             tell("writing the model")
-            result = _cheaper(report, module, optimised, proto, settings)
+            # A file can be read again, which a pipe cannot.
+            original = report.source if in_file and os.path.isfile(report.source) else proto
+            try:
+                result = None
+                if choose == "time":
+                    started = time.perf_counter()
+                    rivals = programs(pipeline, module, optimised, settings, candidates, tell=tell, notes=report.cost_notes)
+                    tell("timing the candidates on ONNX Runtime")
+                    result, settings = _fastest(report, module, rivals, proto, original, settings, prices, place, seed)
+                    report.seconds["choose"] = time.perf_counter() - started
+                if result is None:
+                    result = _cheaper(report, module, optimised, proto, settings, prices)
+                if isinstance(prices, Measured):
+                    report.cost_notes += prices.notes()
+            except CostError:
+                raise
+            except Exception:
+                check_passes(
+                    pipeline, module, settings.with_instruments([vetoes.again()]), crash
+                )  # a pass that broke the module is who is to be named
+                raise
+        report.seconds["write"] -= report.seconds.get("choose", 0.0)
     if verify and not report.kept:
         with clock("verify"):
             tell("checking the result")
             with _about(report.source):
                 _check_form(result)
             tell("comparing with the original on ONNX Runtime")
-            # A file can be read again, which a pipe cannot.
-            original = report.source if in_file and os.path.isfile(report.source) else proto
             reference = Reference(original, seed=seed, folder=place, coarsest=_coarsest(module))
             report.verification = check_candidate(reference, result, place)
             if report.verification.equal is False:
                 tell("looking for the pass that changed the values")
-                guilty = find_guilty(reference, pipeline, module, PassContext(opt_level, config=settings), place)
+                guilty = find_guilty(reference, pipeline, module, settings.with_instruments([vetoes.again()]), place)
                 report.verification = replace(report.verification, guilty=guilty)
                 raise MismatchError(_accusation(report.verification), report)
     return Result(result, report, place)
@@ -161,9 +213,51 @@ def _open(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLik
     return model, None if folder is None else os.fspath(folder)
 
 
-def _cheaper(report: Report, before: IRModule, after: IRModule, original: "ModelProto", config: Mapping[str, AnyValue]) -> "ModelProto":
+def _begin_pricing(settings: PassContext, report: Report) -> CostModel:
+    """The cost model of the passes; the report says which that is. Raises CostError."""
+    named = settings.get_config("rules.cost")
+    model = cost_model(named, settings.get_config("rules.machine"))
+    report.cost_model = named if isinstance(named, str) else type(model).__name__
+    report.cost_in_seconds = isinstance(model, (Roofline, Measured))
+    if isinstance(model, Measured):
+        model.begin()
+    return model
+
+
+def _fastest(
+    report: Report,
+    before: IRModule,
+    rivals: Sequence[Candidate],
+    original: "ModelProto",
+    source: ModelSource,
+    settings: PassContext,
+    model: CostModel,
+    folder: str | None,
+    seed: int,
+) -> "tuple[ModelProto | None, PassContext]":
+    """The fastest of some programs and the settings that made it, or the original where that is as fast; fills in the report. None where
+    there is nothing to time."""
+    if not rivals:
+        return None, settings
+    try:
+        timings, best, result = race(source, report.node_count_before, rivals, folder, seed)
+    except NothingToTimeError as error:
+        report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
+        return None, settings
+    report.timings = timings
+    report.cost_before = report.cost_after = _cost(before, model)
+    if best is None or result is None:
+        report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
+        report.kept = f"no candidate is faster than the input by more than {MARGIN:.0%}"
+        return _with_shapes(original, before), settings
+    report.nodes_after, report.bytes_after, report.cost_after = histogram(result), _bytes_of(result), _cost(best.module, model)
+    return result, best.settings
+
+
+def _cheaper(
+    report: Report, before: IRModule, after: IRModule, original: "ModelProto", settings: PassContext, model: CostModel
+) -> "ModelProto":
     """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
-    model = ROOFLINE
     report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
     report.cost_before = report.cost_after = _cost(before, model)
     if after is before and not _has_dead_nodes(original):
@@ -172,17 +266,17 @@ def _cheaper(report: Report, before: IRModule, after: IRModule, original: "Model
     cost = _cost(after, model)
     if cost > report.cost_before and _has_unknown_sizes(before):
         # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
-        with PassContext(config=config):
+        with settings:
             report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), model))
     result = to_onnx(after)
     nodes, count = histogram(result), report.node_count_before
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
     if (cost > report.cost_before and not same) or (same and node_count(nodes) >= count):
-        from passat.render import seconds as in_words
+        from passat.render import cost_text
 
         report.kept = (
-            f"the result is not cheaper: {node_count(nodes)} nodes, estimated {in_words(cost)}, "
-            f"against {count} and {in_words(report.cost_before)}"
+            f"the result is not cheaper: {node_count(nodes)} nodes, estimated {cost_text(report, cost)}, "
+            f"against {count} and {cost_text(report, report.cost_before)}"
         )
         return _with_shapes(original, before)
     report.nodes_after, report.bytes_after, report.cost_after = nodes, _bytes_of(result), cost
@@ -204,7 +298,7 @@ def _has_dead_nodes(model: "ModelProto") -> bool:
     return any(read.isdisjoint(node.output) for node in model.graph.node)
 
 
-def _cost(module: IRModule, model: Roofline) -> float:
+def _cost(module: IRModule, model: CostModel) -> float:
     return sum(program_cost(infer_type(function), model) for function in module.functions.values())
 
 
@@ -268,7 +362,8 @@ def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[N
         yield
     except Exception as error:
         accusation = watch.accuse(error, reproducer)
-        if accusation is None or isinstance(error, MemoryError):
+        # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are looked at for the first time.
+        if accusation is None or isinstance(error, (CostError, MemoryError, OnnxError)):
             raise
         raise accusation from error
 

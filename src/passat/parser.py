@@ -2,4 +2,7 @@
 
 from passat.ir.text import ParseError, fromtext, parse, parse_expr
 
-__all__ = ["ParseError", "fromtext", "parse", "parse_expr"]
+SEMVER = '#[version = "0.0.5"]\n'
+"""The line with which a text of a module begins."""
+
+__all__ = ["SEMVER", "ParseError", "fromtext", "parse", "parse_expr"]

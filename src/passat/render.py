@@ -30,9 +30,12 @@ def render_report(report: Report) -> RenderableType:
     parts: list[RenderableType] = [_headline(report), Text(), _operators(report)]
     if report.passes:
         parts += [Text(), _passes(report)]
+    if report.timings:
+        parts += [Text(), _timings(report)]
     parts += [Text(), _rules(report)]
     parts += _idle(report)
     parts += [Text(f"! {limit}", style="yellow") for limit in report.limits]
+    parts += [Text(f"cost: {note}") for note in report.cost_notes]
     parts += [Text(), _verification(report)]
     if report.output:
         parts.append(Text(f"written to {report.output}"))
@@ -43,9 +46,8 @@ def _headline(report: Report) -> Text:
     before, after = report.node_count_before, report.node_count_after
     nodes = "1 node" if before == 1 else f"{before} nodes"
     text = Text.assemble((report.source, "bold"), f": {nodes} became ", (str(after), "bold green"), _percent(before, after))
-    text.append(
-        f", estimated {seconds(report.cost_before)} became {seconds(report.cost_after)}{_percent(report.cost_before, report.cost_after)}"
-    )
+    before_cost, after_cost = (cost_text(report, cost) for cost in (report.cost_before, report.cost_after))
+    text.append(f", estimated {before_cost} became {after_cost}{_percent(report.cost_before, report.cost_after)}")
     text.append(f", in {seconds(sum(report.seconds.values()))}")
     if report.kept:
         text.append(f"\nthe input came back: {report.kept}", style="yellow")
@@ -78,6 +80,29 @@ def _passes(report: Report) -> Table:
         if stage != "passes":
             table.add_row(f"({stage})", seconds(taken), "", style="dim")
     return table
+
+
+def _timings(report: Report) -> Table:
+    table = plain_table("program", "nodes", "time", "", "")
+    for timing in report.timings:
+        first = timing is report.timings[0]
+        shown = timing.failed or ("" if first else f"faster than the input in {timing.faster:.0%} of {timing.rounds} rounds")
+        name = timing.name if first else f"cheapest by {timing.name}"
+        time = "" if timing.failed else seconds(timing.seconds)
+        table.add_row(name, str(timing.nodes), time, "<-" if timing.chosen else "", shown, style="green" if timing.chosen else None)
+    return table
+
+
+def cost_text(report: Report, cost: float) -> str:
+    """A cost in the units of the model that the report names.
+
+    >>> cost_text(Report(), 0.00123), cost_text(Report(cost_model="nodes", cost_in_seconds=False), 12.0)
+    ('1.23 ms', '12 nodes')
+    """
+    if report.cost_in_seconds:
+        return seconds(cost)
+    unit = ("node" if cost == 1 else "nodes") if report.cost_model == "nodes" else report.cost_model
+    return f"{cost:.6g} {unit}"
 
 
 def _idle(report: Report) -> list[RenderableType]:
@@ -142,7 +167,7 @@ def verification_text(report: VerifyReport) -> Text:
 def plain_table(*headings: str) -> Table:
     """A table without lines; columns of numbers stand to the right, and stay whole where there is little room."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "level") for heading in headings]
+    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "level", "nodes") for heading in headings]
     for i, (heading, numeric) in enumerate(zip(headings, numbers, strict=True)):
         names = i == 0 and not all(numbers[1:])  # a text beside them gives way first
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")
@@ -164,4 +189,5 @@ def seconds(value: float) -> str:
 def _percent(before: float, after: float) -> str:
     if not before or before == after:
         return ""
-    return f" ({100 * (after - before) / before:+.0f} %)"
+    percent = 100 * (after - before) / before
+    return f" ({percent:+.0f} %)" if abs(percent) >= 0.5 else f" ({percent:+.1g} %)"

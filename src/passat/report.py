@@ -39,12 +39,27 @@ class PassReport:
     counters: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Timing:
+    """The time of a model, as the median of some rounds, and in which part of the rounds it was below the input's. Candidates are named
+    for the cost model under which they are the cheapest; `failed` says why there is no time."""
+
+    name: str
+    seconds: float = 0.0
+    rounds: int = 0
+    faster: float = 0.0
+    nodes: int = 0
+    chosen: bool = False
+    failed: str = ""
+
+
 @dataclass
 class Report:
     """What an optimisation did.
 
     Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
-    are estimated seconds on the machine of the cost model, sizes bytes of the model without external data. `kept` says why the
+    are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
+    are those of the input and of the candidates, where the time was to decide. `kept` says why the
     input came back, where it did. `limits` lists limits that stopped a pass, with the best so far as its result.
     """
 
@@ -54,6 +69,10 @@ class Report:
     nodes_after: dict[str, int] = field(default_factory=dict)
     cost_before: float = 0.0
     cost_after: float = 0.0
+    cost_model: str = "roofline"
+    cost_in_seconds: bool = True
+    cost_notes: list[str] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
     bytes_before: int = 0
     bytes_after: int = 0
     passes: list[PassReport] = field(default_factory=list)
@@ -137,7 +156,8 @@ def histogram(model: "ModelProto") -> dict[str, int]:
             for attribute in node.attribute:
                 if attribute.type in _GRAPHS:
                     pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
-    return dict(sorted(counts.items()))
+    # What is not UTF-8 is bytes; reading the model refuses it, and says so.
+    return dict(sorted(counts.items(), key=lambda item: str(item[0])))
 
 
 def node_count(counts: Mapping[str, int]) -> int:

@@ -1,11 +1,19 @@
 """`tvm.testing`: small helpers that scripts and tests share."""
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any as AnyValue
+from typing import TypeVar, overload
+
 import numpy as np
 import numpy.typing as npt
 
-from passat.runtime import Device, NDArray, cpu
+from passat.runtime import Device, NDArray, Target, cpu
 
-__all__ = ["assert_allclose", "enabled_targets"]
+__all__ = ["assert_allclose", "enabled_targets", "main", "parametrize_targets", "requires_llvm", "uses_gpu"]
+
+F = TypeVar("F", bound=Callable[..., AnyValue])
 
 
 def assert_allclose(actual: npt.ArrayLike | NDArray, desired: npt.ArrayLike | NDArray, rtol: float = 1e-7, atol: float = 1e-7) -> None:
@@ -22,3 +30,39 @@ def enabled_targets() -> list[tuple[str, Device]]:
     [('llvm', Device(device_type='cpu', device_id=0))]
     """
     return [("llvm", cpu())]
+
+
+def uses_gpu(function: F) -> F:
+    """A test that may use a GPU, where there is one: the test itself."""
+    return function
+
+
+@overload
+def requires_llvm(function: F, /) -> F: ...
+@overload
+def requires_llvm() -> Callable[[F], F]: ...
+def requires_llvm(*tests: AnyValue) -> AnyValue:
+    """A test that compiles for the CPU: the test itself, or, without one, what marks it."""
+    return tests[0] if tests else uses_gpu
+
+
+@overload
+def parametrize_targets(function: F, /) -> F: ...
+@overload
+def parametrize_targets(*targets: str | Target) -> Callable[[F], F]: ...
+def parametrize_targets(*targets: AnyValue) -> AnyValue:
+    """Runs a test for each target that is enabled, of those that are named: its parameters `target` and `dev` say which. Needs pytest."""
+    import pytest
+
+    if len(targets) == 1 and callable(targets[0]):
+        return parametrize_targets()(targets[0])
+    given = [(str(target), device) for target, device in enabled_targets() if not targets or target in map(str, targets)]
+    return pytest.mark.parametrize(("target", "dev"), given)
+
+
+def main() -> None:
+    """Runs the tests of the file that calls this as a program, and ends it. Needs pytest."""
+    import pytest
+
+    path = Path(sys._getframe(1).f_globals["__file__"])
+    sys.exit(pytest.main([str(path), *sys.argv[1:]]))

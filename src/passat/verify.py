@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
 import numpy as np
@@ -78,24 +78,25 @@ class Runner:
     """A model in ONNX Runtime. Raises VerifyError where that is not installed, and what it raises where the model does not load."""
 
     def __init__(
-        self, model: ModelSource, *, folder: str | None = None, threads: int = 0, optimise: bool = False, seed: int | None = None
+        self,
+        model: ModelSource,
+        *,
+        folder: str | None = None,
+        threads: int = 0,
+        optimise: bool | Literal["all"] = False,
+        seed: int | None = None,
+        arena: bool = False,
     ) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise_interrupt(error)
-            raise VerifyError(
-                "verification runs the models on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it; "
-                "--no-verify, or verify=False, does without"
-            ) from None
+        onnxruntime = _onnxruntime()
         if seed is not None:
             onnxruntime.set_seed(seed)  # of operators that draw random numbers and have no seed of their own
         options = onnxruntime.SessionOptions()
         level = onnxruntime.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_ENABLE_EXTENDED if optimise else level.ORT_DISABLE_ALL
+        levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
+        options.graph_optimization_level = levels[optimise]
         options.intra_op_num_threads = threads or os.cpu_count() or 1
         options.log_severity_level = 4
-        options.enable_cpu_mem_arena = False  # memory goes back when the session does
+        options.enable_cpu_mem_arena = arena  # without it memory goes back at once; with it times are what they are elsewhere
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         self._values = onnxruntime.OrtValue
@@ -119,6 +120,23 @@ class Runner:
         if spec.type in _NARROW:
             return self._values.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value).view(np.uint16), _NARROW[spec.type])
         return self._values.ortvalue_from_numpy(value)
+
+
+def _onnxruntime() -> AnyValue:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise_interrupt(error)
+        raise VerifyError(
+            "verification runs the models on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it; "
+            "--no-verify, or verify=False, does without"
+        ) from None
+    return onnxruntime
+
+
+def runtime_version() -> str:
+    """The version of ONNX Runtime. Raises VerifyError where it is not installed."""
+    return str(_onnxruntime().__version__)
 
 
 def _serialised(model: ModelSource) -> bytes | str:
@@ -329,4 +347,14 @@ def _sentence(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:300]} ..."
 
 
-__all__ = ["ModelSource", "OutputReport", "Reference", "Runner", "Trial", "VerifyError", "VerifyReport", "compare_models"]
+__all__ = [
+    "ModelSource",
+    "OutputReport",
+    "Reference",
+    "Runner",
+    "Trial",
+    "VerifyError",
+    "VerifyReport",
+    "compare_models",
+    "runtime_version",
+]

@@ -1,11 +1,12 @@
 """Errors that the corpus and random models have shown, each as small as it gets."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 import passat
 from passat.ir.onnx import check, from_onnx
@@ -207,3 +208,82 @@ def test_a_file_is_not_read_for_a_look(tmp_path: Path) -> None:
     assert len(constants) == 2
     assert not same_sample(constants[0].data, constants[1].data)
     assert all("lazy" in repr(node.data) for node in constants)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_products_of_integers_take_no_bias(dtype: str, flat: bool) -> None:
+    """They became Gemm, which ONNX Runtime has for floating-point numbers only."""
+    nodes = (
+        "f = Reshape(x, s)  m = MatMul(f, w)  n = Add(m, b)  y = Reshape(n, t)"
+        if flat
+        else "m = MatMul(x, w)  n = Add(m, b)  y = Mul(n, t)"
+    )
+    shape = "2, 2, 3" if flat else "4, 3"
+    model = parse(f"g ({dtype}[{shape}] x) => ({dtype}[4, 5] y) <int64[2] s = {{-1, 3}}> {{ {nodes} }}")
+    for name, value in {"w": np.arange(15).reshape(3, 5), "b": np.arange(5)}.items():
+        model.graph.initializer.append(numpy_helper.from_array(value.astype(dtype), name))
+    factor = np.array([4, 5]) if flat else np.array(1).astype(dtype)
+    model.graph.initializer.append(numpy_helper.from_array(factor, "t"))
+    out, _ = optimise(model)
+    assert "Gemm" not in operators(out)
+
+
+HALF_RANGE: dict[str, tuple[str, dict[str, float]]] = {
+    "weight": ("s = Mul(x, tiny)  c = Conv(s, w)  y = BatchNormalization(c, g, b, m, v)", {"w": 300, "g": 300, "v": 1}),
+    "mean": ("c = Conv(x, w)  y = BatchNormalization(c, g, b, m, v)", {"w": 0, "g": 300, "m": -300, "v": 1, "b": -50000}),
+    "gamma": ("s = Mul(x, tiny)  n = BatchNormalization(s, g, b, m, v)  y = Mul(n, k)", {"g": 300, "v": 1, "k": 300}),
+    "beta": ("n = BatchNormalization(x, g, b, m, v)  y = Add(n, k)", {"g": 0.001, "v": 1, "m": 30000, "b": -60000, "k": -60000}),
+    "bias": ("c = Conv(x, w, m)  d = Add(c, k)  e = Mul(d, tiny)  y = Sub(e, e)", {"w": 0, "m": 60000, "k": 60000}),
+}
+
+
+@pytest.mark.parametrize("case", HALF_RANGE)
+def test_constants_that_leave_the_range_of_float16_together_stay_apart(case: str) -> None:
+    """Folded into one, they were infinite, where what they are applied to is small."""
+    nodes, given = HALF_RANGE[case]
+    model = parse(f"g (float16[1, 3, 4, 4] x) => (float16[1, 3, 4, 4] y) {{ {nodes} }}")
+    shapes = {"w": (3, 3, 1, 1), "k": (3, 1, 1), "tiny": (), "g": (3,), "b": (3,), "m": (3,), "v": (3,)}
+    for name, shape in shapes.items():
+        value = np.full(shape, given.get(name, 0.0001 if name == "tiny" else 0), np.float16)
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    out, _ = optimise(model)
+    assert all(np.isfinite(numpy_helper.to_array(tensor)).all() for tensor in out.graph.initializer)
+
+
+def number_of_tensor() -> AttributeProto:
+    return helper.make_attribute("value_float", helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda model: setattr(model.graph.node[0].attribute[0], "name", "axes"), "Unrecognized attribute: axes"),
+        (lambda model: model.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("perm", 1)), "Mismatched attribute type"),
+        (lambda model: model.graph.node[0].input.append("x"), "has 2 inputs, which is not between 1 and 1"),
+        (lambda model: model.graph.node[0].output.append("more"), "node that makes 't'"),
+        (
+            lambda model: model.graph.node.add(op_type="Constant", output=["c"]).attribute.append(number_of_tensor()),
+            "Mismatched attribute type",
+        ),
+        (lambda model: setattr(model.graph.node[1], "op_type", "CastLike"), "has 1 inputs, which is not between 2 and 2"),
+        (lambda model: setattr(model.graph.input[0].type.tensor_type.shape.dim[0], "dim_param", "@@"), "text that is not UTF-8"),
+        (lambda model: setattr(model.graph.node[0], "op_type", "@@"), "text that is not UTF-8"),
+    ],
+    ids=["attribute", "kind", "inputs", "outputs", "constant", "operands", "dimension", "operator"],
+)
+def test_what_an_operator_does_not_have_is_refused(change: Callable[[ModelProto], object], sentence: str) -> None:
+    """What readers do not look for was passed over: a Transpose with `axes` for `perm` reversed all axes."""
+    model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
+    change(model)
+    content = model.SerializeToString().replace(b"@@", b"\xff\xfe")  # protobuf itself takes no such text
+    with pytest.raises(passat.ir.onnx.OnnxError) as error:
+        passat.optimize(ModelProto.FromString(content), verify=False)
+    assert sentence in str(error.value)
+
+
+def test_a_split_into_other_than_its_outputs() -> None:
+    """ONNX's inference aborts the process where `num_outputs` is less than there are."""
+    model = parse("g (float[7] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 1>(x) }")
+    with pytest.raises(passat.ir.onnx.OnnxError, match="has 3 outputs, its attribute num_outputs is 1"):
+        passat.optimize(model)

@@ -324,3 +324,15 @@ def test_an_interruption_while_a_compiled_module_is_imported() -> None:
     failed.__cause__ = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         raise_interrupt(failed)
+
+
+def test_a_tensor_that_does_not_fit_its_shape_is_no_fault_of_a_pass(empty: Path) -> None:
+    """Its contents are looked at when something folds them."""
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2, 3], raw_data=b"\0" * 20)
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    nodes = [onnx.helper.make_node("Add", ["w", "w"], ["z"]), onnx.helper.make_node("Add", ["x", "z"], ["y"])]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", info[:1], info[1:], [tensor]))
+    Path("model.onnx").write_bytes(model.SerializeToString())
+    sentence = refused("optimize", "model.onnx", "-o", "out.onnx")
+    assert sentence.startswith("error: model.onnx: the tensor 'w', declared as float32[2, 3], cannot be read")
+    assert "pass" not in sentence

@@ -109,7 +109,7 @@ def test_a_command_that_cannot_tell_widens_the_answer() -> None:
     passes = "FoldBatchNorm,Wrong,SimplifyExpr"
     result = run("bisect", RESNET, "--rules", "wrong.py", "--passes", passes, "--check", f"{sys.executable} check.py")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("one of the passes 2 (FoldBatchNorm), 3 (Wrong), of 4: the predicate cannot tell between them\n")
+    assert result.stdout.startswith("one of the passes 2 (FoldBatchNorm), 3 (Wrong), of 4: the check cannot tell between them\n")
 
 
 def test_a_command_that_flaps() -> None:
@@ -121,7 +121,7 @@ def test_a_command_that_flaps() -> None:
     )
     result = run("bisect", RESNET, "--passes", "FoldBatchNorm", "--check", f"{sys.executable} check.py")
     assert result.exit_code == 1
-    assert "error: the predicate flaps: of the input it was false first, and was true when asked again" in result.stderr
+    assert "error: the check does not give the same answer twice: about the input it said good first, then bad" in result.stderr
     for name in os.listdir():
         if name.startswith("seen"):
             os.unlink(name)
@@ -133,9 +133,7 @@ def test_a_pass_that_raises() -> None:
     arguments = ("bisect", RESNET, "--rules", "raising.py", "--passes", "SimplifyExpr,Raising,FoldConstant")
     result = run(*arguments)
     assert result.exit_code == 1
-    assert (
-        result.stderr == "error: pass 3 (Raising) raises KeyError: 'nothing there'; with crashes=True (--check crash) that counts as true\n"
-    )
+    assert result.stderr == "error: pass 3 (Raising) raises KeyError: 'nothing there'; --check crash looks for that\n"
     found = run(*arguments, "--check", "crash", "--save", "found")
     assert found.exit_code == 0
     assert found.stdout.splitlines()[0] == "the first bad pass is pass 3 of 3, Raising, which raised KeyError: 'nothing there'"
@@ -174,3 +172,52 @@ def test_other_input_that_is_wrong() -> None:
     assert run("bisect", RESNET, "--passes", "FoldConstnt").exit_code == 2
     assert run("bisect", RESNET, "--config", "no.such=1").exit_code == 2
     assert run("bisect").exit_code == 2
+
+
+def test_a_pipe_is_refused() -> None:
+    os.mkfifo("pipe")
+    result = run("bisect", "pipe", "--json")
+    assert result.exit_code == 2
+    sentence = "pipe is a pipe or a device; a bisection reads the model several times, so save it to a file first"
+    assert json.loads(result.stdout) == {"error": sentence}
+    assert run("bisect", "nowhere.onnx").stderr == "error: nowhere.onnx cannot be read: No such file or directory\n"
+
+
+def test_a_folder_that_cannot_be_is_refused_before_the_work() -> None:
+    Path("file").write_text("mine")
+    result = run("bisect", "nowhere.onnx", "--save", "file")
+    assert (result.exit_code, result.stderr) == (2, "error: --save file: file is no folder\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_found_is_told_where_it_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "found/before.onnx")
+
+    monkeypatch.setattr("passat.bisection.save", full)
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--save", "found", *(["--json"] if as_json else []))
+    assert result.exit_code == 1
+    assert result.stderr == "error: found/before.onnx: the disk is full\n"
+    if as_json:
+        told = json.loads(result.stdout)
+        assert (told["pass"], told["saved"], told["error"]) == ("Wrong", [], "found/before.onnx: the disk is full")
+    else:
+        assert result.stdout.startswith("the first bad pass is pass 2 of 9, Wrong")
+
+
+def test_why_the_check_cannot_tell() -> None:
+    result = run("bisect", RESNET, "--check", "sh -c 'exit 125'")
+    assert result.exit_code == 1
+    assert result.stderr == (f"error: the check cannot tell whether {RESNET} is bad: the command says so, by ending with exit code 125\n")
+
+
+def test_the_settings_around_the_call_count() -> None:
+    from passat.passmgr import NeverTrueError, PassContext
+    from passat.rulefile import load_rules
+
+    rules = load_rules("wrong.py")
+    with PassContext(3, disabled_pass=["Wrong"]), pytest.raises(NeverTrueError, match=r"\(7 passes ran\)"):
+        bisect_model(RESNET, "wrong", rules=rules)
+    assert bisect_model(RESNET, "wrong", rules=rules).found.execution.name == "Wrong"
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--disable", "Wrong")
+    assert (result.exit_code, result.stderr.rpartition("(")[2]) == (1, "7 passes ran)\n")

@@ -13,8 +13,9 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from passat.bisection import CHECKS
 from passat.checks import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, load_and_run
-from passat.ir.expr import Call, Function, RefCreate, RefRead
+from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
@@ -86,16 +87,33 @@ def test_forms_that_onnx_does_not_have_cannot_tell() -> None:
     def closes(mod: IRModule, ctx: PassContext) -> IRModule:
         copy = mod.shallow_copy()
         main = mod["main"]
-        copy["main"] = Function(main.params, Call(RefRead(RefCreate(Function(main.params, main.body))), main.params))
+        inner = from_onnx(model("Neg", "Exp"))["main"]  # with parameters of its own: a variable is bound once
+        copy["main"] = Function(main.params, Call(RefRead(RefCreate(inner)), main.params))
         return copy
 
     start = from_onnx(model("Neg", "Exp"))
     check = WrongValue(Reference(model("Neg", "Exp")))
     assert check(start) is False
     assert check(closes(start)) is None
+    assert check.unclear.startswith("it cannot be written as ONNX: ")
     found = bisect_passes(Sequential([closes, becoming("Wrong", model("Neg", "Exp", "Exp"))]), start, check)
     assert [one.name for one in found.candidates] == ["closes", "Wrong"]
     assert "the output 'y'" in check.why
+
+
+@pytest.mark.parametrize("kind", ["wrong", "slower", "crash"])
+def test_a_module_that_is_broken_is_bad_by_every_check(kind: str) -> None:
+    @module_pass(opt_level=0)
+    def breaks(mod: IRModule, ctx: PassContext) -> IRModule:
+        copy = mod.shallow_copy()
+        copy["main"] = Function(mod["main"].params, Var("lost"))
+        return copy
+
+    Path("model.onnx").write_bytes(scaled(1.0).SerializeToString())
+    check = CHECKS[kind]("model.onnx", 0, 0.1)
+    found = bisect_passes(Sequential([breaks]), from_onnx(scaled(1.0)), check)
+    assert found.execution.name == "breaks"
+    assert check.why == "the module is broken: in @main: the variable %lost is free"
 
 
 def test_values_need_an_original_that_runs() -> None:

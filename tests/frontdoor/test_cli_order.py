@@ -62,7 +62,7 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
         (("order", "--config", "passmgr.resolve=tvm"), "expect config passmgr.resolve to have type one of 'graph', 'relay' but get 'tvm'"),
         (("order", "--config", "passmgr.resolve"), "--config takes KEY=VALUE, not 'passmgr.resolve'"),
         (("passes", "FoldConstan"), "did you mean FoldConstant?"),
-        (("passes", "--passes", "FoldConstant"), "--passes, --rules, --format and -o go with --graph"),
+        (("passes", "--passes", "FoldConstant"), "--passes, --format and -o go with --graph"),
         (("passes", "FoldConstant", "--graph"), "--graph takes no NAME"),
         (("order", "--passes", "Sequential{required=[Nope]}()", "--config", "passmgr.resolve=relay"), ""),
         (
@@ -110,3 +110,68 @@ def test_the_graph_of_all_passes_and_of_a_pipeline(empty: Path) -> None:
     assert json.loads(run("passes", "--graph", "--json").stdout)["cyclic"] == []
     assert run("passes", "--graph", "--format", "svg", "-o", "graph.svg").exit_code == 0
     assert ET.parse("graph.svg").getroot().tag.endswith("svg")
+
+
+def test_the_ending_of_a_file_says_the_format(empty: Path) -> None:
+    for command in (("order",), ("passes", "--graph")):
+        for name, form in (
+            ("a.svg", "svg"),
+            ("a.DOT", "dot"),
+            ("a.gv", "dot"),
+            ("a.mmd", "mermaid"),
+            ("a.json", "json"),
+            ("a.txt", "text"),
+        ):
+            assert run(*command, "-o", name).exit_code == 0
+            assert Path(name).read_text() == run(*command, "--format", form).stdout
+    run("order", "-o", "b.svg", "--format", "dot")
+    assert Path("b.svg").read_text().startswith("digraph")
+
+
+def test_json_is_a_format(empty: Path) -> None:
+    assert json.loads(run("order", "--json").stdout) == json.loads(run("order", "--format", "json").stdout)
+    for command in (("order",), ("passes", "--graph")):
+        result = run(*command, "--json", "--format", "svg")
+        assert result.exit_code == 2
+        assert json.loads(result.stdout) == {"error": "--json and --format svg contradict each other"}
+    missing = run("order", "--json", "--passes", "@nowhere")
+    assert json.loads(missing.stdout) == {"error": "the pipeline @nowhere cannot be read: No such file or directory"}
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: bytes) -> None:
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    Path("plan.svg").write_text("mine")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = run("order", "-o", "plan.svg")
+    assert (result.exit_code, result.stderr) == (1, "error: plan.svg: the disk is full\n")
+    assert [(path.name, path.read_text()) for path in Path().iterdir()] == [("plan.svg", "mine")]
+
+
+def test_passes_of_ones_own_are_shown(empty: Path) -> None:
+    Path("mine.py").write_text(
+        "from passat.passmgr import function_pass, register_pass\n"
+        "from passat.rules import RuleSet, op, tensor\n"
+        "x = tensor('x')\n"
+        "class Mine(RuleSet):\n"
+        "    twice = op.negative(op.negative(x)) >> x\n"
+        "@register_pass('Own', override=True)\n"
+        "@function_pass(opt_level=2, name='Own')\n"
+        "def own(func, mod, ctx):\n"
+        "    return func\n"
+    )
+    assert run("passes", "Own", "--rules", "mine.py").stdout.startswith("Own\n  registered as  transform.Own\n")
+    assert "\nOwn " in run("passes", "--rules", "mine.py").stdout
+
+
+def test_an_empty_pipeline_has_an_empty_graph() -> None:
+    assert run("passes", "--graph", "--passes", "").stdout == "(no passes)\n"
+
+
+def test_passes_fit_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("passes").stdout.splitlines()
+    assert len(lines) < 50
+    assert any(line.split("  ")[-1].strip().startswith("options: header: str = ''") for line in lines)

@@ -37,7 +37,7 @@ def run(*arguments: str | Path, code: int = 0) -> str:
 
 def test_cost_bound_and_time_are_printed(file: Path) -> None:
     text = run(file)
-    assert "6 nodes, 4 classes, 1 roots" in text
+    assert "6 nodes, 4 classes, 1 root\n" in text
     assert "dag    cost 10, in" in text
     assert "exact  cost 8, in" in text
     assert "cost 8: the cheapest there is; 4 nodes, in" in text
@@ -78,3 +78,14 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "cyclic.json: not JSON" in run(cyclic, code=1)
     assert "Traceback" not in text
     run(cyclic, "--time-limit", "-1", code=2)
+
+
+def test_the_next_best_are_different_programs(file: Path) -> None:
+    text = run(file, "--top", "4")
+    assert "cost 8: the cheapest there is" in text
+    assert text.splitlines()[-3:] == ["also cost 10, 3 nodes", "also cost 12, 4 nodes", "also cost 12, 4 nodes"]
+    found = json.loads(run(file, "--top", "3", "--choice", "--json"))
+    assert [other["cost"] for other in found["others"]] == [10, 12]
+    assert sorted(found["others"][0]["choice"]) == ["l0", "r0", "top"]
+    assert "others" not in json.loads(run(file, "--json"))
+    run(file, "--top", "0", code=2)

@@ -1,6 +1,11 @@
 """Looking into the passes: instruments given to `optimize`, and the options of `passat optimize` for them. All goes to the error stream."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,10 +13,11 @@ from typer.testing import CliRunner, Result
 
 from passat import optimize
 from passat.cli.app import app
+from passat.crash import PassError
 from passat.ir.expr import Function, Tuple, Var
 from passat.ir.module import IRModule
 from passat.ir.text import parse
-from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument
+from passat.passmgr import BrokenModuleError, PassContext, PassInfo, PassInstrument, PassTimingInstrument, VerifyEach
 from passat.rules import RulePass
 from passat.rules.passes import default_pipeline
 from passat.rules.rule_pass import COUNTERS
@@ -59,9 +65,45 @@ def test_dump() -> None:
     assert names[:3] == ["000_input.relay", "001_InferType.relay", "002_FoldConstant.relay"]
     for name in names:
         assert len(parse(Path("dump", name).read_text())) == 1
-    again = run("--dump-ir", "dump")
-    assert again.exit_code == 1
-    assert again.stderr == "error: dump: holds the files of an earlier dump; empty it, or name another folder; nothing was written\n"
+
+
+def test_an_earlier_dump_is_replaced_once_a_pass_runs() -> None:
+    assert run("--dump-ir", "dump").exit_code == 0
+    before = sorted(os.listdir("dump"))
+    Path("dump", "notes.txt").write_text("mine")
+    assert run("--dump-ir", "dump", "--passes", "Nope").exit_code == 2
+    assert sorted(os.listdir("dump")) == [*before, "notes.txt"]
+    assert run("--dump-ir", "dump", "--passes", "FoldConstant").exit_code == 0
+    assert sorted(os.listdir("dump")) == [
+        "000_input.relay",
+        "001_InferType.relay",
+        "002_FoldConstant.relay",
+        "003_sequential.relay",
+        "notes.txt",
+    ]
+
+
+def test_folders_to_dump_to_that_cannot_be() -> None:
+    Path("file").write_text("mine")
+    for place in ("file", "file/dump"):
+        result = run("--dump-ir", place)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"error: --dump-ir {place}: ")
+        assert result.stderr.endswith("file is no folder; nothing was written\n")
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on the size of files")
+def test_a_full_disk_names_the_file() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        code = (
+            "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nfrom passat.cli import main\nmain()"
+        )
+        command = [sys.executable, "-c", code, "optimize", str(BERT), "-o", "out.onnx", "--no-verify", "--dump-ir", f"{folder}/dump"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == f"error: {folder}/dump/000_input.relay: File too large; nothing was written\n"
+        assert os.listdir(f"{folder}/dump") == []
 
 
 def test_time_memory_and_verify_each() -> None:
@@ -69,8 +111,9 @@ def test_time_memory_and_verify_each() -> None:
     assert result.exit_code == 0
     json.loads(result.stdout)
     lines = result.stderr.split("\n")
-    assert lines[0].startswith("time of the passes")
-    assert [line.split(":")[0] for line in lines if "us [" in line or "allocated" in line] == 2 * [
+    assert lines[0].startswith("time of each pass")
+    assert lines[0].endswith("slowed down by measuring memory:")
+    assert [line.split(":")[0] for line in lines if "us [" in line or "allocated +" in line] == 2 * [
         "sequential",
         "\tInferType",
         "\tFoldConstant",
@@ -97,9 +140,60 @@ def test_a_pass_that_breaks_the_program_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(RulePass, "transform_function", break_)
     result = run("--verify-each", "--passes", "FoldConstant")
     assert result.exit_code == 1
-    assert "the pass FoldConstant broke the module: in @main: the variable %lost is free" in result.stderr
+    sentence = "error: the pass FoldConstant broke the module: in @main: the variable %lost is free; before it ran: InferType; nothing"
+    assert result.stderr.startswith(sentence)
+    assert "Passat itself failed" not in result.stderr
+    unasked = run("--passes", "FoldConstant")
+    assert (unasked.exit_code, unasked.stderr) == (1, result.stderr)
+    with pytest.raises(PassError, match="the pass FoldConstant broke the module") as raised:
+        optimize(BERT, passes="FoldConstant", instruments=[VerifyEach()])
+    assert isinstance(raised.value.__cause__, BrokenModuleError)
     assert "(%lost, " in result.stderr
     assert not Path("out.onnx").exists()
+
+
+def test_a_broken_program_is_written_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_(self: RulePass, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return Function(func.params, Tuple([Var("lost"), func.body]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RulePass, "transform_function", break_)
+        for flags in ([], ["--verify-each"]):
+            result = run("--passes", "Sequential{name=inner}(FoldConstant)", "--reproducer", "crash", *flags)
+            assert f"passat replay {Path('crash').absolute()} does it again; nothing was written" in result.stderr
+            again = CliRunner().invoke(app, ["replay", "crash"])
+            assert again.exit_code == 1
+            assert again.stdout.startswith("the pass FoldConstant on the saved module fails the same way: BrokenModuleError: the pass")
+    repaired = CliRunner().invoke(app, ["replay", "crash"])
+    assert (repaired.exit_code, repaired.stdout.split("\n")[0]) == (0, "the pass FoldConstant on the saved module does not fail")
+
+
+def test_a_pass_that_changes_its_input_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(self: RulePass, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        mod.functions[mod.get_global_var("main")] = Function(func.params, Tuple([func.body]))
+        return func
+
+    monkeypatch.setattr(RulePass, "transform_function", change)
+    result = run("--passes", "FoldConstant", "--config", "testing.immutable_module=true")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: the pass FoldConstant failed: ModuleChangedError: Immutable module has been modified in pass: ")
+
+
+def test_a_pass_that_ends_the_process_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: object) -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr(RulePass, "transform_function", leave)
+    result = run("--passes", "FoldConstant", "--json")
+    assert result.exit_code == 1
+    sentence = "a program of the user's own ended the command: SystemExit: 0; nothing was written"
+    assert json.loads(result.stdout) == {"error": sentence}
+
+
+def test_names_are_not_missed_where_nothing_ran() -> None:
+    result = run("--passes", "Nope", "--print-ir-after", "FoldConstant")
+    assert result.exit_code == 2
+    assert "note" not in result.stderr
 
 
 @pytest.mark.parametrize("names", ["", " , "])
@@ -138,3 +232,29 @@ def test_counters_are_listed() -> None:
     rows = {row["name"]: row for row in json.loads(CliRunner().invoke(app, ["passes", "--json"]).stdout)}
     assert rows["FoldConstant"]["counters"] == COUNTERS
     assert rows["InferType"]["counters"] == {}
+
+
+def test_the_first_passes_only() -> None:
+    result = run("--pass-limit", "3", "--json")
+    assert result.exit_code == 0
+    ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
+    assert ran == ["InferType", "SimplifyInference", "DynamicToStatic"]
+    lines = result.stderr.splitlines()
+    assert lines[:3] == [f"BISECT: running pass ({number}) {name}" for number, name in enumerate(ran, 1)]
+    assert lines[3].startswith("BISECT: NOT running pass (4) FoldBatchNorm")
+
+
+def test_passes_are_disabled_and_required() -> None:
+    result = run("--disable", "FoldBatchNorm", "--disable", "FoldConstnt", "-O", "0", "--require", "DeadCodeElimination", "--json")
+    assert result.exit_code == 0
+    ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
+    assert ran == ["InferType", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]
+    assert result.stderr == (
+        "note: disabled_pass names 'FoldConstnt', which is no pass of this pipeline and not registered; did you mean FoldConstant?\n"
+    )
+    found = CliRunner().invoke(app, ["bisect", str(BERT), "--check", "false", "--disable", "Nope"])
+    assert found.stderr.startswith("note: disabled_pass names 'Nope'")
+
+
+def test_a_change_of_less_than_a_percent_is_no_zero() -> None:
+    assert "(-0 %)" not in run("--passes", "FoldConstant").stdout

@@ -79,12 +79,13 @@ def test_the_sentence_names_pass_function_and_the_passes_before() -> None:
 def test_a_crash_is_written_and_replayed() -> None:
     result = crash("--reproducer", "crash")
     assert result.exit_code == 1
-    assert f"; passat replay {Path('crash').absolute()} does it again; nothing was written" in result.stderr
+    rules = f"--rules {Path('mine.py').absolute()}"
+    assert f"; passat replay {Path('crash').absolute()} {rules} does it again; nothing was written" in result.stderr
     assert sorted(os.listdir()) == ["crash", "mine.py"]
     assert sorted(os.listdir("crash")) == ["README.txt", "error.txt", "model.onnx", "module.relay", "reproducer.json"]
     assert onnx.load("crash/model.onnx") == onnx.load(RESNET)
     readme = Path("crash/README.txt").read_text()
-    assert f"add --rules {Path('mine.py').absolute()} to the command" in readme
+    assert f"To run it again:    passat replay crash {rules}\n" in readme
     assert "cannot bring back" not in readme
     forget()
     again = run("replay", "crash", "--rules", "mine.py")

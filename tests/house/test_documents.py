@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 HOME: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("README.md", "docs/passes.md")
+DOCUMENTS: Final = ("README.md", "docs/passes.md", "docs/search.md")
 BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")
@@ -31,8 +31,13 @@ def run(command: str, folder: Path) -> str:
     words = shlex.split(command)
     assert words[0] == "passat", f"a document runs {words[0]}"
     words[:1] = [sys.executable, "-c", "from passat.cli import main; main()"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False, env={**os.environ, "COLUMNS": "120"})
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False, env={**environment(folder), "COLUMNS": "120"})
     return done.stdout + done.stderr
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What is measured is measured anew, and kept in the folder."""
+    return {**os.environ, "PASSAT_CACHE": str(folder / ".cache")}
 
 
 def shortened(output: str, shown: str) -> str:
@@ -72,7 +77,13 @@ def sessions(bodies: list[str], folder: Path) -> list[str]:
     parsed = [doctest.DocTestParser().get_examples(body) for body in bodies]
     sources = [example.source for examples in parsed for example in examples]
     done = subprocess.run(
-        [sys.executable, "-c", SESSION], input=json.dumps(sources), capture_output=True, text=True, cwd=folder, check=True
+        [sys.executable, "-c", SESSION],
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=True,
+        env=environment(folder),
     )
     outputs = iter(json.loads(done.stdout))
     made = []

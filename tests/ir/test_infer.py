@@ -34,7 +34,7 @@ from passat.ir.shape import ANY, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext, parse, parse_expr
 from passat.ir.traverse import post_order
-from passat.ir.types import FuncType, RefType, TensorType, TupleType, Type
+from passat.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeVar
 from tests.strategies import modules, programs
 
 n = SymDim.named("n")
@@ -260,3 +260,11 @@ def test_values_are_followed_through_long_chains() -> None:
     known = known_value(infer_type(expr))
     assert isinstance(known, np.ndarray)
     assert known.tolist() == 20_000
+
+
+def test_a_function_of_any_type_is_an_argument() -> None:
+    a, b = TypeVar("a"), TypeVar("b")
+    x, y, f = Var("x", a), Var("y", b), Var("f", FuncType([b], b))
+    identity = Function([x], x, a, [a])
+    apply = Function([f, y], f(y), b, [b])
+    assert infer_type(apply(identity, const(1))).checked_type == TensorType((), "int32")

@@ -20,6 +20,7 @@ from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.text import parse
 from passat.passmgr import (
+    BrokenModuleError,
     CrashReproducer,
     FunctionPass,
     InferType,
@@ -30,6 +31,8 @@ from passat.passmgr import (
     PassInstrument,
     ReproducerError,
     Sequential,
+    VerifyEach,
+    large_constants,
     module_pass,
     parse_pipeline,
     read_reproducer,
@@ -268,7 +271,7 @@ def test_a_module_without_types_that_the_pass_found(folder: Path) -> None:
 
 
 def test_large_constants_lie_in_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproducer_file, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
     ramp = np.linspace(0, 1, 100, dtype=np.float32)
     narrow = Tensor.dense(np.arange(200).astype(np.uint8).reshape(2, 100))
     crash(parse_pipeline("RaisesOnLarge"), program(Tensor.splat(0.25, (100,), "float32"), ramp[:1], Tensor.dense(ramp)), folder)
@@ -286,7 +289,7 @@ def test_large_constants_lie_in_files(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_element_type_comes_back_from_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproducer_file, "INLINE_LIMIT", 8)
+    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 8)
     from passat.ir.dtypes import NAMES, to_numpy
 
     for dtype in sorted(NAMES - {"string"}):
@@ -304,7 +307,7 @@ def test_every_element_type_comes_back_from_a_file(folder: Path, monkeypatch: py
 
 
 def test_beyond_the_limit_only_a_splat_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproducer_file, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
     ramp = np.linspace(0, 1, 100, dtype=np.float32)
     with pytest.raises(OverflowError), PassContext(instruments=[CrashReproducer(folder, data_limit=500)]):
         RaisesOnLarge()(program(ramp, ramp[::-1] * 2))
@@ -336,7 +339,7 @@ class Settings:
 
 
 def test_an_older_reproducer_is_replaced_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproducer_file, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
     crash(RaisesOnLarge(), program(np.linspace(0, 1, 100, dtype=np.float32)), folder)
     crash(RaisesOnLarge(0.1), program(SMALL), folder)
     assert sorted(os.listdir(folder)) == ["README.txt", "error.txt", "module.relay", "reproducer.json"]
@@ -482,7 +485,7 @@ def test_a_module_that_was_tampered_with(folder: Path, text: str, sentence: str)
 def test_bytes_that_were_tampered_with(folder: Path, name: str, data: st.DataObject) -> None:
     """Whatever the folder holds, the answer is a replay, or one sentence."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproducer_file, "INLINE_LIMIT", 64)
+        patch.setattr(large_constants, "INLINE_LIMIT", 64)
         crash(parse_pipeline("AddsCopy,RaisesOnLarge"), program(LARGE, np.linspace(0, 1, 100, dtype=np.float32)), folder)
     content = bytearray((folder / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -543,3 +546,37 @@ def test_passes_that_instruments_vetoed_do_not_shift_the_place(folder: Path) -> 
     assert data_of(folder)["pass"]["step"] == "4"
     assert data_of(folder)["pass"]["number"] == 2
     assert data_of(folder)["rest"] == "AddsCopy"
+
+
+@module_pass(opt_level=0)
+def frees(mod: IRModule, ctx: PassContext) -> IRModule:
+    """Leaves a variable that nothing binds."""
+    copy = mod.shallow_copy()
+    copy["main"] = Function(mod["main"].params, var("lost"))
+    return copy
+
+
+@pytest.mark.parametrize("pipeline", [Sequential([InferType(), Sequential([frees], name="inner")]), frees])
+@pytest.mark.parametrize("verify_first", [False, True])
+def test_a_module_that_a_check_refuses_is_a_crash_of_the_pass(folder: Path, pipeline: Pass, verify_first: bool) -> None:
+    reproducer = CrashReproducer(folder)
+    instruments: list[PassInstrument] = [VerifyEach(), reproducer] if verify_first else [reproducer, VerifyEach()]
+    with pytest.raises(BrokenModuleError) as raised, PassContext(instruments=instruments):
+        pipeline(program())
+    # Of a pass by itself nobody hears what comes after the last instrument that could tell.
+    assert reproducer.written is (verify_first or pipeline is not frees)
+    if not reproducer.written:
+        return
+    assert any("holds a reproducer: passat replay" in note for note in raised.value.__notes__)
+    assert structural_equal(parse((folder / "module.relay").read_text()), program())
+    found = replay(folder, pipeline)
+    assert (found.same, found.pass_name) == (True, "frees")
+    assert "fails the same way: BrokenModuleError: the pass frees broke the module: in @main" in str(found)
+
+
+def test_the_command_has_the_arguments_that_it_takes(folder: Path) -> None:
+    reproducer = CrashReproducer(folder, arguments=["--rules", "my rules.py"])
+    assert reproducer.command == f"passat replay {folder} --rules 'my rules.py'"
+    with pytest.raises(OverflowError), PassContext(instruments=[reproducer]):
+        RaisesOnLarge()(program(LARGE))
+    assert "\nTo run it again:    passat replay crash --rules 'my rules.py'\n" in (folder / "README.txt").read_text()

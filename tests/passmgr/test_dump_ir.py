@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from passat.ir.equality import structural_equal
-from passat.ir.expr import Function, const
+from passat.ir.expr import Constant, Function, Tuple, const
 from passat.ir.module import IRModule
 from passat.ir.text import parse
 from passat.passmgr import DumpIR, PassContext, Sequential, function_pass, module_pass
@@ -103,3 +104,20 @@ def test_long_names_are_cut(mod: IRModule, tmp_path: Path) -> None:
     with PassContext(instruments=[DumpIR(tmp_path)]):
         named(mod)
     assert names(tmp_path) == [f"000_{'n' * 100}.relay"]
+
+
+def test_large_constants_are_stripped_when_asked(tmp_path: Path) -> None:
+    large = np.arange(40_000, dtype=np.float32) + 2
+    module = IRModule.from_expr(Function([], Tuple([const(large), const([1.5, 2.5]), const(np.zeros(40_000, np.float32))])))
+    with PassContext(instruments=[DumpIR(tmp_path, strip_constants=True)]):
+        same(module)
+    text = (tmp_path / "000_same.relay").read_text()
+    assert text.startswith("// of constants above 64 KiB, here 1, only the first element is kept, and repeated\n")
+    assert len(text) < 2000
+    body = parse(text)["main"].body
+    assert isinstance(body, Tuple)
+    kept = [field.data for field in body.fields if isinstance(field, Constant)]
+    assert kept[0].uniform() == 2
+    assert kept[0].shape == (40_000,)
+    assert structural_equal(Constant(kept[1]), const([1.5, 2.5]))
+    assert kept[2].uniform() == 0

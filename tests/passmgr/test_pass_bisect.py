@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.ir.expr import Function, var
+from passat.ir.expr import Function, const, var
 from passat.ir.module import IRModule
 from passat.passmgr import (
     AlreadyTrueError,
     BisectError,
+    BrokenModuleError,
     FlappingError,
     InferType,
     NeverTrueError,
@@ -21,6 +22,7 @@ from passat.passmgr import (
     PassInstrument,
     PassLimit,
     Sequential,
+    VerifyEach,
     bisect_passes,
     function_pass,
     module_pass,
@@ -175,14 +177,14 @@ def test_the_function_of_a_module_pass_is_told_where_only_one_changed(mod: IRMod
 
 def test_a_predicate_that_is_true_of_the_input() -> None:
     predicate = Counted(lambda mod: True)
-    with pytest.raises(AlreadyTrueError, match="true of the input already, before any pass ran"):
+    with pytest.raises(AlreadyTrueError, match="the input is bad already, before any pass ran"):
         bisect_passes(row(9), IRModule(), predicate)
     assert predicate.calls == 1
 
 
 def test_a_predicate_that_is_false_of_the_result() -> None:
     predicate = Counted(lambda mod: False)
-    with pytest.raises(NeverTrueError, match=r"false of the result of the whole pipeline \(9 passes ran\)"):
+    with pytest.raises(NeverTrueError, match=r"the result of the whole pipeline is good \(9 passes ran\)"):
         bisect_passes(row(9), IRModule(), predicate)
     assert predicate.calls == 2
     with pytest.raises(NeverTrueError, match=r"no pass changes the module, so none .* \(1 pass ran\)"):
@@ -190,9 +192,9 @@ def test_a_predicate_that_is_false_of_the_result() -> None:
 
 
 def test_a_predicate_that_forgets_to_return() -> None:
-    with pytest.raises(BisectError, match="cannot tell for the input: it returned None"):
+    with pytest.raises(BisectError, match="the check cannot tell whether the input is bad: it returned None"):
         bisect_passes(row(3), IRModule(), lambda mod: None)
-    with pytest.raises(BisectError, match="cannot tell for the result"):
+    with pytest.raises(BisectError, match="cannot tell whether the result is bad"):
         bisect_passes(row(3), IRModule(), lambda mod: None if size(mod) == 3 else False)
 
 
@@ -202,7 +204,7 @@ def test_modules_that_cannot_be_told_widen_the_answer() -> None:
     assert found.execution.number == 10
     assert size(found.before) == 6
     assert found.function is None
-    assert str(found) == "one of the passes 7 (P7), 8 (P8), 9 (P9), 10 (P10), of 20: the predicate cannot tell between them"
+    assert str(found) == "one of the passes 7 (P7), 8 (P8), 9 (P9), 10 (P10), of 20: the check cannot tell between them"
 
 
 def test_modules_that_cannot_be_told_elsewhere_do_no_harm() -> None:
@@ -218,13 +220,15 @@ def test_a_flapping_predicate_is_told(rerun: bool) -> None:
         asked[size(mod)] = asked.get(size(mod), 0) + 1
         return size(mod) > 5 or (size(mod) == 5 and asked[5] > 1)
 
-    with pytest.raises(FlappingError, match=r"the predicate flaps: after pass 5 \(P5\) it was false first, and was true when asked again"):
+    with pytest.raises(
+        FlappingError, match=r"the check does not give the same answer twice: after pass 5 \(P5\) it said good first, then bad"
+    ):
         bisect_passes(row(8), IRModule(), flaps, rerun=rerun)
 
 
 def test_a_flapping_predicate_that_no_longer_tells_about_the_input() -> None:
     answers = iter([False, True, None])
-    with pytest.raises(FlappingError, match="of the input it was false first, and could not tell when asked again"):
+    with pytest.raises(FlappingError, match="about the input it said good first, then that it cannot tell"):
         bisect_passes(adding("A"), IRModule(), lambda mod: next(answers))
 
 
@@ -373,3 +377,17 @@ def test_the_search_ends_at_a_change_from_false_to_true(answers: list[bool | Non
     assert full[low] is False
     assert full[high] is True
     assert full[low + 1 : high] == [None] * (high - low - 1)
+
+
+@pytest.mark.parametrize("rerun", [False, True])
+def test_a_pass_that_a_check_refuses_crashes(rerun: bool) -> None:
+    @module_pass(opt_level=0)
+    def frees(mod: IRModule, ctx: PassContext) -> IRModule:
+        copy = mod.shallow_copy()
+        copy["main"] = Function([], var("lost"))
+        return copy
+
+    start = IRModule.from_expr(Function([], const(1)))
+    ctx = PassContext(instruments=[VerifyEach()])
+    found = bisect_passes(Sequential([InferType(), frees, InferType()]), start, lambda mod: False, ctx, crashes=True, rerun=rerun)
+    assert (found.execution.name, found.after, type(found.error)) == ("frees", None, BrokenModuleError)

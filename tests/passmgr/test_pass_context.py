@@ -48,9 +48,13 @@ def test_leaving_swallows_no_exception() -> None:
 
 def test_leaving_out_of_order_is_an_error() -> None:
     outer, inner = PassContext(), PassContext()
-    with outer, inner, pytest.raises(RuntimeError, match="not the innermost one entered in this thread"):
-        outer.__exit__(None, None, None)
-    with pytest.raises(RuntimeError, match="not the innermost"):
+    outer.__enter__()
+    with inner:
+        with pytest.raises(RuntimeError, match="not the innermost one entered in this thread"):
+            outer.__exit__(None, None, None)
+        assert PassContext.current() is inner
+    assert PassContext.entered() is None  # the error has left the outer one all the same
+    with pytest.raises(RuntimeError, match="not entered in this thread"):
         PassContext.current().__exit__(None, None, None)
 
 

@@ -115,9 +115,9 @@ def test_options() -> None:
 
 
 def test_a_factory_must_make_a_pass() -> None:
-    register_pass("Wrong", lambda: 3)  # type: ignore[type-var]  # the mistake
-    with pytest.raises(TypeError, match=r"^the factory of the pass Wrong must return a Pass, it returned 3$"):
-        get_pass("Wrong")
+    register_pass("MakesNoPass", lambda: 3)  # type: ignore[type-var]  # the mistake
+    with pytest.raises(TypeError, match=r"^the factory of the pass MakesNoPass must return a Pass, it returned 3$"):
+        get_pass("MakesNoPass")
 
 
 def test_listing() -> None:

@@ -62,6 +62,8 @@ def test_what_it_holds(pipeline: Sequential) -> None:
         *('4  "L \\"q\\""', "Off", "InferType", "5  InferType", "6  Canon", "7  Z"),
     ]
     assert inside(found["2  A"], found["3  inner <&>"])
+    small = {text.text for text in root.iter(f"{SVG}text") if text.get("class") == "small"}
+    assert {"does not run: its level 9 > 3", "dashed lines lead from what is required to those that rely on it"} <= small
     off = {group.findtext(f"{SVG}text"): group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g") if group.get("class") == "off"}
     assert off == {
         "InferType": 'does not run: required by L "q", established by step 1',

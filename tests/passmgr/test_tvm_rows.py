@@ -237,3 +237,29 @@ def test_config_options_that_the_differences_name_exist() -> None:
     named = set(re.findall(r"`(passmgr\.\w+|testing\.\w+)", DIFFERENCES.read_text()))
     assert "passmgr.resolve" in named
     assert named <= set(PassContext.list_configs())
+
+
+def test_a_module_pass_infers_no_types_afterwards(mod: IRModule) -> None:
+    x = var("x", shape=(2,))
+    result = module_pass(lambda mod, ctx: IRModule.from_expr(Function([x], x + x)), opt_level=0, name="P")(mod)
+    with pytest.raises(ValueError, match="has not been inferred yet"):
+        result["main"].body.checked_type  # reading it raises
+
+
+def test_the_tuner_has_no_arguments_in_a_context() -> None:
+    for name in ("trace", "trace_stack", "make_traceable", "num_evals", "tuning_api_database"):
+        with pytest.raises(TypeError, match=name):
+            PassContext(**{name: None})  # type: ignore[arg-type]  # arguments that there are not
+
+
+def test_a_derived_instrument_may_initialise_its_base_by_name(log: list[str], mod: IRModule) -> None:
+    class Derived(PassInstrument):
+        def __init__(self) -> None:
+            PassInstrument.__init__(self)
+
+        def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+            log.append(info.name)
+
+    with PassContext(instruments=[Derived()]):
+        make("P", [])(mod)
+    assert log == ["P"]

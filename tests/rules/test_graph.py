@@ -254,3 +254,16 @@ def test_variables_of_no_known_type_load() -> None:
     graph = Graph(Folder(static=True))
     assert graph.symbols[graph.load(body)].kind == CALL
     assert graph.symbols[0].kind == LEAF
+
+
+def test_a_constant_that_nobody_keeps_is_not_taken_for_the_next_one_in_its_place() -> None:
+    """Equal large constants are one node, and the second of them dies: what is made in its place has the same identity."""
+    graph = Graph(compare_large=True)
+    graph.add_constant(Tensor.dense(np.zeros(5000, "float32")))
+    for value in range(1, 200):
+        graph.add_constant(Tensor.dense(np.zeros(5000, "float32")))
+        node = graph.add_constant(Tensor.dense(np.full((2, 2500), value, "float32")))
+        constant = graph.constants[node]
+        assert isinstance(constant, Tensor)
+        assert constant.shape == (2, 2500)
+        assert constant.numpy()[0, 0] == value

@@ -5,11 +5,17 @@ import time
 import pytest
 
 from passat.ir.expr import Expr, Function
+from passat.ir.infer import infer_type
+from passat.rules import limits as limits_module
+from passat.rules.backoff import Backoff
 from passat.rules.cost import NodeCount, program_cost
+from passat.rules.graph import Graph
 from passat.rules.limits import Budget, LimitReached, Limits
+from passat.rules.matching import Matcher
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
+from passat.rules.saturate import Saturator
 from tests.rules.building import func, ops, var
 from tests.rules.running import Outcome, apply, assert_equal_in_value
 
@@ -122,4 +128,75 @@ def test_a_budget_counts_from_when_it_is_made() -> None:
 
 def test_limits_always_have_defaults() -> None:
     assert all(limit > 0 for limit in Limits())
-    assert Limits._fields == ("nodes", "matches", "rounds", "seconds")
+    assert Limits._fields == ("nodes", "matches", "rounds", "seconds", "memory", "rule_matches")
+
+
+def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the process grew by a gigabyte each time it is asked."""
+    asked = iter(range(0, 10**9, 1000))
+    monkeypatch.setattr(limits_module, "resident_megabytes", lambda: float(next(asked)))
+    function = long_sum()
+    outcome = run(function, memory=2500.0)
+    assert stopped_at(outcome) == ["stopped at the limit of memory: more than 2500 MB; the best so far was taken"]
+    assert_equal_in_value(function, outcome.function, exact=True)
+    assert program_cost(outcome.function.body, NodeCount()) == 13
+
+
+def test_the_process_knows_its_size() -> None:
+    size = limits_module.resident_megabytes()
+    assert size == 0.0 or 5 < size < 100_000
+
+
+def test_a_rule_that_explodes_lets_the_others_be_heard() -> None:
+    """With the budget of a round the explosion takes longer, and what another rule finds far up is found all the same."""
+    function = long_sum(9)
+    free, bound = run(function, rounds=6, rule_matches=1_000_000), run(function, rounds=6, rule_matches=20)
+    assert bound.count("matched:Sums.associate") + bound.count("matched:Sums.commute") < 0.7 * (
+        free.count("matched:Sums.associate") + free.count("matched:Sums.commute")
+    )
+    for outcome in (free, bound):
+        assert outcome.fired("Sums.negate") == 1
+        assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_what_was_put_off_is_done_in_the_end() -> None:
+    """Saturated is saturated: with a small budget the same e-graph comes out, in more rounds."""
+    matchers = [Matcher(direction) for rule in Sums for direction in rule.directions()]
+    found = []
+    for budget in (1_000_000, 1):
+        function = long_sum(4)
+        infer_type(function)
+        graph = Graph()
+        graph.load(function.body)
+        saturator = Saturator(graph, matchers, Limits(rounds=500, rule_matches=budget))
+        result = saturator.run()
+        assert result.stopped == "saturated"
+        nodes = range(len(graph))
+        forms = {(graph.symbols[node], graph.payloads[node], tuple(map(graph.find, graph.operands[node]))) for node in nodes}
+        found.append((len(forms), len({graph.find(node) for node in nodes})))
+    assert found[0] == found[1]
+
+
+def test_back_off_doubles() -> None:
+    backoff = Backoff(2)
+    rows = [(i,) for i in range(10)]
+    assert backoff.due(0, 0, rows[:2]) == rows[:2]
+    assert backoff.due(0, 1, rows[:3]) == ()
+    assert backoff.waits
+    assert backoff.due(1, 1, rows[:1]) == rows[:1], "other rules are not put off"
+    assert backoff.due(0, 2, rows[3:4]) == ()
+    assert backoff.due(0, 4, []) == rows[:4], "after three rounds, within twice the budget"
+    assert not backoff.waits
+    assert backoff.due(0, 5, rows[:5]) == ()
+    assert backoff.due(0, 8, []) == ()
+    assert backoff.release() == {0: rows[:5]}
+    assert not backoff.waits
+
+
+def test_what_waits_is_let_go_in_parts() -> None:
+    backoff = Backoff(1)
+    rows = [(i,) for i in range(7)]
+    assert backoff.due(0, 0, rows) == ()
+    assert backoff.release() == {0: rows[:2]}
+    assert backoff.release() == {0: rows[2:4]}
+    assert backoff.waits

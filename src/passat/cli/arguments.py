@@ -11,7 +11,7 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.errors import USAGE, end, fail
+from passat.cli.errors import USAGE, fail
 
 if TYPE_CHECKING:
     from passat.rules.rule import RuleSet
@@ -25,8 +25,7 @@ def read_pipeline(text: str | None) -> str | None:
         return Path(text[1:]).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        end(f"the pipeline {text} cannot be read: {why}", USAGE, False)
-        raise  # never reached: end leaves
+        fail(f"the pipeline {text} cannot be read: {why}", USAGE)
 
 
 PassesOption = Annotated[
@@ -34,15 +33,26 @@ PassesOption = Annotated[
     typer.Option(
         "--passes",
         metavar="TEXT",
-        help="The pipeline, such as 'FoldConstant,SimplifyExpr', or @FILE for one in a file. Default: Passat's own.",
-        callback=read_pipeline,
+        help="The passes, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file. Default: Passat's own pipeline.",
     ),
 ]
-LevelOption = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Passes above this level do not run.")]
+LevelOption = Annotated[int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Passes above this level do not run.")]
+DisableOption = Annotated[list[str] | None, typer.Option("--disable", metavar="NAME", help="A pass that is not to run. May be repeated.")]
+RequireOption = Annotated[
+    list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
+]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="KEY=VALUE",
+        help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
+    ),
+]
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
@@ -55,6 +65,17 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
         sets = [rules for file in once.values() for rules in load_rules(file)]
     check_rule_sets(sets)
     return sets
+
+
+def warn_of_names(passes: str | None, rules: "Sequence[type[RuleSet]]") -> None:
+    """Says on the error stream where the context that is entered disables or requires passes that do not exist."""
+    from passat.passmgr import PassContext
+    from passat.pipelines import build_pipeline
+
+    settings = PassContext.current()
+    if settings.disabled_pass or settings.required_pass:
+        for note in build_pipeline(passes, rules).plan().notes:
+            print(f"note: {note}", file=sys.stderr)
 
 
 def check_output(path: Path) -> None:
@@ -70,10 +91,19 @@ def check_output(path: Path) -> None:
         fail(f"{path} cannot be written: the folder {folder} is read-only", USAGE)
 
 
-def parse_config(entries: Sequence[str]) -> dict[str, AnyValue]:
+def check_output_folder(path: Path, option: str) -> None:
+    """Ends the command where a folder for an option cannot be made, before any work is done."""
+    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
+    if not there.is_dir():
+        fail(f"{option} {path}: {there} is no folder", USAGE)
+    if not os.access(there, os.W_OK):
+        fail(f"{option} {path}: the folder {there} is read-only", USAGE)
+
+
+def parse_config(entries: Sequence[str] | None) -> dict[str, AnyValue]:
     """Options given as `KEY=VALUE`: values are read as JSON, and as they stand where they are none."""
     settings: dict[str, AnyValue] = {}
-    for entry in entries:
+    for entry in entries or ():
         key, equals, value = entry.partition("=")
         if not equals:
             fail(f"--config takes KEY=VALUE, not {entry!r}", USAGE)

@@ -9,8 +9,21 @@ from typing import Annotated
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import JsonOption, LevelOption, PassesOption, RulesOption, load, parse_config
-from passat.cli.errors import errors
+from passat.cli.arguments import (
+    ConfigOption,
+    DisableOption,
+    JsonOption,
+    LevelOption,
+    PassesOption,
+    RequireOption,
+    RulesOption,
+    check_output_folder,
+    load,
+    parse_config,
+    read_pipeline,
+    warn_of_names,
+)
+from passat.cli.errors import end, errors, explain
 from passat.cli.output import console
 
 
@@ -21,48 +34,62 @@ def bisect(
     check: Annotated[
         str,
         typer.Option(
-            metavar="wrong|slower|crash|CMD",
-            help="What is bad: other values than the original's, more time, a pass or ONNX Runtime that fails, or a command that fails. "
-            "CMD runs without a shell, with the path of a model for {} or as last argument; 0 is good, 125 cannot tell, the rest bad.",
+            metavar="CHECK",
+            help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'crash', a pass or ONNX Runtime that fails; "
+            "or a command that fails on a model. It gets the path in place of {} or as its last argument, and runs without a shell; "
+            "its exit code 0 is good, 125 cannot tell, any other is bad.",
         ),
     ] = "wrong",
     passes: PassesOption = None,
     opt_level: LevelOption = 3,
+    disable: DisableOption = None,
+    require: RequireOption = None,
     rules: RulesOption = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="An option of the passes. May be repeated.")
-    ] = None,
-    margin: Annotated[float, typer.Option(min=0, help="Of slower: by which part of the time a model has to be slower.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass there.")] = None,
+    config: ConfigOption = None,
+    margin: Annotated[
+        float, typer.Option(min=0, metavar="X", help="With --check slower: slower by more than this part of the time is bad.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.")] = 0,
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the pass that makes a model wrong, slower or crash, in a logarithmic number of runs.
 
-    Exit codes: 0 it was found, 1 there is none, or the check flaps, 2 the command makes no sense.
+    Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
     """
     with errors(as_json):
         from passat.bisection import bisect_model
+        from passat.ir.onnx import OnnxError
+        from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
-        settings = parse_config(config or [])
+        if save is not None:
+            check_output_folder(save, "--save")
+        settings = PassContext(opt_level, require, disable, config=parse_config(config))
+        text = read_pipeline(passes)
         sets = load(rules)
-        with contextlib.redirect_stdout(sys.stderr), ProgressLine(console(stderr=True), enabled=not as_json) as progress:
+        with contextlib.redirect_stdout(sys.stderr), settings, ProgressLine(console(stderr=True), enabled=not as_json) as progress:
+            warn_of_names(text, sets)
             found = bisect_model(
                 model,
                 check,
-                passes=passes,
+                passes=text,
                 rules=sets,
-                opt_level=opt_level,
-                config=settings,
                 seed=seed,
                 margin=margin,
                 progress=progress,
             )
-            written = found.save(save) if save else []
-        if as_json:
-            print(json.dumps({**found.to_dict(), "saved": written}, indent=2))
-        else:
+        if not as_json:
             print(found)
-            for path in written:
-                print(f"{path} was written")
+        try:
+            saved = found.save(save) if save is not None else []
+        except (OSError, OnnxError) as error:
+            if as_json:  # what was found with much work is told all the same
+                sentence, code = explain(error)
+                print(json.dumps({**found.to_dict(), "saved": [], "error": sentence}, indent=2))
+                end(sentence, code, as_json=False)
+            raise
+        if as_json:
+            print(json.dumps({**found.to_dict(), "saved": saved}, indent=2))
+        else:
+            print("".join(f"{path} was written\n" for path in saved), end="")

@@ -47,8 +47,8 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
         end(f"interrupted{'; ' + outcome if outcome else ''}", INTERRUPTED, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
-    except BrokenPipeError:
-        raise  # whoever read the output has left
+    except (BrokenPipeError, typer.Exit):
+        raise  # whoever read the output has left, or all has been said
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
@@ -66,6 +66,7 @@ def explain(error: Exception) -> tuple[str, int]:
     from passat.passmgr import BisectError, PassDependencyError, PipelineError, ReproducerError
     from passat.report import MismatchError
     from passat.rulefile import RuleFileError
+    from passat.rules.cost import CostError
     from passat.rules.pattern import RuleError
     from passat.verify import VerifyError
 
@@ -77,7 +78,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), USAGE
     if isinstance(error, AttributeError) and "config" in str(error):
         return str(error), USAGE
-    if isinstance(error, (MismatchError, RuleFileError, RuleError, VerifyError, PassError, BisectError)):
+    if isinstance(error, (MismatchError, RuleFileError, RuleError, CostError, VerifyError, PassError, BisectError)):
         return str(error), FAILURE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -18,6 +18,7 @@ def extract(
         float, typer.Option("--time-limit", min=0, metavar="S", help="Seconds for the exact search, which proves; 0: greedy search alone.")
     ] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the exact search.")] = 0,
+    top: Annotated[int, typer.Option(min=1, metavar="K", help="Also look for the K cheapest programs, greedily after the first.")] = 1,
     choice: Annotated[bool, typer.Option("--choice", help="Also print the nodes that were chosen.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -29,10 +30,12 @@ def extract(
         from passat.rules.egraph_json import EGraphFileError, read_egraph
         from passat.rules.exact import ExactUnavailableError
         from passat.rules.ladder import NoProgramError, climb
+        from passat.rules.several import several
 
         try:
             egraph = read_egraph(file)
             found = climb(egraph.space, egraph.roots, time_limit, seed=seed)
+            others = several(egraph.space, egraph.roots, found, top)[1:]
         except EGraphFileError as error:
             fail(str(error))
         except (NoProgramError, ExactUnavailableError) as error:
@@ -41,10 +44,22 @@ def extract(
         seconds = sum(taken for _, taken in found.stages.values())
         if as_json:
             stages = {name: {"cost": cost, "seconds": taken} for name, (cost, taken) in found.stages.items()}
-            shown = {"cost": found.cost, "bound": found.bound, "proven": found.proven, "seconds": seconds, "stages": stages}
+            shown: dict[str, object] = {
+                "cost": found.cost,
+                "bound": found.bound,
+                "proven": found.proven,
+                "seconds": seconds,
+                "stages": stages,
+            }
+            if top > 1:
+                shown["others"] = [
+                    {"cost": other.cost, **({"choice": [egraph.names[node] for node in other.choice.values()]} if choice else {})}
+                    for other in others
+                ]
             print(json.dumps({**shown, "choice": chosen} if choice else shown, indent=2))
             return
-        print(f"{file}: {len(egraph.names)} nodes, {len(set(egraph.space.classes))} classes, {len(egraph.roots)} roots")
+        roots = f"{len(egraph.roots)} root{'s' * (len(egraph.roots) != 1)}"
+        print(f"{file}: {len(egraph.names)} nodes, {len(set(egraph.space.classes))} classes, {roots}")
         for name, (cost, taken) in found.stages.items():
             print(f"  {name:6} cost {cost:.10g}, in {taken:.3f} s")
         gap = "" if found.proven or not found.cost else f", {100 * (found.cost - found.bound) / found.cost:.1f} % below"
@@ -52,3 +67,7 @@ def extract(
         print(f"cost {found.cost:.10g}: {proof}; {len(chosen)} nodes, in {seconds:.3f} s")
         if choice:
             print("\n".join(chosen))
+        for other in others:
+            print(f"also cost {other.cost:.10g}, {len(other.choice)} nodes")
+            if choice:
+                print("\n".join(egraph.names[node] for node in other.choice.values()))

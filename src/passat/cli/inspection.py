@@ -8,36 +8,61 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from passat.cli.arguments import check_output_folder
 from passat.cli.errors import USAGE, fail
 
 if TYPE_CHECKING:
     from passat.passmgr import PassInstrument
 
 _PANEL: Final = "Looking into the passes"
-_NAMES: Final = "NAMES are separated by commas, and patterns such as 'Fold*' are understood."
+_NAMES: Final = "names or patterns such as 'Fold*', separated by commas; '*' is all."
 
 PrintBeforeOption = Annotated[
     list[str] | None,
-    typer.Option("--print-ir-before", metavar="NAMES", help=f"Print the program before these passes. {_NAMES}", rich_help_panel=_PANEL),
+    typer.Option("--print-ir-before", metavar="NAMES", help=f"Print the program before these passes: {_NAMES}", rich_help_panel=_PANEL),
 ]
 PrintAfterOption = Annotated[
     list[str] | None,
-    typer.Option("--print-ir-after", metavar="NAMES", help=f"Print the program after these passes. {_NAMES}", rich_help_panel=_PANEL),
+    typer.Option("--print-ir-after", metavar="NAMES", help=f"Print the program after these passes: {_NAMES}", rich_help_panel=_PANEL),
 ]
 PrintChangedOption = Annotated[
-    bool, typer.Option("--print-ir-changed", help="Print what each pass changes, as a diff.", rich_help_panel=_PANEL)
+    bool, typer.Option("--print-ir-changed", metavar="", help="Print what each pass changes, as a diff.", rich_help_panel=_PANEL)
 ]
 DumpOption = Annotated[
     Path | None,
-    typer.Option("--dump-ir", metavar="DIR", help="Write the program to DIR/NNN_pass.relay after every pass.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--dump-ir",
+        metavar="DIR",
+        help="Write the program to DIR/NNN_pass.relay after every pass, without the contents of large constants. "
+        "An earlier dump there is replaced.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 VerifyEachOption = Annotated[
     bool,
-    typer.Option("--verify-each", help="Check after every pass that the program is well-formed and well-typed.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--verify-each", metavar="", help="Check after every pass that the program is well-formed and well-typed.", rich_help_panel=_PANEL
+    ),
 ]
-TimeOption = Annotated[bool, typer.Option("--time-passes", help="Print how long each pass took.", rich_help_panel=_PANEL)]
+TimeOption = Annotated[bool, typer.Option("--time-passes", metavar="", help="Print how long each pass took.", rich_help_panel=_PANEL)]
 MemoryOption = Annotated[
-    bool, typer.Option("--memory-passes", help="Print how much memory each pass took, which makes them slower.", rich_help_panel=_PANEL)
+    bool,
+    typer.Option(
+        "--memory-passes", metavar="", help="Print how much memory each pass took. Measuring it makes them slower.", rich_help_panel=_PANEL
+    ),
+]
+PassLimitOption = Annotated[
+    int | None,
+    typer.Option("--pass-limit", metavar="N", min=0, help="Run the first N passes only, and say which those are.", rich_help_panel=_PANEL),
+]
+ReproducerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--reproducer",
+        metavar="DIR",
+        help="Where a pass fails, write a folder with which `passat replay DIR` runs it again.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 
 
@@ -54,9 +79,12 @@ class Inspection:
         verify_each: bool = False,
         time: bool = False,
         memory: bool = False,
+        limit: int | None = None,
     ) -> None:
         from passat import passmgr
 
+        if dump is not None:
+            check_output_folder(dump, "--dump-ir")
         self._time = passmgr.PassTimingInstrument() if time else None
         self._memory = passmgr.PassMemoryInstrument(trace=True) if memory else None
         self._names: list[tuple[str, passmgr.PrintIRBefore | passmgr.PrintIRAfter]] = []
@@ -65,33 +93,36 @@ class Inspection:
         if after:
             self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", after))))
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        self.prints = bool(before or after or changed)
+        self.prints = bool(before or after or changed or limit is not None)
         """Whether something is printed while the passes run."""
         asked: list[PassInstrument | None] = [
             self._time,
             self._memory,
             *(printing for _, printing in self._names),
             passmgr.PrintIRChanged(mode="cdiff" if color else "diff") if changed else None,
-            passmgr.DumpIR(dump, initial=True) if dump is not None else None,
+            passmgr.DumpIR(dump, refresh=True, initial=True, strip_constants=True) if dump is not None else None,
             passmgr.VerifyEach() if verify_each else None,
+            passmgr.PassLimit(limit, tell=lambda line: print(line, file=sys.stderr)) if limit is not None else None,
         ]
         self.instruments = [instrument for instrument in asked if instrument is not None]
 
     def __enter__(self) -> "Inspection":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from passat.passmgr import render_times
 
-        for option, printing in self._names:
-            for name in printing.names.unused:
-                print(f"note: {option} {name}: no pass of that name ran", file=sys.stderr)
+        if kind is None:
+            for option, printing in self._names:
+                for name in printing.names.unused:
+                    print(f"note: {option} {name}: no pass of that name ran", file=sys.stderr)
         if self._time is not None and self._time.timings:
-            print(
-                f"time of the passes, without those inside, of all, of the one around:\n{render_times(self._time.timings)}", file=sys.stderr
-            )
+            slowed = ", slowed down by measuring memory" if self._memory is not None else ""
+            head = f"time of each pass [without the passes in it] (part of the whole; of the pipeline around it){slowed}"
+            print(f"{head}:\n{render_times(self._time.timings)}", file=sys.stderr)
         if self._memory is not None and self._memory.runs:
-            print(f"memory of the passes:\n{self._memory.render()}", file=sys.stderr)
+            head = "memory of each pass: what stays allocated after it, the most while it ran; by how much the process and its record grew"
+            print(f"{head}:\n{self._memory.render()}", file=sys.stderr)
 
 
 def _split(option: str, given: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """`passat optimize`."""
 
 import contextlib
+import enum
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,19 +9,49 @@ from typing import Annotated
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import JsonOption, LevelOption, PassesOption, RulesOption, check_output, load, parse_config
+from passat.cli.arguments import (
+    ConfigOption,
+    DisableOption,
+    JsonOption,
+    LevelOption,
+    PassesOption,
+    RequireOption,
+    RulesOption,
+    check_output,
+    load,
+    parse_config,
+    read_pipeline,
+    warn_of_names,
+)
 from passat.cli.errors import errors
 from passat.cli.inspection import (
     DumpOption,
     Inspection,
     MemoryOption,
+    PassLimitOption,
     PrintAfterOption,
     PrintBeforeOption,
     PrintChangedOption,
+    ReproducerOption,
     TimeOption,
     VerifyEachOption,
 )
 from passat.cli.output import console, show
+
+
+class CostChoice(enum.StrEnum):
+    """The cost models that have a name."""
+
+    ROOFLINE = "roofline"
+    NODES = "nodes"
+    MEASURED = "measured"
+
+
+class Choose(enum.StrEnum):
+    """What decides between programs in the end."""
+
+    COST = "cost"
+    TIME = "time"
 
 
 @app.command()
@@ -30,23 +61,24 @@ def optimize(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Where the result goes.", show_default=False)],
     passes: PassesOption = None,
     opt_level: LevelOption = 3,
+    disable: DisableOption = None,
+    require: RequireOption = None,
     rules: RulesOption = None,
     time_limit: Annotated[
         float | None, typer.Option(min=0, metavar="S", help="Seconds for all saturation; then the best so far is taken.")
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime.")] = True,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
-        ),
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime.")
+    ] = True,
+    config: ConfigOption = None,
+    cost: Annotated[
+        CostChoice | None, typer.Option(help="What makes a program cheaper. measured: seconds of each operator on ONNX Runtime.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random inputs that the models are compared on.")] = 0,
-    reproducer: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where a pass raises, write what `passat replay DIR` needs to do it again.")
-    ] = None,
+    choose: Annotated[
+        Choose, typer.Option(help="What decides in the end: the cost, or the time of several candidates and the input on ONNX Runtime.")
+    ] = Choose.COST,
+    candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: how many candidates there are at most.")] = 4,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs that the models are compared on.")] = 0,
     as_json: JsonOption = False,
     print_ir_before: PrintBeforeOption = None,
     print_ir_after: PrintAfterOption = None,
@@ -55,14 +87,19 @@ def optimize(
     verify_each: VerifyEachOption = False,
     time_passes: TimeOption = False,
     memory_passes: MemoryOption = False,
+    pass_limit: PassLimitOption = None,
+    reproducer: ReproducerOption = None,
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
     with errors(as_json, "nothing was written"):
         import passat.optimizer
+        from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
         check_output(output)
-        settings = parse_config(config or [])
+        prices = {} if cost is None else {"rules.cost": cost.value}
+        settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices})
+        text = read_pipeline(passes)
         sets = load(rules)
         inspection = Inspection(
             before=print_ir_before,
@@ -72,18 +109,25 @@ def optimize(
             verify_each=verify_each,
             time=time_passes,
             memory=memory_passes,
+            limit=pass_limit,
         )
         shows = not as_json and not inspection.prints
         # What rules of the user's own print would stand in the way of who reads the report.
-        with contextlib.redirect_stdout(sys.stderr), inspection, ProgressLine(console(stderr=True), enabled=shows) as progress:
+        with (
+            contextlib.redirect_stdout(sys.stderr),
+            settings,
+            inspection,
+            ProgressLine(console(stderr=True), enabled=shows) as progress,
+        ):
+            warn_of_names(text, sets)
             result = passat.optimizer.optimize(
                 model,
-                passes=passes,
+                passes=text,
                 rules=sets,
-                opt_level=opt_level,
                 verify=verify,
                 time_limit=time_limit,
-                config=settings,
+                choose=choose.value,
+                candidates=candidates,
                 seed=seed,
                 reproducer=reproducer,
                 instruments=inspection.instruments,

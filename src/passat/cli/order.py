@@ -3,12 +3,24 @@
 import enum
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import JsonOption, LevelOption, PassesOption, RulesOption, check_output, load, parse_config
+from passat.cli.arguments import (
+    ConfigOption,
+    DisableOption,
+    JsonOption,
+    LevelOption,
+    PassesOption,
+    RequireOption,
+    RulesOption,
+    check_output,
+    load,
+    parse_config,
+    read_pipeline,
+)
 from passat.cli.errors import USAGE, errors, fail
 from passat.cli.output import show
 
@@ -26,7 +38,11 @@ class Format(enum.StrEnum):
     SVG = "svg"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to show it.")]
+_ENDINGS: Final = {".dot": Format.DOT, ".gv": Format.DOT, ".mmd": Format.MERMAID, ".json": Format.JSON, ".svg": Format.SVG}
+
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", metavar="FORM", help=f"{', '.join(Format)}. Default: what the ending of FILE says, or text.")
+]
 FileOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it into a file.", show_default=False)]
 
 
@@ -35,61 +51,61 @@ def order(
     passes: PassesOption = None,
     opt_level: LevelOption = 3,
     rules: RulesOption = None,
-    disable: Annotated[
-        list[str] | None, typer.Option("--disable", metavar="NAME", help="A pass that is not to run. May be repeated.")
-    ] = None,
-    require: Annotated[
-        list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="An option, such as passmgr.resolve=relay. May be repeated."),
-    ] = None,
-    format: FormatOption = Format.TEXT,
+    disable: DisableOption = None,
+    require: RequireOption = None,
+    config: ConfigOption = None,
+    format: FormatOption = None,
     output: FileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show which passes would run, in which order, and why."""
-    with errors():
+    with errors(as_json):
         from passat.passmgr import PassContext, UnknownPassError
         from passat.pipelines import build_pipeline
 
-        if output is not None:
-            check_output(output)
-        ctx = PassContext(opt_level, require, disable, config=parse_config(config or []))
+        form = _form(format, output, as_json)
+        ctx = PassContext(opt_level, require, disable, config=parse_config(config))
         with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
             try:
-                plan = build_pipeline(passes, load(rules)).plan(ctx)
+                plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
             except UnknownPassError as error:  # as in TVM it is not the pipeline that looks names up
                 fail(str(error), USAGE)
-        _put(plan, format, output)
+        _put(plan, form, output)
 
 
 @app.command()
 def passes(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A pass to show in full.", show_default=False)] = None,
-    graph: Annotated[bool, typer.Option("--graph", help="Show which pass requires which.")] = False,
-    passes: PassesOption = None,
-    rules: RulesOption = None,
-    format: FormatOption = Format.TEXT,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A pass to show in full.", show_default=False)] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", metavar="", help="Show which pass requires which: all passes, or those of --passes and --rules.")
+    ] = False,
+    passes: Annotated[
+        str | None, typer.Option("--passes", metavar="TEXT", help="With --graph: a pipeline, or @FILE to read one from a file.")
+    ] = None,
+    rules: Annotated[
+        list[Path] | None,
+        typer.Option("--rules", metavar="FILE.py", help="A Python file with rules or passes of your own. May be repeated."),
+    ] = None,
+    format: FormatOption = None,
     output: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the passes, show one of them in full, or the graph of their requirements: of all passes, or with --passes of a pipeline."""
+    """List the passes, show one of them in full, or show which pass requires which."""
     with errors(as_json):
         from passat.listing import details_text, pass_details, pass_rows, passes_table
         from passat.passmgr import PassContext, UnknownPassError, requirement_graph
         from passat.pipelines import build_pipeline
 
-        if not graph and (passes or rules or output or format is not Format.TEXT):
-            fail("--passes, --rules, --format and -o go with --graph", USAGE)
+        if not graph and (passes is not None or output or format):
+            fail("--passes, --format and -o go with --graph", USAGE)
+        sets = load(rules)
         if graph:
             if name is not None:
                 fail("--graph takes no NAME; --graph --passes NAME shows what one pass requires", USAGE)
-            if output is not None:
-                check_output(output)
+            form = _form(format, output, as_json)
             with PassContext(config={"passmgr.resolve": "relay"}):  # then cycles and unknown names are not refused, and can be shown
-                chosen = build_pipeline(passes, load(rules)).members if passes or rules else None
-            _put(requirement_graph(chosen), Format.JSON if as_json else format, output)
+                chosen = None if passes is None and not rules else build_pipeline(read_pipeline(passes), sets).members
+            _put(requirement_graph(chosen), form, output)
         elif name is not None:
             try:
                 details = pass_details(name)
@@ -100,6 +116,16 @@ def passes(
             print(json.dumps(pass_rows(), indent=2))
         else:
             show(passes_table(pass_rows()))
+
+
+def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
+    """The form that was asked for. Ends the command where two were, or nothing can be written to the file."""
+    if as_json and format not in (None, Format.JSON):
+        fail(f"--json and --format {format} contradict each other", USAGE)
+    if output is not None:
+        check_output(output)
+        format = format or (Format.JSON if as_json else _ENDINGS.get(output.suffix.lower()))
+    return format or (Format.JSON if as_json else Format.TEXT)
 
 
 def _put(what: "Plan | RequirementGraph", format: Format, output: Path | None) -> None:
@@ -114,4 +140,6 @@ def _put(what: "Plan | RequirementGraph", format: Format, output: Path | None) -
     if output is None:
         print(text, end="")
     else:
-        output.write_text(text, encoding="utf-8")
+        from passat.passmgr.whole_file import write_whole
+
+        write_whole(output, text.encode("utf-8", "backslashreplace"))

@@ -13,12 +13,31 @@ import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.equality import assert_structural_equal, structural_equal
+from passat.ir.features import Feature
 from passat.ir.functor import ExprFunctor, ExprMutator, ExprVisitor
 from passat.ir.hashing import structural_hash
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.text import ParseError, astext, fromtext, parse, parse_expr, pretty_print
-from passat.relay import analysis, build_module, derived, expr, nn, op, tensor, testing, transform, ty
+from passat.ir.type_functor import TypeFunctor, TypeMutator, TypeVisitor
+from passat.relay import (
+    adt,
+    analysis,
+    build_module,
+    derived,
+    expr,
+    expr_functor,
+    feature,
+    function,
+    nn,
+    op,
+    scope_builder,
+    tensor,
+    testing,
+    transform,
+    ty,
+    type_functor,
+)
 from passat.relay.build_module import build_config, create_executor
 from passat.relay.derived import *  # noqa: F403  # relay.add and so on
 from passat.relay.expr import *  # noqa: F403
@@ -30,11 +49,16 @@ __all__ = [
     "ExprFunctor",
     "ExprMutator",
     "ExprVisitor",
+    "Feature",
     "IRModule",
     "Op",
     "ParseError",
     "ScopeBuilder",
     "TypeData",
+    "TypeFunctor",
+    "TypeMutator",
+    "TypeVisitor",
+    "adt",
     "analysis",
     "assert_structural_equal",
     "astext",
@@ -42,17 +66,22 @@ __all__ = [
     "build_module",
     "create_executor",
     "expr",
+    "expr_functor",
+    "feature",
     "fromtext",
+    "function",
     "nn",
     "op",
     "parse",
     "parse_expr",
     "pretty_print",
+    "scope_builder",
     "structural_equal",
     "structural_hash",
     "testing",
     "transform",
     "ty",
+    "type_functor",
 ]
 __all__ += derived.__all__
 __all__ += expr.__all__
@@ -66,3 +95,7 @@ if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled
         near = difflib.get_close_matches(name, __all__, 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise AttributeError(f"relay has no operator and no other name {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,8 +1,12 @@
 """`relay.analysis`: facts about programs."""
 
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
-from passat.ir.expr import Expr
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Call, Expr
+from passat.ir.features import Feature, detect_feature
+from passat.ir.hashing import structural_hash
 from passat.ir.module import IRModule
+from passat.ir.op import Op
 from passat.ir.traverse import post_order, post_order_visit
 from passat.ir.type_variables import all_type_vars as _all_type_vars
 from passat.ir.type_variables import bound_type_vars as _bound_type_vars
@@ -10,15 +14,20 @@ from passat.ir.type_variables import free_type_vars as _free_type_vars
 from passat.ir.types import TensorType, TupleType, Type, TypeVar
 
 __all__ = [
+    "Feature",
     "all_dtypes",
     "all_type_vars",
     "all_vars",
     "bound_type_vars",
     "bound_vars",
     "check_constant",
+    "detect_feature",
     "free_type_vars",
     "free_vars",
+    "list_op_freqs",
     "post_order_visit",
+    "structural_equal",
+    "structural_hash",
     "well_formed",
 ]
 
@@ -49,4 +58,14 @@ def all_dtypes(expr: Expr) -> set[str]:
                 found.add(type_.dtype)
             elif isinstance(type_, TupleType):
                 stack.extend(type_.fields)
+    return found
+
+
+def list_op_freqs(mod: IRModule) -> dict[str, int]:
+    """How often each operator is called in the functions of a module, by its name."""
+    found: dict[str, int] = {}
+    for function in mod.functions.values():
+        for node in post_order(function):
+            if isinstance(node, Call) and isinstance(node.op, Op):
+                found[node.op.name] = found.get(node.op.name, 0) + 1
     return found

@@ -8,12 +8,11 @@ from typing import TypeAlias
 import numpy as np
 
 from passat.ir.dtypes import from_numpy
-from passat.ir.expr import Call, Constant, Expr, Tuple, Var, const
-from passat.ir.infer import infer_type
+from passat.ir.expr import Call, Constant, Expr, Tuple, const
 from passat.ir.op import get_op
-from passat.ir.traverse import post_order
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType
 from passat.passmgr.options import convert, show_annotation
+from passat.relay.weights import known_type, type_weights
 
 Numbers: TypeAlias = int | Sequence[int]
 Exprs: TypeAlias = Expr | Sequence[Expr]
@@ -31,7 +30,9 @@ def call(name: str, *operands: object, **attrs: object) -> Call:
     for attr, value in attrs.items():
         parameter = op.attr_params.get(attr)
         found[attr] = value if parameter is None else attribute(f"relay.{name}: {attr}", value, parameter.annotation)
-    return op(*args, **found)
+    made = op(*args, **found)
+    type_weights(name, args, made.attrs)
+    return made
 
 
 def operand(name: str, what: str, value: object, kind: object = TensorType) -> Expr:
@@ -81,16 +82,6 @@ def numbers(name: str, what: str, value: object) -> tuple[int, ...]:
 def int_vector(values: object) -> Expr:
     """Sizes as an operand: an expression as it is, numbers as a constant of int64."""
     return values if isinstance(values, Expr) else const(np.asarray(plain(values), np.int64).reshape(-1), "int64")
-
-
-def known_type(expr: Expr) -> Type | None:
-    """The type of an expression, where it follows from annotations alone; variables without one are left as they are."""
-    if expr._checked_type is None:
-        new = post_order(expr, into=lambda node: node._checked_type is None)
-        if any(isinstance(node, Var) and node._checked_type is None for node in new):
-            return None
-        infer_type(expr)
-    return expr.checked_type
 
 
 def rank(name: str, what: str, expr: Expr) -> int:

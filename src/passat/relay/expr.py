@@ -7,6 +7,7 @@ import numpy as np
 from passat.ir import expr as nodes
 from passat.ir.bind import bind
 from passat.ir.expr import (
+    BaseFunc,
     Call,
     Clause,
     Constant,
@@ -33,6 +34,7 @@ from passat.ir.expr import (
 from passat.runtime.values import NDArray
 
 __all__ = [
+    "BaseFunc",
     "Call",
     "Clause",
     "Constant",
@@ -50,6 +52,7 @@ __all__ = [
     "RefCreate",
     "RefRead",
     "RefWrite",
+    "RelayExpr",
     "Span",
     "Tuple",
     "TupleGetItem",
@@ -59,6 +62,9 @@ __all__ = [
     "const",
     "var",
 ]
+
+RelayExpr = Expr
+"""The base of all expressions, by its other name."""
 
 
 def const(value: AnyValue, dtype: str | None = None) -> Constant:

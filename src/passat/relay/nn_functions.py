@@ -10,7 +10,8 @@ import numpy as np
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
 from passat.ir.ops.padding import plain_value
 from passat.ir.types import TensorType
-from passat.relay.building import call, known_type, only, only_dtype, operand, rank
+from passat.relay.building import call, only, only_dtype, operand, rank
+from passat.relay.weights import known_type, type_weights
 
 __all__ = [
     "batch_matmul",
@@ -32,6 +33,7 @@ def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "
     """`data` times the transpose of `weight`; `units`, where given, is the number of rows of `weight`."""
     _check_units("nn.dense", operand("nn.dense", "weight", weight), units, 0)
     only_dtype("nn.dense", out_dtype, operand("nn.dense", "data", data))
+    type_weights("nn.dense", (data, weight), {}, units)
     return call("nn.dense", data, weight)
 
 
@@ -71,27 +73,40 @@ def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: flo
     """Normalisation by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma count."""
     if axis != -1 and axis != rank("nn.layer_norm", "data", operand("nn.layer_norm", "data", data)) - 1:
         raise ValueError(f"relay.nn.layer_norm: axis={axis} is not supported; the last axis is")
-    return call("nn.layer_norm", data, *_affine("nn.layer_norm", gamma, beta, center, scale), axis=-1, epsilon=epsilon)
+    return call(
+        "nn.layer_norm",
+        data,
+        *_affine("nn.layer_norm", operand("nn.layer_norm", "data", data), axis, gamma, beta, center, scale),
+        axis=-1,
+        epsilon=epsilon,
+    )
 
 
 def instance_norm(
     data: Expr, gamma: Expr, beta: Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalisation of each sample and channel by its mean and variance."""
-    return call("nn.instance_norm", data, *_affine("nn.instance_norm", gamma, beta, center, scale), axis=axis, epsilon=epsilon)
+    return call(
+        "nn.instance_norm",
+        data,
+        *_affine("nn.instance_norm", operand("nn.instance_norm", "data", data), axis, gamma, beta, center, scale),
+        axis=axis,
+        epsilon=epsilon,
+    )
 
 
 def group_norm(
     data: Expr, gamma: Expr, beta: Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalisation of each sample and group of channels by its mean and variance."""
-    affine = _affine("nn.group_norm", gamma, beta, center, scale)
+    affine = _affine("nn.group_norm", operand("nn.group_norm", "data", data), axis, gamma, beta, center, scale)
     return call("nn.group_norm", data, *affine, num_groups=num_groups, axis=axis, epsilon=epsilon)
 
 
-def _affine(name: str, gamma: Expr, beta: Expr, center: bool, scale: bool) -> tuple[Expr, Expr]:
+def _affine(name: str, data: Expr, axis: int, gamma: Expr, beta: Expr, center: bool, scale: bool) -> tuple[Expr, Expr]:
     """Scale and shift, ones and zeros where they do not count."""
     factor, shift = operand(name, "gamma", gamma), operand(name, "beta", beta)
+    type_weights(name, (data, factor, shift), {"axis": axis})
     return factor if scale else call("ones_like", factor), shift if center else call("zeros_like", shift)
 
 
@@ -99,6 +114,7 @@ def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
     """`data`, and `alpha` times it where it is negative; `alpha` is a vector along `axis`."""
     count = rank("nn.prelu", "data", operand("nn.prelu", "data", data))
     behind = count - 1 - axis % count
+    type_weights("nn.prelu", (data, operand("nn.prelu", "alpha", alpha)), {"axis": axis})
     return call("nn.prelu", data, call("expand_dims", alpha, axis=1, num_newaxis=behind) if behind else alpha)
 
 

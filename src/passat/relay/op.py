@@ -1,5 +1,8 @@
 """`relay.op`: operators by name, and the functions that build calls of them."""
 
+import difflib
+from typing import TYPE_CHECKING
+
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
 from passat.ir.op import get_op as get
 from passat.relay import derived, nn, tensor
@@ -9,3 +12,15 @@ from passat.relay.tensor import *  # noqa: F403
 __all__ = ["Op", "OpTypeError", "define_op", "get", "list_ops", "nn"]
 __all__ += derived.__all__
 __all__ += tensor.__all__
+
+
+if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator
+
+    def __getattr__(name: str) -> object:
+        near = difflib.get_close_matches(name, __all__, 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise AttributeError(f"relay.op has no operator and no other name {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -102,12 +102,18 @@ def _refuse(name: str, option: str, value: object) -> None:
         raise ValueError(f"relay.transform.{name}: {option}={value!r} is not supported")
 
 
+def _registered() -> dict[str, Callable[..., Pass]]:
+    return {entry.name: entry.factory for entry in list_passes() if entry.key.startswith(_PREFIX)}
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_registered(), *(name for name in globals() if name.startswith("__"))})
+
+
 if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for a pass
 
     def __getattr__(name: str) -> Callable[..., Pass]:
-        names = {}
-        if not name.startswith("_"):
-            names = {entry.name: entry.factory for entry in list_passes() if entry.key.startswith(_PREFIX)}
+        names = {} if name.startswith("_") else _registered()
         if name not in names:
             known = ", ".join(sorted({*names, *__all__}))
             raise AttributeError(f"relay.transform has no pass {name!r}; it has: {known}")

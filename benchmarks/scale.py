@@ -1,0 +1,106 @@
+"""Time against size: models of 1 to 96 equal layers, and of 1,000 to 100,000 nodes; in one piece, in regions, and with a filled cache.
+
+    python benchmarks/scale.py                          # both tables; onnxsim beside them where it is installed
+    python benchmarks/scale.py --layers 1 8 96 --nodes  # layers only
+    python benchmarks/scale.py --explore                # layers, with rules that try sums and products in every order
+
+Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification, least of `--runs`; all ways in turn. In the
+columns `growth` stands how many times the first row's time that is; under `cost`, by how much the costs of Passat's results differ.
+"""
+
+import argparse
+import importlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import onnx
+from explore import Explore
+from graphs import chain, wide
+from layers import equal_layers
+
+import passat
+
+LAYERS: Final = (1, 8, 24, 48, 96)
+NODES: Final = (1_000, 10_000, 100_000)
+WHOLE: Final = 1 << 60
+
+Way = tuple[str, Callable[[onnx.ModelProto], tuple[int, float]]]
+
+
+def passat_way(name: str, *, explore: bool, **config: Any) -> Way:
+    """Passat under some configuration: calls in the result, and its cost."""
+
+    def run(model: onnx.ModelProto) -> tuple[int, float]:
+        options = {f"rules.{key}": value for key, value in config.items()}
+        result = passat.optimize(model, rules=[Explore] if explore else [], verify=False, config=options)
+        return result.report.node_count_after, result.report.cost_after
+
+    return name, run
+
+
+def onnxsim_way() -> list[Way]:
+    """onnxsim without its check, where it is installed."""
+    try:
+        onnxsim = importlib.import_module("onnxsim")
+    except ImportError:
+        return []
+
+    def run(model: onnx.ModelProto) -> tuple[int, float]:
+        simplified, _ = onnxsim.simplify(model, check_n=0)
+        return len(simplified.graph.node), 0.0
+
+    return [("onnxsim", run)]
+
+
+def table(title: str, models: dict[str, onnx.ModelProto], ways: Sequence[Way], runs: int) -> None:
+    """Measures every model in every way, and prints the rows."""
+    print(f"\n| {title} | nodes |", " | ".join(f"{name} | growth | left" for name, _ in ways), "| cost |")
+    print("| :-- | --: |" + " --: | --: | --: |" * len(ways) + " --: |")
+    first: dict[str, float] = {}
+    for name, model in models.items():
+        cells = [name, str(len(model.graph.node))]
+        best = {way: float("inf") for way, _ in ways}
+        made: dict[str, tuple[int, float]] = {}
+        for _ in range(runs):
+            for way, run in ways:
+                start = time.perf_counter()
+                made[way] = run(model)
+                best[way] = min(best[way], time.perf_counter() - start)
+        for way, _ in ways:
+            cells += [f"{1000 * best[way]:.0f}", f"{best[way] / first.setdefault(way, best[way]):.1f}", str(made[way][0])]
+        costs = [cost for _, cost in made.values() if cost]
+        cells.append(f"{max(costs) / min(costs) - 1:.1e}")  # by how much the ways differ
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(description="Time against layers and nodes.")
+    parser.add_argument("--layers", type=int, nargs="*", default=LAYERS)
+    parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--explore", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PASSAT_CACHE"] = folder
+        explore = options.explore
+        ways = [passat_way("whole", explore=explore, region_nodes=WHOLE), passat_way("regions", explore=explore, region_nodes=100)]
+        ways.append(passat_way("cache", explore=explore, region_nodes=100, cache=True))
+        ways += [] if explore else onnxsim_way()
+        for kind, splat in (("random weights", False), ("splats", True)):
+            models = {f"{count} layers, {kind}": equal_layers(count, splat=splat) for count in options.layers}
+            for _, run in ways:
+                run(next(iter(models.values())))
+            table("model", models, ways, options.runs)
+            if explore:
+                return
+        for make in (chain, wide):
+            if options.nodes:
+                table("model", {f"{make.__name__} {count:,}": make(count) for count in options.nodes}, ways, options.runs)
+
+
+if __name__ == "__main__":
+    main()

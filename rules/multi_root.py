@@ -1,0 +1,131 @@
+"""Rules with several roots: calls that share an operand become one call, all of them in one step.
+
+`each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)`: the products of one `x` with several `w` are the parts of the product
+with all `w` side by side. TASO (Jia et al. 2019) and TENSAT (Yang et al. 2021) call these multi-patterns; they match two roots at a time,
+and again what that made, which explodes. Here a rule is applied once, to all calls of the program as it came in.
+"""
+
+from collections.abc import Iterable
+from typing import Any as AnyValue
+
+from passat.rules.conditions import Condition
+from passat.rules.pattern import Pattern, PCall, PConst, PVar, RuleError, attr_holes, holes_of, subterms, tensor_holes
+from passat.rules.rule import EXACT, Rule
+
+
+class Each:
+    """The left side of a rule with several roots: every call that the pattern matches, those together that share some holes."""
+
+    __slots__ = ("pattern", "shared")
+
+    def __init__(self, pattern: Pattern, shared: tuple[PVar | PConst, ...]) -> None:
+        self.pattern = pattern
+        self.shared = shared
+
+    def __rshift__(self, right: "Parts") -> "MultiRule":
+        if not isinstance(right, Parts):
+            raise RuleError(f"the right side of each(...) is parts(whole, axis=...), not {right!r}")
+        return MultiRule(self, right)
+
+    def __repr__(self) -> str:
+        return f"each({self.pattern!r}, sharing={', '.join(map(repr, self.shared))})"
+
+
+class Parts:
+    """The right side: the roots, in the order of the program, are the parts of one tensor along an axis, each as long there as it was."""
+
+    __slots__ = ("axis", "whole")
+
+    def __init__(self, whole: Pattern, axis: int) -> None:
+        self.whole = whole
+        self.axis = axis
+
+    def __repr__(self) -> str:
+        return f"parts({self.whole!r}, axis={self.axis})"
+
+
+class PJoined(Pattern):
+    """What a hole binds in all matches, concatenated along an axis. On the right sides of rules with several roots."""
+
+    __slots__ = ("axis", "of")
+
+    def __init__(self, of: Pattern, axis: int) -> None:
+        self.of = of
+        self.axis = axis
+        self.key = ("joined", of.key, axis)
+
+    def __repr__(self) -> str:
+        return f"joined({self.of!r}, axis={self.axis})"
+
+
+def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst]) -> Each:
+    """Every call that matches, together where the holes that are shared bind the same. Raises RuleError for a hole that it has not."""
+    shared = (sharing,) if isinstance(sharing, Pattern) else tuple(sharing)
+    if not isinstance(pattern, PCall):
+        raise RuleError(f"each(...) takes the application of an operator, not {pattern!r}")
+    for hole in shared:
+        if not isinstance(hole, (PVar, PConst)) or hole.name not in tensor_holes(pattern):
+            raise RuleError(f"each({pattern!r}): {hole!r} is no hole of the pattern that could be shared")
+    if not shared:
+        raise RuleError(f"each({pattern!r}): what is not shared cannot be computed together; say sharing=x")
+    return Each(pattern, shared)
+
+
+def joined(hole: PVar | PConst, *, axis: int) -> PJoined:
+    """What the hole binds in all matches, concatenated along the axis."""
+    return PJoined(hole, axis)
+
+
+def parts(whole: Pattern, *, axis: int) -> Parts:
+    """The roots as the parts of a tensor along the axis."""
+    return Parts(whole, axis)
+
+
+class MultiRule(Rule):
+    """A rule with several roots, made by `each(...) >> parts(...)`. `lhs` is the pattern of one root; conditions hold for each match by
+    itself. Attributes that the pattern binds are equal in all matches that are taken together.
+
+    >>> from passat.rules.pattern import tensors
+    >>> x, w = tensors("x w")
+    >>> each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)
+    each((x @ w), sharing=x) -> parts((x @ joined(w, axis=-1)), axis=-1)
+    """
+
+    __slots__ = ("left", "right")
+
+    def __init__(
+        self, left: Each, right: Parts, conditions: tuple[Condition, ...] = (), *, math: str = EXACT, note: str = "", **named: AnyValue
+    ) -> None:
+        self.left = left
+        self.right = right
+        named.update(back=False, reducing=False)
+        super().__init__(left.pattern, right.whole, conditions, math=math, note=note, **named)
+
+    def _check(self) -> None:
+        where = f"rule {self.name or '(unnamed)'} [{self!r}]"
+        shared = {hole.name for hole in self.left.shared}
+        for node in subterms(self.rhs):
+            if isinstance(node, (PVar, PConst)) and node.name not in shared:
+                raise RuleError(f"{where}: {node!r} is another one in each match; say joined({node!r}, axis=...), or share it")
+            if isinstance(node, PJoined) and not tensor_holes(node.of) <= tensor_holes(self.lhs) - shared:
+                raise RuleError(f"{where}: {node!r} joins what is no hole of its own in each match")
+        for what, value in [("the right side", self.rhs), *((f"the condition {c!r}", c.args) for c in self.conditions)]:
+            unbound = (tensor_holes(value) - tensor_holes(self.lhs)) | (holes_of(value) - attr_holes(self.lhs))
+            if unbound:
+                raise RuleError(f"{where}: {what} uses {sorted(unbound)[0]!r}, which the left side does not bind")
+        if self.math != EXACT and not self.note.strip():
+            raise RuleError(f"{where}: say what it changes, as in .inexact('sums in another order')")
+
+    def _but(self, **changes: AnyValue) -> "Rule":
+        kept = {"conditions": self.conditions, "math": self.math, "note": self.note, "name": self.name, "source": self.source}
+        given = {**kept, **changes}
+        given.pop("back", None)
+        given.pop("reducing", None)
+        return MultiRule(self.left, self.right, given.pop("conditions"), **given)
+
+    def and_back(self) -> "Rule":
+        """Refused: parts of one tensor are no calls to go back to."""
+        raise RuleError(f"rule [{self!r}]: a rule with several roots has no way back")
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} -> {self.right!r}"

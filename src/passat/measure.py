@@ -1,0 +1,363 @@
+"""Cost by measurement: each distinct operator, with its attributes and operand types, is run on ONNX Runtime by itself.
+
+A model of one call is run with the call once and with copies of it beside it; what the copies add is what the operator takes inside a
+larger program: its start and its work, without what a session takes to begin, and without copies of inputs and outputs. So what ONNX
+Runtime does not run, such as a Reshape, which only looks at the same bytes in another way, is found to cost next to nothing. Its graph
+optimisations are off, the kernels are what they are, and weights that are constants are packed once, as they would be.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.cost import nbytes
+from passat.ir.dtypes import to_numpy
+from passat.ir.expr import Call, Expr, Function, Tuple, Var
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import to_onnx
+from passat.ir.op import Op, get_op, list_ops
+from passat.ir.shape import Any, SymDim, evaluate_dim
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, TupleType, Type
+from passat.measurements import Measurements, cache_folder
+from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
+from passat.verify import Runner, VerifyError, runtime_version
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+SECONDS: Final = 60.0
+"""How long a model measures, all operators together, where nobody says."""
+_SLICE: Final = 0.02
+"""Seconds of turns for one operator."""
+_TURNS: Final = (5, 40)
+"""The least and the largest number of turns."""
+_LONGEST: Final = 2.0
+"""An operator that is estimated to take longer is not run."""
+_MEMORY: Final = 1 << 30
+"""Bytes of operands and results beyond which an operator is not run."""
+_LEAST: Final = 5e-8
+"""Seconds below which nothing can be measured."""
+_PACKED: Final = ("nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv", "onnx.")
+"""How the names of operators begin for which it makes a difference whether an operand is a constant."""
+
+
+class _UnmeasurableError(Exception):
+    """An operator that cannot be run by itself; the text says why."""
+
+
+class _NoTimeError(_UnmeasurableError):
+    """An operator that there was no time left to run."""
+
+
+class _Price(NamedTuple):
+    """What a call costs, where that comes from, why it could not be measured, and whether that is for want of time."""
+
+    seconds: float
+    origin: str
+    reason: str = ""
+    late: bool = False
+
+
+class Measured:
+    """A cost model that measures. Times are kept in the cache of measurements; what cannot be measured costs what the roofline model says
+    of this machine.
+
+    `threads` is how many ONNX Runtime gets; `seconds` how long to measure, from `begin` on; `folder` where the cache lies.
+    Raises CostError where ONNX Runtime is not installed.
+    """
+
+    def __init__(self, *, threads: int = 1, seconds: float = SECONDS, folder: Path | None = None) -> None:
+        self.threads = threads
+        self.seconds = seconds
+        self._folder = folder
+        try:
+            version = runtime_version()
+        except VerifyError as error:
+            raise CostError(
+                "the cost model measured runs operators on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it"
+            ) from error
+        self._times = Measurements(machine_name(threads), f"onnxruntime {version}", folder)
+        self._prices: dict[tuple[object, ...], _Price] = {}
+        self._asked: set[tuple[object, ...]] = set()
+        self._lock = threading.RLock()
+        self._spent = 0.0
+        self._machine: Machine | None = None
+        self._counts: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_again, (self.threads, self.seconds, self._folder))
+
+    def begin(self) -> None:
+        """Starts to count, and to spend the time, anew: what there was no time for is measured when it is next asked for."""
+        with self._lock:
+            self._spent = 0.0
+            self._prices = {key: found for key, found in self._prices.items() if not found.late}
+            self._asked.clear()
+            self._counts.clear()
+            self._reasons.clear()
+
+    def notes(self) -> list[str]:
+        """What was counted since `begin`, in sentences: operators that were measured, remembered, and estimated, and why."""
+        with self._lock:
+            new, old, estimated = (self._counts[what] for what in ("measured", "remembered", "estimated"))
+            notes = [f"{new} operators measured in {self._spent:.1f} s, {old} remembered from before, {estimated} estimated"]
+            notes += [f"{count} estimated: {reason}" for reason, count in self._reasons.most_common(3)]
+            if self._times.notice:
+                notes.append(self._times.notice)
+                self._times.notice = ""
+        return notes
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        """Seconds of a call, none of whose operands is a constant."""
+        return self.call_on(op, types, result, attrs, (False,) * len(types))
+
+    def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
+        """Seconds of a call, of whose operands some may be constants."""
+        known = tuple(constants) if op.name.startswith(_PACKED) else ()
+        key = (op, attrs, result, *types, known)
+        found = self._prices.get(key)
+        if found is None or key not in self._asked:
+            with self._lock:
+                found = self._prices.get(key)
+                new = found is None
+                if found is None:
+                    found = self._prices[key] = self._price(op, types, result, attrs, known)
+                if key not in self._asked:
+                    self._asked.add(key)
+                    self._counts[found.origin if new or found.origin != "measured" else "remembered"] += 1
+                    if found.reason:
+                        self._reasons[found.reason] += 1
+        return found.seconds
+
+    @property
+    def machine(self) -> Machine:
+        """This machine, as the roofline model sees it."""
+        with self._lock:
+            if self._machine is None:
+                self._machine = self._measure_machine()
+            return self._machine
+
+    def _price(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> "_Price":
+        if op.name == "nn.bias_add":  # written as the bias of the product before it: by itself it is never run
+            return _Price(self._estimate(op, types, result, attrs), "part of a product")
+        try:
+            return self._measure(op, types, result, attrs, constants)
+        except _UnmeasurableError as error:
+            late = isinstance(error, _NoTimeError)
+            return _Price(self._estimate(op, types, result, attrs), "estimated", f"{op.name}: {error}", late)
+
+    def _estimate(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        return cost_model("roofline", self.machine).call(op, types, result, attrs)
+
+    def _measure(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> "_Price":
+        """Seconds of a call, from the cache or by running it. Raises _UnmeasurableError."""
+        if sum(map(nbytes, types)) + nbytes(result) > _MEMORY:
+            raise _UnmeasurableError(f"operands and results take more than {_MEMORY >> 20} MB")
+        if ROOFLINE.call(op, types, result, attrs) > _LONGEST:
+            raise _UnmeasurableError(f"one run would take more than {_LONGEST:g} s")
+        single = _single(op, types, attrs)
+        key = f"{op.name} {hashlib.sha256(single.model.SerializeToString(deterministic=True)).hexdigest()} {_flags(constants)}"
+        known = self._times.get(key)
+        if known is not None:
+            return _Price(known + EPSILON, "remembered")
+        if self._spent >= self.seconds:
+            raise _NoTimeError(f"the {self.seconds:g} s for measuring were over")
+        start = time.perf_counter()
+        try:
+            seconds = _time(single, constants, self.threads)
+        finally:
+            self._spent += time.perf_counter() - start
+        self._times.put(key, seconds)
+        return _Price(seconds + EPSILON, "measured")
+
+    def _measure_machine(self) -> Machine:
+        known = [self._times.get(f"machine {what}") for what in ("product", "copy", "start")]
+        product, copied, start = known
+        if product is None or copied is None or start is None:
+            list_ops()  # declares them
+            large, small = TensorType((_SIDE, _SIDE)), TensorType((1,))
+            try:
+                product = _time(_single(get_op("nn.matmul"), [large, large], get_op("nn.matmul").bind_attrs({})), (), self.threads)
+                copied = _time(_single(get_op("negative"), [TensorType((_LONG,))], EMPTY_ATTRS), (), self.threads)
+                start = _time(_single(get_op("add"), [small, small], EMPTY_ATTRS), (), self.threads)
+            except _UnmeasurableError:
+                return ROOFLINE.machine
+            for what, seconds in (("product", product), ("copy", copied), ("start", start)):
+                self._times.put(f"machine {what}", seconds)
+        return Machine(2 * _SIDE**3 / product, 8 * _LONG / copied, start)
+
+
+_SIDE: Final = 512
+"""Of the matrices whose product tells the arithmetic of a machine."""
+_LONG: Final = 1 << 22
+"""Elements of the vector whose negation tells the bandwidth: more than caches hold."""
+
+
+def measured() -> Measured:
+    """The model that the name `measured` means: one for each cache folder in a process, so that nothing is measured twice."""
+    return _of_folder(cache_folder())
+
+
+@lru_cache(maxsize=4)
+def _of_folder(folder: Path) -> Measured:
+    return Measured(folder=folder)
+
+
+def this_machine() -> Machine:
+    """This machine as the roofline model sees it: measured once, and remembered."""
+    return measured().machine
+
+
+def _again(threads: int, seconds: float, folder: Path | None) -> Measured:
+    return Measured(threads=threads, seconds=seconds, folder=folder)
+
+
+@cache
+def machine_name(threads: int) -> str:
+    """What times depend on: the processor, its cores, the threads that ONNX Runtime gets."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
+    except OSError:
+        pass  # not Linux
+    return f"{name}, {os.cpu_count()} cores, {threads} threads"
+
+
+class _Single:
+    """A model of one call, and the types of its inputs."""
+
+    def __init__(self, model: "ModelProto", inputs: Sequence[TensorType], operands: Sequence[int]) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.operands = operands
+        """For each input, which operand of the call it belongs to."""
+
+
+def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
+    """The model of a call on operands of these types. Raises _UnmeasurableError."""
+    params: list[Var] = []
+    inputs: list[TensorType] = []
+    operands: list[int] = []
+
+    def operand(type_: Type, index: int) -> Expr:
+        if isinstance(type_, TupleType):
+            return Tuple([operand(field, index) for field in type_.fields])
+        if not isinstance(type_, TensorType):
+            raise _UnmeasurableError("it takes what is no tensor")
+        inputs.append(TensorType([evaluate_dim(dim, {}) for dim in type_.shape], type_.dtype))
+        operands.append(index)
+        params.append(Var(f"x{len(params)}", inputs[-1]))
+        return params[-1]
+
+    call = Call(op, [operand(type_, index) for index, type_ in enumerate(types)], Attrs({k: _sized(v) for k, v in attrs.items()}))
+    try:
+        function = infer_type(Function(params, call))
+        assert isinstance(function, Function)
+        return _Single(to_onnx(IRModule({"main": function})), inputs, operands)
+    except Exception as error:  # sizes that do not go together, operators without a form in ONNX, inference of opaque ones
+        raise _UnmeasurableError(f"it is no model by itself: {_words(error)}") from error
+
+
+def _sized(value: AnyValue) -> AnyValue:
+    if isinstance(value, tuple):
+        return tuple(_sized(item) for item in value)
+    return evaluate_dim(value, {}) if isinstance(value, (SymDim, Any)) else value
+
+
+def _flags(constants: Sequence[bool]) -> str:
+    return "".join("c" if constant else "x" for constant in constants)
+
+
+def _time(single: _Single, constants: Sequence[bool], threads: int) -> float:
+    """Seconds that one more call of the operator takes. Raises _UnmeasurableError."""
+    random = np.random.default_rng(0)
+    names = [value.name for value in single.model.graph.input]
+    values = {name: _value(type_, random) for name, type_ in zip(names, single.inputs, strict=True)}
+    weights = {name for name, index in zip(names, single.operands, strict=True) if constants and constants[index]}
+    feed = {name: value for name, value in values.items() if name not in weights}
+    try:
+        one = Runner(_copies(single.model, 1, values, weights), threads=threads, arena=True)
+        once = min(_run(one, feed) for _ in range(2))
+        extra = 8 if once < 1e-4 else 4 if once < 1e-3 else 1
+        many = Runner(_copies(single.model, 1 + extra, values, weights), threads=threads, arena=True)
+        _run(many, feed)
+    except Exception as error:  # whatever ONNX Runtime raises: it has no common base
+        raise _UnmeasurableError("ONNX Runtime does not run it by itself") from error
+    alone: list[float] = []
+    together: list[float] = []
+    end = time.perf_counter() + _SLICE
+    least, most = _TURNS
+    while len(alone) < least or (len(alone) < most and time.perf_counter() < end):
+        alone.append(_run(one, feed))
+        together.append(_run(many, feed))
+    return max((median(together) - median(alone)) / extra, _LEAST)
+
+
+def _run(runner: Runner, feed: dict[str, Array]) -> float:
+    start = time.perf_counter()
+    runner.run(feed)
+    return time.perf_counter() - start
+
+
+def _value(type_: TensorType, random: np.random.Generator) -> Array:
+    """Values that any operator takes: numbers around one, of which there are logarithms and roots; integers that divide and index."""
+    dtype, shape = to_numpy(type_.dtype), type_.concrete_shape
+    if dtype.kind == "O":
+        raise _UnmeasurableError("it takes texts")
+    if dtype.kind == "b":
+        return random.integers(0, 2, shape).astype(dtype)
+    if type_.dtype.startswith(("int", "uint")):
+        return np.ones(shape, dtype)
+    return random.uniform(0.5, 1.5, shape).astype(np.float32).astype(dtype)
+
+
+def _copies(model: "ModelProto", count: int, values: dict[str, Array], weights: set[str]) -> "ModelProto":
+    """The model with so many of its call, of which nobody reads the results but for a shape: ONNX Runtime runs them all the same."""
+    made = type(model)()
+    made.CopyFrom(model)
+    graph = made.graph
+    nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+    results = {name for node in nodes for name in node.output if name}
+    for copy in range(1, count):
+        for node in nodes:
+            added = graph.node.add()
+            added.CopyFrom(node)
+            added.name = f"{node.name}_{copy}" if node.name else ""
+            for ends in (added.input, added.output):
+                ends[:] = [f"{name}__{copy}" if name in results else name for name in ends]
+    first = graph.output[0]
+    if first.type.HasField("tensor_type") and any(not one.domain for one in made.opset_import):
+        graph.node.add(op_type="Shape", input=[first.name], output=["shape__"])
+        del graph.output[:]
+        shape = graph.output.add(name="shape__").type.tensor_type
+        shape.elem_type = 7  # int64
+        shape.shape.dim.add()
+    inputs = {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    kept = [value for value in model.graph.input if value.name not in weights]
+    del graph.input[:]
+    graph.input.extend(kept)
+    for name in weights:
+        graph.initializer.add(name=name, data_type=inputs[name], dims=values[name].shape, raw_data=values[name].tobytes())
+    return made
+
+
+def _words(error: Exception) -> str:
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(str(error).split()))
+    return text if len(text) <= 100 else f"{text[:100]} ..."

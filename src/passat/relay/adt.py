@@ -1,0 +1,16 @@
+"""`relay.adt`: algebraic data types, and choices by the shape of their values."""
+
+from passat.ir.expr import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
+from passat.ir.module import TypeData
+
+__all__ = [
+    "Clause",
+    "Constructor",
+    "Match",
+    "Pattern",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "TypeData",
+]

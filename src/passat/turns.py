@@ -1,0 +1,55 @@
+"""Timing models fairly: they run in turns on the same inputs, so that what else the machine does meets all of them alike."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+from passat.feeds import Trial, make_feed, size_assignments, symbols
+from passat.verify import Runner
+
+
+class NothingToTimeError(ValueError):
+    """A model that does not run, so that there is nothing to time. The message says how it fails, without a subject."""
+
+
+def choose_feed(runner: Runner, seed: int) -> dict[str, AnyValue]:
+    """Inputs on which a model runs; named dimensions get the largest of a few sizes with which it does. Raises NothingToTimeError."""
+    names = symbols(runner.inputs)
+    sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
+    reason = ""
+    for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
+        for rank in (0, 1, 2, 4):
+            try:
+                feed = make_feed(runner.inputs, Trial(seed + attempt, assignment, rank=rank))
+                runner.run(feed)
+            except Exception as error:  # ONNX Runtime has no common base of its errors
+                reason = reason or " ".join(str(error).split())[:300]
+            else:
+                return feed
+    raise NothingToTimeError(f"does not run on random inputs: {reason}")
+
+
+def time_of(runner: Runner, feed: dict[str, AnyValue], repeat: int) -> float:
+    """Seconds of one run, of so many."""
+    start = time.perf_counter()
+    for _ in range(repeat):
+        runner.run(feed)
+    return (time.perf_counter() - start) / repeat
+
+
+def take_turns(run: Callable[[int, int], float], count: int, *, rounds: tuple[int, int], seconds: float, turn: float) -> list[list[float]]:
+    """The times of so many contestants in each round; who begins changes from round to round.
+
+    `run` runs one of them, by number, so often, and says how long one run took. There are at least and at most so many `rounds`, within
+    these `seconds`; a contestant that is fast runs several times, until its turn is `turn` seconds long.
+    """
+    repeats = [max(1, round(turn / max(1e-7, min(run(which, 1) for _ in range(3))))) for which in range(count)]
+    times: list[list[float]] = [[] for _ in range(count)]
+    least, most = rounds
+    end = time.perf_counter() + seconds
+    while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end):
+        first = len(times[0]) + 1
+        for which in range(first, first + count):
+            times[which % count].append(run(which % count, repeats[which % count]))
+    return times

@@ -1,0 +1,327 @@
+"""Choosing the program by time: which candidates there are, which of them wins, and what the report says. Times are given, not taken."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper
+from typer.testing import CliRunner, Result
+
+import passat
+import passat.choose
+import passat.measure
+from passat import optimize
+from passat.choose import MARGIN, SURE, Moved, fastest, programs
+from passat.cli.app import app
+from passat.ir.attrs import Attrs
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx
+from passat.ir.op import Op, get_op
+from passat.ir.types import TensorType, Type
+from passat.passmgr import PassContext, module_pass
+from passat.report import Timing
+from passat.rules import CostError, NodeCount, RuleSet, op, rule_pass, tensors
+from passat.turns import NothingToTimeError, choose_feed, take_turns
+from passat.verify import Runner
+
+x = tensors("x")[0]
+T = TensorType((4, 4))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PASSAT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Twice(RuleSet):
+    """What is negated twice is as it was."""
+
+    negated = op.negative(op.negative(x)) >> x
+
+
+def model(*kinds: str, declared: Sequence[int | str] = (4, 4)) -> ModelProto:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(declared)) for name in ("x", "y")]
+    names = ["x", *(f"v{i}" for i in range(len(kinds) - 1)), "y"]
+    nodes = [helper.make_node(kind, [names[i]], [names[i + 1]]) for i, kind in enumerate(kinds)]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def timed(seconds: Callable[[int], float]) -> Callable[..., list[list[float]]]:
+    """What takes the place of the clock: the time of each contestant by its number, the input's being 0."""
+    return lambda run, count, **_: [[seconds(which)] * 11 for which in range(count)]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+# Who wins.
+
+
+def given_times(*seconds: float) -> list[Timing]:
+    return [Timing(str(number), time, 11, 0.0 if number == 0 else 1.0) for number, time in enumerate(seconds)]
+
+
+def test_the_input_wins_ties() -> None:
+    assert fastest(given_times(1.0)) is None
+    assert fastest(given_times(1.0, 1.0)) is None
+    assert fastest(given_times(1.0, 1 - MARGIN / 2, 1 - MARGIN)) is None
+    assert fastest(given_times(1.0, 1.0, 0.9)) == 1
+
+
+def test_the_first_of_equals_wins() -> None:
+    assert fastest(given_times(1.0, 0.5, 0.5, 0.499)) == 0
+    assert fastest(given_times(1.0, 0.6, 0.5)) == 1
+
+
+def test_a_lucky_median_is_not_enough() -> None:
+    times = [Timing("input", 1.0, 11), Timing("a", 0.8, 11, SURE - 0.01), Timing("b", 0.9, 11, SURE)]
+    assert fastest(times) == 1
+
+
+def test_what_does_not_run_does_not_win() -> None:
+    assert fastest([Timing("input", 1.0, 11), Timing("a", failed="it does not load")]) is None
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=6))
+def test_a_winner_is_never_slower_than_the_input(seconds: list[float]) -> None:
+    best = fastest(given_times(*seconds))
+    if best is None:
+        assert min(seconds[1:], default=seconds[0]) >= seconds[0] * (1 - MARGIN)
+    else:
+        assert seconds[best + 1] < seconds[0] * (1 - MARGIN)
+        assert seconds[best + 1] <= min(seconds[1:]) * (1 + MARGIN)
+
+
+# Turns.
+
+
+def test_turns_begin_with_each_in_turn() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def one(which: int, repeat: int) -> float:
+        asked.append((which, repeat))
+        return 0.001 * (which + 1)
+
+    times = take_turns(one, 3, rounds=(4, 9), seconds=0.0, turn=0.01)
+    assert times == [[0.001] * 4, [0.002] * 4, [0.003] * 4]
+    repeats = {0: 10, 1: 5, 2: 3}
+    assert asked[9:] == [(which, repeats[which]) for first in (1, 2, 0, 1) for which in (first, (first + 1) % 3, (first + 2) % 3)]
+
+
+def test_there_are_no_more_rounds_than_may_be() -> None:
+    assert [len(own) for own in take_turns(lambda which, repeat: 1.0, 2, rounds=(2, 7), seconds=1e9, turn=0.0)] == [7, 7]
+
+
+def test_a_model_that_does_not_run_has_no_inputs() -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in ("x", "y")]
+    nodes = [helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT), helper.make_node("Cast", ["a"], ["y"], to=TensorProto.STRING)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    )
+    with pytest.raises(NothingToTimeError, match=r"^does not run on random inputs: "):
+        choose_feed(Runner(proto), 0)
+
+
+# Candidates.
+
+
+def test_candidates_are_different_programs() -> None:
+    mod = from_onnx(model("Neg", "Neg", "Exp"))
+    pipeline = rule_pass(Twice)
+    notes: list[str] = []
+    with PassContext(config={"rules.cost": "nodes"}) as context:
+        after = pipeline(mod)
+    found = programs(pipeline, mod, after, context, 4, tell=lambda text: None, notes=notes)
+    assert [candidate.name for candidate in found] == ["nodes"]
+    assert found[0].module is after
+    assert any("operators measured" in note for note in notes)
+
+
+def test_the_time_limit_holds_for_all_candidates_together() -> None:
+    mod = from_onnx(model("Neg", "Neg", "Exp"))
+    told: list[str] = []
+    context = PassContext(config={"rules.time_limit": 0.0})
+    assert programs(rule_pass(Twice), mod, mod, context, 4, tell=told.append, notes=[]) == []
+    assert told == []
+
+
+def test_moved_prices_stay_within_a_factor_of_two() -> None:
+    prices = [Moved(NodeCount(), seed).call(get_op(name), [T], T, Attrs()) for seed in range(50) for name in ("exp", "tan")]
+    assert all(0.5 <= price <= 2.0 for price in prices)
+    assert len(set(prices)) == 100
+    assert Moved(NodeCount(), 3).call(get_op("exp"), [T], T, Attrs()) == Moved(NodeCount(), 3).call(get_op("exp"), [T], T, Attrs())
+
+
+# The whole.
+
+
+def test_the_fastest_is_taken_and_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0 / (which + 1)))
+    result = optimize(model("Neg", "Neg", "Exp"), choose="time")
+    report = result.report
+    assert [node.op_type for node in result.model.graph.node] == ["Exp"]
+    assert [(timing.name, timing.seconds, timing.nodes, timing.chosen) for timing in report.timings] == [
+        ("the input", 1.0, 3, False),
+        ("roofline", 0.5, 1, True),
+    ]
+    assert report.verification is not None
+    assert report.verification.equal is True
+    assert report.kept == ""
+    assert (report.node_count_before, report.node_count_after) == (3, 1)
+    assert report.cost_after < report.cost_before
+    text = str(report)
+    assert "cheapest by roofline" in text
+    assert "faster than the input in 100% of 11 rounds" in text
+
+
+def test_the_input_stays_where_no_candidate_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0 - which * MARGIN / 2))
+    proto = model("Neg", "Neg", "Exp")
+    result = optimize(proto, choose="time", cost="nodes", candidates=1)
+    assert result.model is proto
+    assert result.report.kept == "no candidate is faster than the input by more than 3%"
+    assert [timing.chosen for timing in result.report.timings] == [True, False]
+    assert result.report.node_count_after == 3
+    assert result.report.cost_after == result.report.cost_before == 3
+
+
+def test_a_candidate_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0))
+    monkeypatch.setattr(passat.choose, "_loadable", lambda model, folder, stack: b"nonsense")
+    report = optimize(model("Neg", "Neg", "Exp"), choose="time").report
+    assert [bool(timing.failed) for timing in report.timings] == [False, True]
+    assert report.kept
+    assert report.timings[1].failed.split()[0] in str(report)
+
+
+def test_where_nothing_can_be_timed_the_cost_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(runner: Runner, seed: int) -> None:
+        raise NothingToTimeError("does not run on random inputs: no reason")
+
+    monkeypatch.setattr(passat.choose, "choose_feed", fails)
+    result = optimize(model("Neg", "Neg", "Exp"), choose="time")
+    assert [node.op_type for node in result.model.graph.node] == ["Exp"]
+    assert "nothing was timed, the cost decides: the model does not run on random inputs: no reason" in result.report.cost_notes
+
+
+def test_a_model_that_is_not_loaded_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(passat.choose, "Runner", fails)
+    report = optimize(model("Neg", "Neg", "Exp"), choose="time").report
+    assert "nothing was timed, the cost decides: the model is not loaded by ONNX Runtime: broken" in report.cost_notes
+
+
+def test_nothing_is_timed_where_nothing_changed() -> None:
+    report = optimize(model("Exp"), choose="time").report
+    assert report.timings == []
+    assert report.kept == "no pass changed anything"
+
+
+def test_real_times_are_taken_too(folder: Path) -> None:
+    report = optimize(model(*["Neg", "Neg"] * 20, "Exp", declared=("n", 64)), choose="time", candidates=2).report
+    assert all(timing.seconds > 0 and timing.rounds >= 11 for timing in report.timings)
+    assert sum(timing.chosen for timing in report.timings) == 1
+    assert report.seconds["choose"] > 0
+
+
+@pytest.mark.parametrize(("options", "said"), [({"choose": "luck"}, "choose is 'cost' or 'time'"), ({"candidates": 0}, "at least one")])
+def test_bad_options(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        optimize(model("Exp"), **options)  # type: ignore[arg-type]  # that is what is tried
+
+
+# A model of the user's that goes wrong.
+
+
+class Broken:
+    """Gives no price for what it does not know."""
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        return float("nan") if op.name == "exp" else 1.0
+
+
+@pytest.mark.parametrize("choose", ["cost", "time"])
+def test_a_bad_model_is_named_and_no_pass_is_blamed(choose: str) -> None:
+    with pytest.raises(CostError, match=r"^the cost model Broken gave nan for exp\(Tensor\[\(4, 4\), float32\]\) -> Tensor"):
+        optimize(model("Neg", "Neg", "Exp"), cost=Broken(), choose=choose)  # type: ignore[arg-type]  # a text is one of them
+
+
+def test_a_bad_model_is_an_error_where_no_pass_asks_it() -> None:
+    with pytest.raises(CostError, match="the cost model Broken gave nan"):
+        optimize(model("Exp"), passes="DeadCodeElimination", cost=Broken())
+
+
+class Fond:
+    """Has something against exponentials."""
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        return 100.0 if op.name == "exp" else 1.0
+
+
+def test_the_final_choice_goes_by_the_same_model() -> None:
+    report = optimize(model("Neg", "Neg", "Exp"), cost=Fond()).report
+    assert (report.cost_model, report.cost_before, report.cost_after) == ("Fond", 102, 100)
+    assert "estimated 102 Fond became 100 Fond" in str(report)
+
+
+def test_what_is_dearer_by_that_model_is_not_taken() -> None:
+    @module_pass(opt_level=0)
+    def becomes(mod: IRModule, ctx: PassContext) -> IRModule:
+        return from_onnx(model("Exp"))
+
+    kept = optimize(model("Sin", "Cos"), passes=[becomes], cost=Fond()).report.kept
+    assert kept == "the result is not cheaper: 1 nodes, estimated 100 Fond, against 2 and 2 Fond"
+    assert not optimize(model("Sin", "Cos"), passes=[becomes], cost="nodes", verify=False).report.kept
+
+
+# The command line.
+
+
+def test_the_command_has_the_same_choices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0 / (which + 1)))
+    onnx.save(model("Neg", "Neg", "Exp"), "model.onnx")
+    done = run("optimize", "model.onnx", "-o", "out.onnx", "--cost", "nodes", "--choose", "time", "--candidates", 2, "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert (report["cost_model"], report["cost_before"], report["cost_after"]) == ("nodes", 3.0, 1.0)
+    assert [timing["name"] for timing in report["timings"]] == ["the input", "nodes"]
+
+
+@pytest.mark.parametrize("option", [("--cost", "roofline"), ("--config", "rules.cost=nodes"), ("--config", 'rules.machine={"launch": 1}')])
+def test_options_of_the_command(option: tuple[str, str]) -> None:
+    onnx.save(model("Neg", "Neg", "Exp"), "model.onnx")
+    done = run("optimize", "model.onnx", "-o", "out.onnx", *option, "--no-verify")
+    assert done.exit_code == 0, done.output
+    shown = {"roofline": "us", "rules.cost=nodes": "estimated 3 nodes became 1 node ("}.get(option[1], "estimated 3 s became 1 s")
+    assert shown in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "said"),
+    [
+        (("--cost", "fast"), 2, "fast"),
+        (("--choose", "luck"), 2, "luck"),
+        (("--candidates", "0"), 2, "--candidates"),
+        (("--config", "rules.cost=fast"), 2, "expect config rules.cost to have type"),
+        (("--config", 'rules.machine={"flops": 0}'), 1, "the flops of a machine is a finite number above zero, not 0"),
+        (("--config", "rules.machine=that"), 2, "expect config rules.machine to have type"),
+    ],
+)
+def test_bad_options_of_the_command(option: tuple[str, str], code: int, said: str) -> None:
+    onnx.save(model("Neg", "Neg", "Exp"), "model.onnx")
+    done = run("optimize", "model.onnx", "-o", "out.onnx", *option)
+    assert done.exit_code == code
+    assert said in done.output
+    assert "Traceback" not in done.output
+    assert not Path("out.onnx").exists()

@@ -1,0 +1,268 @@
+"""Cost by measurement: what is measured, what is remembered, what is estimated. No test says how long anything takes."""
+
+import copy
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import passat.measure
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Expr, Tuple, Var
+from passat.ir.infer import infer_type
+from passat.ir.op import get_op, list_ops
+from passat.ir.shape import ANY, SymDim
+from passat.ir.types import TensorType, TupleType, Type
+from passat.measure import Measured, _copies, _single, machine_name, measured, this_machine
+from passat.measurements import FILE
+from passat.passmgr import PassContext
+from passat.rules import CostError, CostModel, Machine, Roofline
+from passat.rules.cost import ConstantAware, cost_model
+from passat.rules.passes import default_pipeline
+from passat.verify import Runner, VerifyError
+from tests.rules.building import func, ops, var
+
+list_ops()
+T = TensorType((8, 8))
+N = SymDim.named("n")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PASSAT_CACHE", str(tmp_path))
+    passat.measure._of_folder.cache_clear()
+    yield tmp_path
+    passat.measure._of_folder.cache_clear()
+
+
+def operand(type_: Type) -> Expr:
+    return Tuple([operand(field) for field in type_.fields]) if isinstance(type_, TupleType) else Var("x", type_)
+
+
+def ask(model: Measured, name: str, types: Sequence[Type], constants: Sequence[bool] | None = None, **attrs: AnyValue) -> float:
+    op = get_op(name)
+    bound = op.bind_attrs(attrs)
+    result = infer_type(Call(op, [operand(type_) for type_ in types], bound)).checked_type
+    if constants is None:
+        return model.call(op, types, result, bound)
+    return model.call_on(op, types, result, bound, constants)
+
+
+def counts(model: Measured) -> tuple[int, int, int]:
+    return model._counts["measured"], model._counts["remembered"], model._counts["estimated"]
+
+
+def test_an_operator_is_measured_once(folder: Path) -> None:
+    model = Measured()
+    first = ask(model, "add", [T, T])
+    assert first > 0
+    assert ask(model, "add", [T, T]) == first
+    assert counts(model) == (1, 0, 0)
+    later = Measured()
+    assert ask(later, "add", [T, T]) == first
+    assert counts(later) == (0, 1, 0)
+    assert later.notes() == ["0 operators measured in 0.0 s, 1 remembered from before, 0 estimated"]
+    assert (folder / FILE).is_file()
+
+
+def test_operators_attributes_and_types_are_told_apart() -> None:
+    model = Measured()
+    kinds: list[tuple[str, list[Type], dict[str, AnyValue]]] = [
+        ("add", [T, T], {}),
+        ("multiply", [T, T], {}),
+        ("add", [T, TensorType((8,))], {}),
+        ("add", [TensorType((8, 8), "int32")] * 2, {}),
+        ("transpose", [TensorType((4, 4, 4))], {"axes": (0, 2, 1)}),
+        ("transpose", [TensorType((4, 4, 4))], {"axes": (2, 1, 0)}),
+    ]
+    for name, types, attrs in kinds:
+        assert ask(model, name, types, **attrs) > 0
+    assert counts(model) == (6, 0, 0)
+
+
+def test_a_constant_operand_matters_where_it_is_packed() -> None:
+    model = Measured()
+    ask(model, "nn.matmul", [T, T], [False, True])
+    ask(model, "nn.matmul", [T, T], [False, False])
+    ask(model, "nn.matmul", [T, T])
+    ask(model, "add", [T, T], [False, True])
+    ask(model, "add", [T, T], [False, False])
+    assert counts(model) == (3, 0, 0)
+    assert isinstance(model, ConstantAware)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "attrs"),
+    [
+        ("reshape", [T], {"newshape": (-1,)}),
+        ("reshape", [TensorType((N, 8))], {"newshape": (-1,)}),
+        ("nn.softmax", [TensorType((N, ANY))], {}),
+        ("concatenate", [TupleType([T, T])], {"axis": 0}),
+        ("split", [T], {"indices_or_sections": 2, "axis": 0}),
+        ("divide", [TensorType((8,), "int32")] * 2, {}),
+        ("logical_not", [TensorType((8,), "bool")], {}),
+        ("add", [TensorType((8,), "float16")] * 2, {}),
+        ("cast", [TensorType((8,), "bfloat16")], {"dtype": "float32"}),
+        ("cast", [TensorType((8,))], {"dtype": "bfloat16"}),
+        ("nn.conv2d", [TensorType((1, 2, 6, 6)), TensorType((3, 2, 3, 3))], {}),
+        ("take", [T, TensorType((3,), "int64")], {"axis": 0}),
+        ("add", [TensorType(()), TensorType(())], {}),
+        ("add", [TensorType((0, 3)), TensorType((0, 3))], {}),
+    ],
+)
+def test_all_kinds_of_operands(name: str, types: list[Type], attrs: dict[str, AnyValue]) -> None:
+    model = Measured()
+    assert ask(model, name, types, **attrs) > 0
+    assert counts(model) == (1, 0, 0), model.notes()
+
+
+def test_what_cannot_be_measured_is_estimated_for_this_machine() -> None:
+    model = Measured()
+    large = TensorType((1 << 16, 1 << 16))
+    assert ask(model, "add", [large, large]) == pytest.approx(Roofline(model.machine).call(get_op("add"), [large, large], large, Attrs()))
+    ask(model, "nn.matmul", [TensorType((1 << 13, 1 << 13))] * 2)
+    texts = TensorType((2,), "string")
+    model.call(get_op("onnx.StringConcat"), [texts, texts], texts, Attrs(opset=20, outputs="1"))
+    model.call(get_op("onnx.my.domain.Thing"), [T], T, Attrs(opset=1, outputs="1", types="Tensor[(8, 8), float32]"))
+    assert counts(model) == (0, 0, 4)
+    notes = model.notes()
+    assert notes[0].endswith("s, 0 remembered from before, 4 estimated")
+    said = " ".join(notes + [str(reason) for reason in model._reasons])
+    assert "add: operands and results take more than 1024 MB" in said
+    assert "nn.matmul: one run would take more than 2 s" in said
+    assert "onnx.StringConcat: it takes texts" in said
+    assert "onnx.my.domain.Thing: " in said
+
+
+def test_a_bias_is_part_of_the_product_before_it() -> None:
+    model = Measured()
+    ask(model, "nn.bias_add", [T, TensorType((8,))], axis=1)
+    assert counts(model) == (0, 0, 0)
+
+
+def test_when_the_time_is_over_the_rest_is_estimated(folder: Path) -> None:
+    model = Measured(seconds=0)
+    assert ask(model, "add", [T, T]) > 0
+    assert counts(model) == (0, 0, 1)
+    assert "1 estimated: add: the 0 s for measuring were over" in model.notes()
+    ask(Measured(), "multiply", [T, T])
+    again = Measured(seconds=0)
+    ask(again, "multiply", [T, T])
+    assert counts(again) == (0, 1, 0)
+
+
+def test_counting_begins_anew() -> None:
+    model = Measured()
+    ask(model, "add", [T, T])
+    model.begin()
+    assert model.notes() == ["0 operators measured in 0.0 s, 0 remembered from before, 0 estimated"]
+    for _ in range(2):
+        ask(model, "add", [T, T])
+    assert model.notes() == ["0 operators measured in 0.0 s, 1 remembered from before, 0 estimated"]
+
+
+def test_what_there_was_no_time_for_is_measured_later() -> None:
+    model = Measured(seconds=0)
+    price = ask(model, "add", [T, T])
+    assert ask(model, "add", [T, T]) == price
+    model.seconds = 60.0
+    assert ask(model, "add", [T, T]) == price
+    assert counts(model) == (0, 0, 1)
+    model.begin()
+    ask(model, "add", [T, T])
+    assert counts(model) == (1, 0, 0)
+
+
+def test_a_cache_that_was_rebuilt_is_told_once(folder: Path) -> None:
+    (folder / FILE).write_bytes(b"nonsense" * 1000)
+    model = Measured()
+    assert model.notes()[1:] == [f"the cache {folder / FILE} was rebuilt: it was no SQLite file"]
+    assert model.notes()[1:] == []
+
+
+def test_without_a_folder_to_write_it_measures_all_the_same(folder: Path) -> None:
+    (folder / "file").touch()
+    model = Measured(folder=folder / "file" / "passat")
+    ask(model, "add", [T, T])
+    assert counts(model) == (1, 0, 0)
+
+
+def test_models_go_to_other_processes() -> None:
+    model = Measured(threads=2, seconds=5.0)
+    price = ask(model, "add", [T, T])
+    for other in (pickle.loads(pickle.dumps(model)), copy.copy(model)):
+        assert (other.threads, other.seconds) == (2, 5.0)
+        assert ask(other, "add", [T, T]) == price
+
+
+def test_copies_of_a_call_run_and_nobody_reads_them() -> None:
+    single = _single(get_op("split"), [T], get_op("split").bind_attrs({"indices_or_sections": 2, "axis": 0}))
+    made = _copies(single.model, 3, {"x0": np.ones((8, 8), np.float32)}, set())
+    assert [node.op_type for node in made.graph.node].count("Split") == 3
+    onnx.checker.check_model(made)
+    runner = Runner(made)
+    assert [value.tolist() for value in runner.run({"x0": np.ones((8, 8), np.float32)})] == [[4, 8]]
+    packed = _copies(single.model, 1, {"x0": np.ones((8, 8), np.float32)}, {"x0"})
+    assert [tensor.name for tensor in packed.graph.initializer if tensor.name == "x0"] == ["x0"]
+    assert Runner(packed).run({})[0].tolist() == [4, 8]
+
+
+def test_this_machine_is_measured_once() -> None:
+    machine = this_machine()
+    assert machine == Machine.of_this_machine() == Measured().machine
+    found = cost_model("roofline", "this")
+    assert isinstance(found, Roofline)
+    assert found.machine == machine
+    assert machine_name(1) != machine_name(2)
+
+
+def test_the_name_means_one_model_for_each_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = measured()
+    assert cost_model("measured") is first
+    monkeypatch.setenv("PASSAT_CACHE", str(folder / "other"))
+    assert measured() is not first
+
+
+def test_without_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise VerifyError("not there")
+
+    monkeypatch.setattr(passat.measure, "runtime_version", missing)
+    with pytest.raises(CostError, match=r"pip install 'passat\[onnx\]' installs it"):
+        Measured()
+
+
+def test_passes_ask_it() -> None:
+    from passat.ir.module import IRModule
+
+    x = var("x", (8, 8))
+    mod = IRModule.from_expr(func(ops.negative(ops.negative(ops.nn.relu(ops.nn.relu(x))))))
+    with PassContext(3, config={"rules.cost": "measured"}):
+        after = default_pipeline()(mod)
+    assert "negative" not in str(after["main"])
+    assert sum(counts(measured())) > 0
+
+
+def test_optimize_measures_and_says_so(folder: Path) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in ("x", "y")]
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Exp", ["b"], ["y"])]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (folder / FILE).write_bytes(b"nonsense" * 1000)
+    result = passat.optimize(model, cost="measured")
+    report = result.report
+    assert [node.op_type for node in result.model.graph.node] == ["Exp"]
+    assert (report.cost_model, report.cost_in_seconds) == ("measured", True)
+    assert report.cost_notes[-1] == f"the cache {folder / FILE} was rebuilt: it was no SQLite file"
+    assert "operators measured in" in str(report)
+    again = passat.optimize(model, config={"rules.cost": "measured"}).report
+    measured_before = int(report.cost_notes[0].split()[0])
+    assert measured_before > 0
+    assert again.cost_notes == [f"0 operators measured in 0.0 s, {measured_before} remembered from before, 0 estimated"]
+    own: CostModel = Measured(seconds=0)
+    assert passat.optimize(model, cost=own).report.cost_model == "Measured"

@@ -1,0 +1,75 @@
+"""Adjacent passes that run as one: which ones, when, and what the others notice."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from passat.ir.module import IRModule
+from passat.passmgr import ModulePass, Pass, PassContext, PassInfo, Sequential, register_option
+from passat.passmgr.planning.joint import joint_runs
+
+pytestmark = pytest.mark.usefixtures("forgotten")
+
+
+class Joinable(ModulePass):
+    """A pass that notes with whom it runs."""
+
+    joint_option: ClassVar[str | None] = "test.joint"
+
+    def __init__(self, name: str, log: list[str], option: str | None = "test.joint", level: int = 0) -> None:
+        self.info = PassInfo(level, name)
+        self.joint_option = option  # type: ignore[misc]  # of this object alone
+        self._log = log
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        self._log.append(self.info.name)
+        return mod
+
+    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+        self._log.append("+".join(pass_.info.name for pass_ in passes))
+        return mod
+
+
+def run(passes: Sequence[Pass], *, joint: bool = True, opt_level: int = 2) -> None:
+    with PassContext(opt_level, config={"test.joint": joint}):
+        Sequential(list(passes))(IRModule({}))
+
+
+def test_side_by_side_they_run_as_one_where_the_context_asks() -> None:
+    register_option("test.joint", bool, False)
+    log: list[str] = []
+    passes = [Joinable("A", log), Joinable("B", log), Joinable("X", log, None), Joinable("C", log), Joinable("D", log), Joinable("E", log)]
+    run(passes, joint=False)
+    assert log == ["A", "B", "X", "C", "D", "E"]
+    log.clear()
+    run(passes)
+    assert log == ["A+B", "X", "C+D+E"]
+    Sequential(passes)(IRModule({}))
+    assert log[-6:] == ["A", "B", "X", "C", "D", "E"], "the default context does not ask"
+
+
+def test_passes_that_do_not_run_do_not_stand_between() -> None:
+    register_option("test.joint", bool, False)
+    log: list[str] = []
+    run([Joinable("A", log), Joinable("High", log, None, level=4), Joinable("B", log)])
+    assert log == ["A+B"]
+
+
+def test_where_passes_stand_side_by_side() -> None:
+    log: list[str] = []
+    passes = [Joinable(name, log, option) for name, option in zip("abcdefg", ["p", "p", None, None, "q", "p", "p"], strict=True)]
+    assert joint_runs(passes) == [(0, 2), (5, 7)]
+    assert joint_runs(passes[:1]) == joint_runs([]) == []
+
+
+def test_an_exception_names_the_passes() -> None:
+    register_option("test.joint", bool, False)
+
+    class Failing(Joinable):
+        def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+            raise ArithmeticError("no")
+
+    with pytest.raises(ArithmeticError) as caught:
+        run([Failing("A", []), Failing("B", [])])
+    assert "A+B" in caught.value.__notes__[-1]

@@ -1,0 +1,123 @@
+"""Rule passes in one e-graph: better than every order of them, the same values, and each pass is still seen."""
+
+import itertools
+
+import pytest
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential
+from passat.passmgr.statistics import Statistics
+from passat.rules.conditions import same_type
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import RuleSet
+from passat.rules.rule_pass import RulePass, rule_pass
+from tests.rules.building import func, ops, tup, var
+from tests.rules.running import operators
+
+x, y = tensors("x y")
+
+
+class Spell(RuleSet):
+    """Differences in other words, which is dearer by itself."""
+
+    minus = (x - y >> x + op.negative(y)).exploring()
+
+
+class Cancel(RuleSet):
+    """What is added and taken away again."""
+
+    sum = ((x + y) + op.negative(y) >> x).when(same_type(x, x + y))
+
+
+class Twice(RuleSet):
+    """What is done twice is undone."""
+
+    negative = op.negative(op.negative(x)) >> x
+
+
+SETS: tuple[type[RuleSet], ...] = (Spell, Cancel, Twice)
+
+
+def program() -> IRModule:
+    """`-(-((a + b) - b))`, over integers, so that nothing is rounded."""
+    a, b = var("a", (2, 3), "int64"), var("b", (2, 3), "int64")
+    return IRModule.from_expr(func(ops.negative(ops.negative((a + b) - b))))
+
+
+def run(passes: list[RulePass], mod: IRModule, *instruments: PassInstrument, joint: bool = True) -> tuple[Function, Statistics]:
+    with PassContext(instruments=instruments, config={"rules.joint": joint, "rules.cost": "nodes"}) as ctx:
+        made = Sequential(passes)(mod)["main"]
+    return made, ctx.statistics
+
+
+class Watcher(PassInstrument):
+    """Notes what it sees; vetoes the passes that it is told to."""
+
+    def __init__(self, *vetoed: str) -> None:
+        self.vetoed = vetoed
+        self.seen: list[str] = []
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        return info.name not in self.vetoed
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.seen.append(f"before {info.name}")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.seen.append(f"after {info.name}")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(SETS)))
+def test_the_joint_result_is_better_than_every_order(order: tuple[type[RuleSet], ...]) -> None:
+    passes = [rule_pass(rules) for rules in order]
+    one_by_one, _ = run(passes, program(), joint=False)
+    assert operators(one_by_one) == ["add", "subtract"]
+    together, _ = run(passes, program())
+    assert operators(together) == []
+    assert together.body is together.params[0]
+
+
+def test_every_pass_is_seen_and_its_rules_are_counted_under_its_name() -> None:
+    watcher = Watcher()
+    _, statistics = run([rule_pass(rules) for rules in SETS], program(), watcher)
+    names = [name for name in watcher.seen if not name.endswith("InferType")]
+    inner = [f"{when} {name}" for name in ("Spell", "Cancel", "Twice") for when in ("before", "after")]
+    whole = "Spell+Cancel+Twice"
+    assert names == ["before sequential", f"before {whole}", *inner, f"after {whole}", "after sequential"]
+    assert statistics.counters["Spell"]["fired:Spell.minus"] == 1
+    assert statistics.counters["Cancel"]["fired:Cancel.sum"] == 1
+    assert statistics.counters["Twice"]["fired:Twice.negative"] >= 1
+
+
+@pytest.mark.parametrize("vetoed", ["Spell", "Cancel", "Twice"])
+def test_a_pass_that_is_vetoed_takes_no_part(vetoed: str) -> None:
+    _, statistics = run([rule_pass(rules) for rules in SETS], program(), Watcher(vetoed))
+    assert vetoed not in statistics.counters or not any(key.startswith("fired:") for key in statistics.counters[vetoed])
+    made, _ = run([rule_pass(rules) for rules in SETS], program(), Watcher("Spell", "Cancel", "Twice"))
+    assert operators(made) == ["add", "subtract", "negative", "negative"]
+
+
+def test_limits_hold_for_the_whole() -> None:
+    with PassContext(config={"rules.joint": True, "rules.rounds": 0}) as ctx:
+        made = Sequential([rule_pass(rules) for rules in SETS])(program())["main"]
+    assert "negative" in operators(made) or operators(made) == ["add", "subtract"]
+    assert any("rounds: more than 0" in text for texts in ctx.statistics.remarks.values() for text in texts)
+
+
+def test_passes_of_other_kinds_stand_between() -> None:
+    """Only what stands side by side is joined."""
+    from passat.rules.passes import DeadCodeElimination
+
+    watcher = Watcher()
+    with PassContext(instruments=[watcher], config={"rules.joint": True}):
+        Sequential([rule_pass(Spell), DeadCodeElimination(), rule_pass(Cancel), rule_pass(Twice)])(program())
+    assert "before Cancel+Twice" in watcher.seen
+    assert not [name for name in watcher.seen if "Spell+" in name]
+
+
+def test_values_stay() -> None:
+    a = var("a", (2, 3), "int64")
+    mod = IRModule.from_expr(func(tup(ops.negative(ops.negative(a)), (a + a) - a)))
+    made, _ = run([rule_pass(rules) for rules in SETS], mod)
+    assert operators(made) == []
