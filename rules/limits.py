@@ -1,5 +1,6 @@
 """Limits of saturation, checked inside a round, and what they are when nobody sets them."""
 
+import math
 import os
 import time
 from typing import Final, NamedTuple
@@ -30,7 +31,7 @@ class Budget:
         self.limits = limits
         self.matches = 0
         self._start = time.perf_counter()
-        self._resident = resident_megabytes()
+        self._resident = math.inf
 
     def check(self, nodes: int) -> None:
         """Raises LimitReached where nodes, matches or time have run out."""
@@ -42,8 +43,12 @@ class Budget:
         if time.perf_counter() - self._start > limits.seconds:
             raise LimitReached(f"time: more than {limits.seconds:g} s")
 
+    def watch_memory(self) -> None:
+        """From now on the process must not grow too much."""
+        self._resident = resident_megabytes()
+
     def check_memory(self) -> None:
-        """Raises LimitReached where the process has grown too much since the budget was made. Asking takes some 20 us."""
+        """Raises LimitReached where the process has grown too much since `watch_memory`. Asking takes some 20 us."""
         if resident_megabytes() - self._resident > self.limits.memory:
             raise LimitReached(f"memory: more than {self.limits.memory:g} MB")
 

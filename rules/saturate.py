@@ -228,6 +228,7 @@ class Saturator:
 
     def _start(self) -> None:
         """Gets an e-graph. Only what can match needs to be defined there: rules whose operators occur or can come to be."""
+        self._budget.watch_memory()
         self._egraph = self._lease.enter_context(_EGRAPHS.lend(tuple(self.matchers)))
         self._started = True
         present = set(self.graph.symbols)
