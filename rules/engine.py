@@ -115,12 +115,12 @@ class Engine:
             return function
         with collector_paused():
             infer_type(function)
-            graph = self._graph()
-            root = graph.load(function.body)
-            if not self.merge and (self.store is not None or (self.region_nodes is not None and len(graph) > self.region_nodes)):
+            if not self.merge and (self.region_nodes is not None or self.store is not None):
                 made = run_regions(self, function, report)
                 if made is not None:
                     return made
+            graph = self._graph()
+            root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
                 return self._plain(function, graph, root, report)
             return self._with_regions(function, report)

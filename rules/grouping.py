@@ -28,8 +28,6 @@ class Grouper:
         probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, reducing=False, name=rule.name)
         self.matcher = Matcher(probe)
         self.symbols = self.matcher.symbols
-        self._split = get_op("split")
-        self._concatenate = get_op("concatenate")
 
     def groups(self, graph: Graph, initial: int, statistics: AnyValue) -> list[list[tuple[int, Bindings]]]:
         """The matches among the first `initial` nodes, as (root, bindings), in the order of the program: together are those that share what
@@ -41,11 +39,8 @@ class Grouper:
             statistics.matches += 1
             try:
                 match = self.matcher.bind(graph, row)
-            except Refusal as refusal:
+            except (Refusal, Refuse) as refusal:
                 statistics.refuse(str(refusal))
-                continue
-            except Refuse as refuse:
-                statistics.refuse(str(refuse))
                 continue
             key = (*(match.node(hole) for hole in self.rule.left.shared), *(value for _, value in sorted(match.attrs.items())))
             found.setdefault(key, {}).setdefault(row[0], match)
@@ -108,7 +103,7 @@ class Grouper:
         return graph.add_constant(scalar_for(value, graph.types[graph.find(group[0][0])]))
 
     def _call(self, graph: Graph, name: str, operands: tuple[int, ...], attrs: Mapping[str, AnyValue]) -> int:
-        op = self._split if name == "split" else self._concatenate
+        op = get_op(name)
         head: Symbol = symbol(CALL, op, len(operands))
         bound: Attrs = op.bind_attrs(dict(attrs))
         return graph.make(head, graph.attr_id(bound), operands)

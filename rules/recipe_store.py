@@ -1,4 +1,4 @@
-"""Recipes across runs, in an SQLite file in the user's cache folder: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`.
+"""Recipes across runs, in an SQLite file in the user's cache folder (passat.rules.cache_folder).
 
 A key says everything that a recipe follows from but the answers about constants, which the recipe has: the region, the rules and the
 sources of their functions, limits, cost model, versions. A cache is never a reason to fail: what cannot be read or written is as if it
@@ -9,7 +9,6 @@ import contextlib
 import functools
 import importlib.metadata
 import inspect
-import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.rules.cache_folder import cache_folder
 from passat.rules.cost import NodeCount, Roofline
 from passat.rules.matching import Matcher
 from passat.rules.recipe_text import NoTextError, check, decode, encode, functions_in, sample_key
@@ -41,19 +41,11 @@ _WAIT: Final = 5.0
 """Seconds to wait for another process that writes."""
 
 
-def recipe_folder() -> Path:
-    """The folder of the cache, as the environment names it."""
-    own, shared = os.environ.get("PASSAT_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
-    if own:
-        return Path(own)
-    return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
-
-
 class RecipeStore:
     """The cache in one folder. `notices` has a line for each time that the file had to be made anew."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._path = (recipe_folder() if folder is None else folder) / FILE
+        self._path = (cache_folder() if folder is None else folder) / FILE
         self.notices: list[str] = []
 
     def find(self, engine: "Engine", sample: Sample, instance: Instance, report: "EngineReport") -> tuple[Recipe, "list[Tensor]"] | None:

@@ -33,7 +33,8 @@ from passat.ir.op import Op, get_op, list_ops
 from passat.ir.shape import Any, SymDim, evaluate_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
-from passat.measurements import Measurements, cache_folder
+from passat.measurements import Measurements
+from passat.rules.cache_folder import cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
 from passat.verify import Runner, VerifyError, runtime_version
 

@@ -1,6 +1,6 @@
-"""What was measured on a machine, kept in an SQLite file in the user's cache folder.
+"""What was measured on a machine, kept in an SQLite file in the user's cache folder (passat.rules.cache_folder).
 
-The folder is `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`. The file is opened for each reading and writing and
+The file is opened for each reading and writing and
 closed again, so that processes, forked ones too, can share it. What cannot be read or written is as if it were not there: a cache is never
 a reason to fail.
 """
@@ -13,6 +13,8 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Final
+
+from passat.rules.cache_folder import cache_folder
 
 VERSION: Final = 1
 """Of the tables, and of how times are taken: a file of another version is rebuilt."""
@@ -33,16 +35,6 @@ _UNUSABLE: Final = frozenset(
     }
 )
 """What SQLite says of a file that is not wrong in itself."""
-
-
-def cache_folder() -> Path:
-    """The folder of the cache, as the environment names it."""
-    own = os.environ.get("PASSAT_CACHE")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # Of a relative path the XDG specification says that it is to be ignored.
-    return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
 
 
 class _WrongFileError(Exception):

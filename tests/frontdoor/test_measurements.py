@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from passat.measurements import FILE, VERSION, Measurements, cache_folder
+from passat.measurements import FILE, VERSION, Measurements
+from passat.rules.cache_folder import cache_folder
 
 MACHINE, RUNTIME = "a machine", "a runtime 1.0"
 

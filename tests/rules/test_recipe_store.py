@@ -15,11 +15,12 @@ from passat.ir.expr import Constant, Expr, Function
 from passat.ir.op import get_op
 from passat.passmgr import PassContext
 from passat.rules import library
+from passat.rules.cache_folder import cache_folder
 from passat.rules.conditions import Term, condition
 from passat.rules.cost import NodeCount
 from passat.rules.library import Arithmetic, Inference, Units
 from passat.rules.pattern import constant, op, tensor
-from passat.rules.recipe_store import FILE, recipe_folder
+from passat.rules.recipe_store import FILE
 from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import build
@@ -192,13 +193,13 @@ def test_a_folder_that_cannot_be_is_done_without(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_folder_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert recipe_folder() == tmp_path
+    assert cache_folder() == tmp_path
     monkeypatch.delenv("PASSAT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
-    assert recipe_folder() == tmp_path / "shared" / "passat"
+    assert cache_folder() == tmp_path / "shared" / "passat"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert recipe_folder() == tmp_path / "home" / ".cache" / "passat"
+    assert cache_folder() == tmp_path / "home" / ".cache" / "passat"
 
 
 def replace_rows(folder: Path, text: str) -> None:

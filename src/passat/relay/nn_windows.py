@@ -39,11 +39,9 @@ def conv1d(
     out_dtype: str = "",
 ) -> Call:
     """A convolution over one spatial dimension."""
-    name = "nn.conv1d"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 1, strides, padding, dilation, kernel_size)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv1d", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv1d", 1, data, weight, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv1d_transpose(
@@ -62,12 +60,9 @@ def conv1d_transpose(
     out_dtype: str = "",
 ) -> Call:
     """A transposed convolution over one spatial dimension."""
-    name = "nn.conv1d_transpose"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 1, strides, padding, dilation, kernel_size)
-    extra = per_axis(numbers(name, "output_padding", output_padding), 1, "output_padding", 0)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, output_padding=extra, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv1d_transpose", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv1d_transpose", 1, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
 
 
 def conv2d(
@@ -85,11 +80,9 @@ def conv2d(
     out_dtype: str = "",
 ) -> Call:
     """A convolution over two spatial dimensions."""
-    name = "nn.conv2d"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 2, strides, padding, dilation, kernel_size)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv2d", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv2d", 2, data, weight, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv2d_transpose(
@@ -108,12 +101,9 @@ def conv2d_transpose(
     out_dtype: str = "",
 ) -> Call:
     """A transposed convolution over two spatial dimensions."""
-    name = "nn.conv2d_transpose"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 2, strides, padding, dilation, kernel_size)
-    extra = per_axis(numbers(name, "output_padding", output_padding), 2, "output_padding", 0)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, output_padding=extra, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv2d_transpose", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv2d_transpose", 2, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
 
 
 def conv3d(
@@ -131,11 +121,9 @@ def conv3d(
     out_dtype: str = "",
 ) -> Call:
     """A convolution over three spatial dimensions."""
-    name = "nn.conv3d"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 3, strides, padding, dilation, kernel_size)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv3d", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv3d", 3, data, weight, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv3d_transpose(
@@ -154,25 +142,49 @@ def conv3d_transpose(
     out_dtype: str = "",
 ) -> Call:
     """A transposed convolution over three spatial dimensions."""
-    name = "nn.conv3d_transpose"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    attrs = _window(name, 3, strides, padding, dilation, kernel_size)
-    extra = per_axis(numbers(name, "output_padding", output_padding), 3, "output_padding", 0)
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    return call(name, data, weight, **attrs, output_padding=extra, groups=groups, channels=channels, **layouts)
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.conv3d_transpose", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv3d_transpose", 3, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
 
 
-def _window(
-    name: str, spatial: int, strides: Numbers, padding: Numbers, dilation: Numbers, kernel_size: Numbers | None
-) -> dict[str, tuple[int, ...] | None]:
+Window = tuple[Numbers, Numbers, Numbers, Numbers | None]
+"""Strides, padding, dilation, and the size of the window."""
+
+
+def _window(name: str, spatial: int, window: Window) -> dict[str, tuple[int, ...] | None]:
     """The attributes of a window, written out for each spatial dimension."""
+    strides, padding, dilation, size = window
     begins, ends = begins_ends(numbers(name, "padding", padding), spatial)
     return {
         "strides": per_axis(numbers(name, "strides", strides), spatial, "strides"),
         "padding": (*begins, *ends),
         "dilation": per_axis(numbers(name, "dilation", dilation), spatial, "dilation"),
-        "kernel_size": None if kernel_size is None else per_axis(numbers(name, "kernel_size", kernel_size), spatial, "kernel_size"),
+        "kernel_size": None if size is None else per_axis(numbers(name, "kernel_size", size), spatial, "kernel_size"),
     }
+
+
+def _convolution(
+    name: str,
+    spatial: int,
+    data: Expr,
+    weight: Expr,
+    window: Window,
+    groups: int,
+    channels: int | None,
+    data_layout: str,
+    kernel_layout: str,
+    output_padding: Numbers | None = None,
+) -> Call:
+    attrs = _window(name, spatial, window)
+    if output_padding is not None:
+        attrs["output_padding"] = per_axis(numbers(name, "output_padding", output_padding), spatial, "output_padding", 0)
+    return call(name, data, weight, **attrs, groups=groups, channels=channels, data_layout=data_layout, kernel_layout=kernel_layout)
+
+
+def _pool(name: str, spatial: int, data: Expr, window: Window, layout: str, out_layout: str, **others: bool) -> Call:
+    only(name, "out_layout", out_layout, "", layout)
+    attrs = _window(name, spatial, window)
+    return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, **others, layout=layout)
 
 
 def _check_output(name: str, data: Expr, layout: str, out_layout: str, out_dtype: str) -> None:
@@ -192,10 +204,7 @@ def max_pool1d(
     out_layout: str = "",
 ) -> Call:
     """The greatest element of each window, over one spatial dimension."""
-    name = "nn.max_pool1d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 1, strides, padding, dilation, pool_size)
-    return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, layout=layout)
+    return _pool("nn.max_pool1d", 1, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
 
 
 def max_pool2d(
@@ -210,10 +219,7 @@ def max_pool2d(
     out_layout: str = "",
 ) -> Call:
     """The greatest element of each window, over two spatial dimensions."""
-    name = "nn.max_pool2d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 2, strides, padding, dilation, pool_size)
-    return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, layout=layout)
+    return _pool("nn.max_pool2d", 2, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
 
 
 def max_pool3d(
@@ -228,10 +234,7 @@ def max_pool3d(
     out_layout: str = "",
 ) -> Call:
     """The greatest element of each window, over three spatial dimensions."""
-    name = "nn.max_pool3d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 3, strides, padding, dilation, pool_size)
-    return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, layout=layout)
+    return _pool("nn.max_pool3d", 3, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
 
 
 def avg_pool1d(
@@ -247,12 +250,8 @@ def avg_pool1d(
     out_layout: str = "",
 ) -> Call:
     """The mean of each window, over one spatial dimension."""
-    name = "nn.avg_pool1d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 1, strides, padding, dilation, pool_size)
-    return call(
-        name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, count_include_pad=count_include_pad, layout=layout
-    )
+    window = (strides, padding, dilation, pool_size)
+    return _pool("nn.avg_pool1d", 1, data, window, layout, out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
 
 
 def avg_pool2d(
@@ -268,12 +267,8 @@ def avg_pool2d(
     out_layout: str = "",
 ) -> Call:
     """The mean of each window, over two spatial dimensions."""
-    name = "nn.avg_pool2d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 2, strides, padding, dilation, pool_size)
-    return call(
-        name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, count_include_pad=count_include_pad, layout=layout
-    )
+    window = (strides, padding, dilation, pool_size)
+    return _pool("nn.avg_pool2d", 2, data, window, layout, out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
 
 
 def avg_pool3d(
@@ -289,9 +284,5 @@ def avg_pool3d(
     out_layout: str = "",
 ) -> Call:
     """The mean of each window, over three spatial dimensions."""
-    name = "nn.avg_pool3d"
-    only(name, "out_layout", out_layout, "", layout)
-    attrs = _window(name, 3, strides, padding, dilation, pool_size)
-    return call(
-        name, data, pool_size=attrs.pop("kernel_size"), **attrs, ceil_mode=ceil_mode, count_include_pad=count_include_pad, layout=layout
-    )
+    window = (strides, padding, dilation, pool_size)
+    return _pool("nn.avg_pool3d", 3, data, window, layout, out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
