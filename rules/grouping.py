@@ -1,6 +1,7 @@
 """Rules with several roots, applied: the matches that belong together, and the one call that takes their place."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any as AnyValue
 from typing import Final
 
@@ -20,7 +21,7 @@ MOST: Final = 256
 
 
 class Grouper:
-    """A rule with several roots, ready to be applied to a program. `found` matches a root; `symbols` must occur for that."""
+    """A rule with several roots, ready to be applied to a program. `matcher` finds its roots; `symbols` must occur for that."""
 
     def __init__(self, rule: MultiRule) -> None:
         self.rule = rule
@@ -58,7 +59,7 @@ class Grouper:
         try:
             whole = self._make(graph, self.rule.rhs, group)
             axis, sizes = self._cut(graph, whole, group)
-            places = tuple(sum(sizes[: i + 1]) for i in range(len(sizes) - 1))
+            places = tuple(accumulate(sizes[:-1]))
             cut = self._call(graph, "split", (whole,), {"indices_or_sections": places, "axis": axis})
             made = [graph.make(GET_SYMBOL, i, (cut,)) for i in range(len(group))]
         except Refuse as refuse:
