@@ -30,12 +30,12 @@ from programs import Program, Twenty
 from passat.ir.expr import Call, Function
 from passat.ir.infer import infer_type
 from passat.ir.traverse import post_order
-from passat.rules.egraph import EGraph
-from passat.rules.engine import Engine, EngineReport
-from passat.rules.graph import Graph
-from passat.rules.limits import Limits
-from passat.rules.matching import Matcher
-from passat.rules.saturate import Saturator
+from passat.rules.engine.egraph import EGraph
+from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.saturate import Saturator
 
 ROUNDS: Final = 4
 SIZES: Final = (100, 1_000, 2_000, 10_000, 20_000, 50_000)
@@ -46,8 +46,8 @@ PHASES: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
     "match": ((Saturator, "_search"), (EGraph, "step")),
     "decide": ((Saturator, "_decide"), (Saturator, "_follow")),
     "apply": ((Saturator, "_load_new"), (Saturator, "_start"), (EGraph, "end")),
-    "extract": ((importlib.import_module("passat.rules.engine"), "extract"),),
-    "rebuild": ((importlib.import_module("passat.rules.engine"), "rebuild"),),
+    "extract": ((importlib.import_module("passat.rules.engine.engine"), "extract"),),
+    "rebuild": ((importlib.import_module("passat.rules.engine.engine"), "rebuild"),),
 }
 """The parts of a run, and the functions that do them."""
 

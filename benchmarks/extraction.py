@@ -16,8 +16,8 @@ from pathlib import Path
 
 from greedy_dag import greedy_dag
 
-from passat.rules.egraph_json import read_egraph
-from passat.rules.ladder import climb
+from passat.rules.extraction.egraph_json import read_egraph
+from passat.rules.extraction.ladder import climb
 
 RUNS = 5
 

@@ -6,7 +6,7 @@ looked at again when a class below it has become cheaper; a node is not taken wh
 
 from collections import deque
 
-from passat.rules.space import Space
+from passat.rules.extraction.space import Space
 
 
 def greedy_dag(space: Space, roots: list[int]) -> float:

@@ -18,12 +18,12 @@ from programs import Program, Twenty
 
 from passat.ir.expr import Function
 from passat.ir.infer import infer_type
-from passat.rules import egraph, engine, saturate
-from passat.rules.egraph import EGraph, EGraphs, Query
-from passat.rules.engine import Engine, EngineReport
-from passat.rules.limits import Limits
-from passat.rules.matching import Matcher
-from passat.rules.saturate import Saturation, Saturator
+from passat.rules.engine import egraph, engine, saturate
+from passat.rules.engine.egraph import EGraph, EGraphs, Query
+from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.saturate import Saturation, Saturator
 
 SIZE: Final = 2_000
 CHAIN: Final = 2_000

@@ -6,7 +6,7 @@ from typing import Final
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, Sequential, register_pass
-from passat.rules.dead_code import drop_dead_lets
+from passat.rules.engine.dead_code import drop_dead_lets
 from passat.rules.library import (
     Arithmetic,
     Broadcasts,

@@ -11,14 +11,14 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
-from passat.rules.engine import Engine, EngineReport
-from passat.rules.grouping import Grouper
-from passat.rules.limits import Limits
-from passat.rules.matching import Matcher
+from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
-from passat.rules.recipe_store import RecipeStore
-from passat.rules.regional import REGION_NODES
+from passat.rules.regions.recipe_store import RecipeStore
+from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 
 _DEFAULTS = Limits()

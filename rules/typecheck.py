@@ -11,7 +11,7 @@ from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
-from passat.rules.matching import same_type
+from passat.rules.engine.matching import same_type
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, subterms
 from passat.rules.rule import Rule

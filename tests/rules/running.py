@@ -32,9 +32,9 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
 from passat.passmgr.statistics import Statistics
-from passat.rules.graph import Graph
-from passat.rules.matching import Matcher, Refusal
-from passat.rules.rebuild import rebuild
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.rebuild import rebuild
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 

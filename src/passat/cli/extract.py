@@ -27,10 +27,10 @@ def extract(
     Exit code 0 whether or not the cost is proven; the proven bound says how far from the optimum it can be.
     """
     with errors(as_json):
-        from passat.rules.egraph_json import EGraphFileError, read_egraph
-        from passat.rules.exact import ExactUnavailableError
-        from passat.rules.ladder import NoProgramError, climb
-        from passat.rules.several import several
+        from passat.rules.extraction.egraph_json import EGraphFileError, read_egraph
+        from passat.rules.extraction.exact import ExactUnavailableError
+        from passat.rules.extraction.ladder import NoProgramError, climb
+        from passat.rules.extraction.several import several
 
         try:
             egraph = read_egraph(file)

@@ -1,0 +1,130 @@
+"""Rules with several roots, applied: the matches that belong together, and the one call that takes their place."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.infer import InferError
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.types import TensorType, Type
+from passat.rules.conditions import Refuse
+from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
+from passat.rules.engine.matching import Bindings, Matcher, Refusal, same_type, scalar_for
+from passat.rules.multi_root import MultiRule, PJoined
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PNumber, PTuple, PVar
+from passat.rules.rule import Rule
+
+MOST: Final = 256
+"""So many calls are taken together at most."""
+
+
+class Grouper:
+    """A rule with several roots, ready to be applied to a program. `matcher` finds its roots; `symbols` must occur for that."""
+
+    def __init__(self, rule: MultiRule) -> None:
+        self.rule = rule
+        self.name = rule.name
+        probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, reducing=False, name=rule.name)
+        self.matcher = Matcher(probe)
+        self.symbols = self.matcher.symbols
+
+    def groups(self, graph: Graph, initial: int, statistics: AnyValue) -> list[list[tuple[int, Bindings]]]:
+        """The matches among the first `initial` nodes, as (root, bindings), in the order of the program: together are those that share what
+        the rule says and have equal attributes. Refusals go to the statistics."""
+        roots = [node for node in range(initial) if graph.symbols[node] is self.matcher.root and graph.find(node) == node]
+        rows = dict.fromkeys(row for variant in self.matcher.variants for row in variant.search(graph, roots))
+        found: dict[tuple[AnyValue, ...], dict[int, Bindings]] = {}
+        for row in sorted(rows):
+            statistics.matches += 1
+            try:
+                match = self.matcher.bind(graph, row)
+            except (Refusal, Refuse) as refusal:
+                statistics.refuse(str(refusal))
+                continue
+            key = (*(match.node(hole) for hole in self.rule.left.shared), *(value for _, value in sorted(match.attrs.items())))
+            found.setdefault(key, {}).setdefault(row[0], match)
+        groups = []
+        for members in found.values():
+            group = _in_order(graph, list(members.items()))[:MOST]
+            if len(group) > 1:
+                groups.append(group)
+            else:
+                statistics.refuse("there is no other call to take it together with")
+        return groups
+
+    def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
+        """What takes the place of each root: (root, node). Raises Refusal where the types do not agree."""
+        try:
+            whole = self._make(graph, self.rule.rhs, group)
+            axis, sizes = self._cut(graph, whole, group)
+            places = tuple(accumulate(sizes[:-1]))
+            cut = self._call(graph, "split", (whole,), {"indices_or_sections": places, "axis": axis})
+            made = [graph.make(GET_SYMBOL, i, (cut,)) for i in range(len(group))]
+        except Refuse as refuse:
+            raise Refusal(str(refuse)) from None
+        except (OpTypeError, InferError) as error:
+            raise Refusal(f"ill-typed: {error}") from None
+        for (root, _), node in zip(group, made, strict=True):
+            wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
+            if not same_type(wanted, given):
+                raise Refusal(f"the part has type {given!r}, the root {wanted!r}")
+        return [(root, node) for (root, _), node in zip(group, made, strict=True)]
+
+    def _cut(self, graph: Graph, whole: int, group: Iterable[tuple[int, Bindings]]) -> tuple[int, list[int]]:
+        axis = _tensor(graph.types[graph.find(whole)]).axis(self.rule.right.axis)
+        sizes = []
+        for root, _ in group:
+            size = _tensor(graph.types[graph.find(root)]).shape[axis]
+            if not isinstance(size, int):
+                raise Refuse(f"the size of axis {axis} is not known")
+            sizes.append(size)
+        return axis, sizes
+
+    def _make(self, graph: Graph, pattern: Pattern, group: Sequence[tuple[int, Bindings]]) -> int:
+        first = group[0][1]
+        if isinstance(pattern, PJoined):
+            fields = tuple(graph.find(match.node(pattern.of)) for _, match in group)
+            axis = _tensor(graph.types[fields[0]]).axis(pattern.axis)
+            together = graph.make(symbol(TUPLE, None, len(fields)), 0, fields)
+            return self._call(graph, "concatenate", (together,), {"axis": axis})
+        if isinstance(pattern, (PVar, PConst)):
+            return graph.find(first.node(pattern))
+        if isinstance(pattern, PCall):
+            operands = tuple(self._make(graph, arg, group) for arg in pattern.args)
+            attrs = first.call_attrs(pattern)
+            payload = graph.attr_id(attrs) if pattern.op.attr_params or pattern.op.variadic else 0
+            return graph.make(symbol(CALL, pattern.op, len(operands)), payload, operands)
+        if isinstance(pattern, PTuple):
+            return graph.make(symbol(TUPLE, None, len(pattern.fields)), 0, tuple(self._make(graph, part, group) for part in pattern.fields))
+        if isinstance(pattern, PGet):
+            return graph.make(GET_SYMBOL, pattern.index, (self._make(graph, pattern.of, group),))
+        value = first.value(pattern.value) if isinstance(pattern, PNumber) else pattern.value  # type: ignore[attr-defined]  # a literal
+        return graph.add_constant(scalar_for(value, graph.types[graph.find(group[0][0])]))
+
+    def _call(self, graph: Graph, name: str, operands: tuple[int, ...], attrs: Mapping[str, AnyValue]) -> int:
+        op = get_op(name)
+        head: Symbol = symbol(CALL, op, len(operands))
+        bound: Attrs = op.bind_attrs(dict(attrs))
+        return graph.make(head, graph.attr_id(bound), operands)
+
+
+def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[int, Bindings]]:
+    """The members in the order of the program, without those that are computed from one of the others."""
+    members.sort(key=lambda member: member[0])
+    roots = [root for root, _ in members]
+    operands = graph.operands
+    if all(not operands[part] for root in roots for part in operands[root] if graph.find(part) >= roots[0]):
+        return members  # constants and variables are computed from nothing
+    above = set(roots)
+    for node in range(roots[0], roots[-1]):
+        if not above.isdisjoint(operands[node]):
+            above.add(node)
+    return [(root, match) for root, match in members if above.isdisjoint(operands[root])]
+
+
+def _tensor(type_: Type) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise Refuse(f"{type_!r} is not the type of a tensor")
+    return type_

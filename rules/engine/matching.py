@@ -1,0 +1,408 @@
+"""From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.infer import InferError
+from passat.ir.op import KnownValue, Op, OpTypeError
+from passat.ir.shape import Any
+from passat.ir.tensor import Tensor
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.rules.conditions import Refuse, Term
+from passat.rules.engine.egraph import Query
+from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, subterms
+from passat.rules.rule import Rule
+
+_VARIANTS = 16
+"""A rule is matched with at most this many orders of its commutative operands."""
+
+
+class Refusal(Exception):
+    """A match that the rule does not apply to; its text is the reason."""
+
+
+class Variant(NamedTuple):
+    """A left side with its commutative operands in one order: as a query for egglog, and as steps that find the matches in a program
+    in which every class is one node (which is how a program comes in).
+
+    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`.
+    """
+
+    query: Query
+    edges: frozenset[tuple[Symbol, int, Symbol]]
+    steps: tuple[tuple[int, int, int, Symbol | None], ...]
+    registers: int
+    classes: tuple[int, ...]
+    payloads: tuple[int, ...]
+    root: tuple[int, ...]
+    """The columns of a row that hold the operands of the root, where the rule is reducing."""
+
+    def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
+        """The rows of all matches whose root is among the candidates, which have the root's symbol."""
+        symbols, operands, payloads = graph.symbols, graph.operands, graph.payloads
+        for whole, i, _, expected in self.steps:
+            if whole == 0 and expected is not None:  # first of all what most candidates fail at
+                candidates = [node for node in candidates if symbols[operands[node][i]] is expected]
+        rows: list[tuple[int, ...]] = []
+        registers = [-1] * self.registers
+        for root in candidates:
+            registers[1:] = [-1] * (self.registers - 1)
+            registers[0] = root
+            for whole, i, part, expected in self.steps:
+                node = operands[registers[whole]][i]
+                if expected is not None and symbols[node] is not expected:
+                    break
+                if registers[part] < 0:
+                    registers[part] = node
+                elif registers[part] != node:
+                    break
+            else:
+                rows.append((*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads]))
+        return rows
+
+
+class Matcher:
+    """One direction of a rule, with its commutative variants: what to look for, and how to decide.
+
+    A match is a row: the class of the root, the classes of the holes and of the inner terms that conditions name, and the payloads
+    of the calls and projections.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.name = rule.name
+        terms = list(subterms(rule.lhs))
+        self._calls = [node for node in terms if isinstance(node, (PCall, PGet)) and _has_payload(node)]
+        named = {arg.key for value in _arguments(rule) for arg in _patterns(value)}
+        columns: dict[tuple[AnyValue, ...], None] = {rule.lhs.key: None}
+        if rule.reducing:
+            columns.update((part.key, None) for part in _parts(rule.lhs))
+        for node in terms:
+            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
+                columns[node.key] = None
+        self.class_keys = list(columns)
+        self._slots = {key: i for i, key in enumerate(self.class_keys)}
+        self._literals = [node for node in terms if isinstance(node, PLiteral)]
+        self.symbols = frozenset(_symbol(node) for node in terms if not isinstance(node, PVar))
+        self.makes = frozenset(_symbol(node) for node in subterms(rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
+        self.variants = [self._variant(swaps) for swaps in self._orders(terms)]
+        self._checks, self._binds = self._attr_plan()
+        self._plan = self._compile(rule.rhs)
+        self.root = _symbol(rule.lhs)
+
+    # ---- what to look for
+
+    def _orders(self, terms: Sequence[Pattern]) -> Iterator[frozenset[int]]:
+        used = Counter(node.key for node in terms) + Counter(arg.key for value in _arguments(self.rule) for arg in _patterns(value))
+        commutative = [i for i, node in enumerate(terms) if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
+        for bits in range(min(1 << len(commutative), _VARIANTS)):
+            yield frozenset(id(terms[i]) for j, i in enumerate(commutative) if bits >> j & 1)
+
+    def _variant(self, swapped: frozenset[int]) -> "Variant":
+        atoms: list[str] = []
+        edges: set[tuple[Symbol, int, Symbol]] = set()
+        names: dict[tuple[AnyValue, ...], int] = {self.rule.lhs.key: 0}
+        payloads: dict[int, str] = {}
+        places: dict[int, int] = {}
+        steps: list[tuple[int, int, int, Symbol | None]] = []
+        stack = [self.rule.lhs]
+        while stack:
+            node = stack.pop()
+            name = places[id(node)] = names[node.key]
+            if isinstance(node, PVar):
+                continue
+            head = _symbol(node)
+            parts = list(_parts(node))
+            if id(node) in swapped:
+                parts.reverse()
+            for i, part in enumerate(parts):
+                child = names.setdefault(part.key, len(names))
+                expected = None if isinstance(part, PVar) else _symbol(part)
+                steps.append((name, i, child, expected))
+                if expected is not None:
+                    edges.add((head, i, expected))
+            payload = ""
+            if head.has_payload:
+                payload = payloads.setdefault(id(node), f"p{len(payloads)}")
+            atoms.append(f"(= e{name} ({' '.join([head.name, *(f'e{names[part.key]}' for part in parts), payload]).rstrip()}))")
+            stack.extend(parts)
+        classes = tuple(names[key] for key in self.class_keys)
+        query = Query(
+            self.name,
+            tuple(dict.fromkeys(atoms)),
+            tuple(f"e{name}" for name in classes),
+            tuple(payloads[id(node)] for node in self._calls),
+        )
+        root = [self._slots[part.key] for part in _parts(self.rule.lhs)] if self.rule.reducing else []
+        if id(self.rule.lhs) in swapped:
+            root.reverse()
+        return Variant(
+            query, frozenset(edges), tuple(steps), len(names), classes, tuple(places[id(node)] for node in self._calls), tuple(root)
+        )
+
+    def _attr_plan(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
+        """Which payload columns must hold which values, and which bind which holes; '' stands for the whole of the attributes."""
+        checks: list[tuple[int, str, AnyValue]] = []
+        binds: list[tuple[int, str, str]] = []
+        for i, node in enumerate(self._calls):
+            column = len(self.class_keys) + i
+            if isinstance(node, PGet):
+                checks.append((column, "", node.index))
+                continue
+            for name, value in node.attrs.items():
+                if isinstance(value, AttrHole):
+                    binds.append((column, "" if name == "attrs" else name, value.name))
+                else:
+                    checks.append((column, name, tuple(value) if isinstance(value, list) else value))
+        return checks, binds
+
+    # ---- the decision
+
+    def decide(self, graph: Graph, row: Sequence[int]) -> tuple[int, int]:
+        """The class of the root and the node that the right side becomes there. Raises Refusal with the reason."""
+        try:
+            built = self._build(self.bind(graph, row))
+        except Refuse as refuse:
+            raise Refusal(str(refuse)) from None
+        except (OpTypeError, InferError) as error:
+            raise Refusal(f"ill-typed: {error}") from None
+        except Refusal:
+            raise
+        except Exception as error:
+            error.add_note(f"in the rule {self.name} ({self.rule.source})")
+            raise
+        root = graph.find(row[0])
+        wanted_type, made = graph.types[root], graph.types[graph.find(built)]
+        if not same_type(wanted_type, made):
+            raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
+        return root, built
+
+    def bind(self, graph: Graph, row: Sequence[int]) -> "Bindings":
+        """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
+        match = Bindings(self, graph, row)
+        for column, name, wanted in self._checks:
+            given = row[column] if name == "" else graph.attrs[row[column]][name]
+            if given != wanted:
+                raise Refusal(f"{name or 'the field'} is {given!r}, not {wanted!r}")
+        for column, name, hole in self._binds:
+            attrs = graph.attrs[row[column]]
+            value = attrs if name == "" else attrs[name]
+            if match.attrs.setdefault(hole, value) != value:
+                raise Refusal(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
+        for literal in self._literals:
+            constant = graph.constant_of(row[self._slots[literal.key]])
+            element = constant.uniform() if isinstance(constant, Tensor) else None
+            if element is None or element != literal.value:
+                raise Refusal(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
+        for condition in self.rule.conditions:
+            answer = graph.ask(condition.function, [match.value(arg) for arg in condition.args], decides=True)
+            if isinstance(answer, str) or not answer:
+                raise Refusal(f"{condition!r}: {answer if isinstance(answer, str) and answer else 'does not hold'}")
+        return match
+
+    def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
+        """The node that a reducing rule has made needless where a variant of it matched: its operands, and its payload where it has one.
+        It need not be looked at again, though it may still be chosen."""
+        if not self.rule.reducing:
+            return None
+        payload = (row[len(self.class_keys)],) if self.root.has_payload else ()
+        return (*[row[slot] for slot in variant.root], *payload)
+
+    def _compile(self, rhs: Pattern) -> list[tuple[Pattern, tuple[int, ...]]]:
+        """The nodes that the right side makes, parts first; operands are columns of the row, or ~i for the i-th node made."""
+        made: dict[tuple[AnyValue, ...], int] = {}
+        plan: list[tuple[Pattern, tuple[int, ...]]] = []
+        for node in _bottom_up(rhs):
+            if node.key not in self._slots:
+                plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in _parts(node))))
+                made[node.key] = len(plan) - 1
+        return plan
+
+    def _build(self, match: "Bindings") -> int:
+        graph, row = match.graph, match.row
+        made: list[int] = []
+        for node, operands in self._plan:
+            if isinstance(node, (PLiteral, PNumber)):
+                made.append(graph.add_constant(scalar_for(match.value(node.value), graph.types[graph.find(row[0])])))
+                continue
+            payload = 0
+            if isinstance(node, PCall):
+                if node.op.attr_params or node.op.variadic:
+                    payload = graph.attr_id(match.call_attrs(node))
+            elif isinstance(node, PGet):
+                payload = node.index
+            made.append(graph.make(_symbol(node), payload, tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])))
+        return made[-1] if made else row[self._slots[self.rule.rhs.key]]
+
+
+class Bindings:
+    """What a row binds."""
+
+    __slots__ = ("attrs", "graph", "matcher", "row")
+
+    def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int]) -> None:
+        self.matcher = matcher
+        self.graph = graph
+        self.row = row
+        self.attrs: dict[str, AnyValue] = {}
+
+    def node(self, pattern: Pattern) -> int:
+        """The class that a hole or named term binds."""
+        return self.row[self.matcher._slots[pattern.key]]
+
+    def value(self, argument: AnyValue) -> AnyValue:
+        """What a condition or a computed attribute gets for an argument."""
+        if isinstance(argument, AttrHole):
+            return self.attrs[argument.name]
+        if isinstance(argument, Computed):
+            return self.graph.ask(argument.function, [self.value(arg) for arg in argument.args])
+        if isinstance(argument, Pattern):
+            return self._term(argument)
+        if isinstance(argument, (tuple, list)):
+            return tuple(map(self.value, argument))
+        return argument
+
+    def _term(self, pattern: Pattern) -> Term:
+        graph = self.graph
+        if pattern.key in self.matcher._slots:
+            cls = graph.find(self.node(pattern))
+            constant = graph.constants.get(cls)
+            return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
+        types = [self._term(part).type_ for part in _parts(pattern)]
+        if isinstance(pattern, PCall):
+            return Term(pattern.op.infer(types, self.call_attrs(pattern)))
+        if isinstance(pattern, PTuple):
+            return Term(TupleType(types))
+        if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
+            return Term(types[0].fields[pattern.index])
+        raise Refuse(f"{pattern!r} has no type here")
+
+    def call_attrs(self, call: PCall) -> Attrs:
+        """The attributes of a call on the right side."""
+        given = call.attrs
+        if not given:
+            return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
+        if "attrs" in given:
+            whole = self.value(given["attrs"])
+            if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
+                return whole
+            return call.op.bind_attrs({**_kept(whole, call.op), **{name: self.value(v) for name, v in given.items() if name != "attrs"}})
+        return call.op.bind_attrs({name: self.value(value) for name, value in given.items()})
+
+
+class LazyTerm(Term):
+    """A term of a match, whose known elements are looked up when asked for."""
+
+    __slots__ = ("_cls", "_graph")
+
+    def __init__(self, type_: Type, constant: Tensor | None, graph: Graph, cls: int) -> None:
+        super().__init__(type_, constant)
+        self._graph = graph
+        self._cls = cls
+
+    @property
+    def known_value(self) -> KnownValue | None:
+        """What is known of the elements."""
+        return self._graph.known_of(self._cls)
+
+
+def scalar_for(value: float, type_: Type) -> Tensor:
+    """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
+    if not isinstance(type_, TensorType):
+        raise Refuse("a number on the right side needs a left side that is a tensor")
+    kind = to_numpy(type_.dtype)
+    if type_.dtype in FLOATS:
+        with np.errstate(all="ignore"):
+            found = np.asarray(value, kind)
+        fits = bool(np.isfinite(found)) or not np.isfinite(value)
+    elif type_.dtype in INTEGERS:
+        limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+        fits = float(value).is_integer() and int(limits.min) <= value <= int(limits.max)
+    else:
+        fits = type_.dtype == "bool" and value in (0, 1)
+    if not fits:
+        raise Refuse(f"{type_.dtype} has no {value}")
+    return Tensor.dense(np.asarray(value, kind))
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether a program may have the one type where it had the other: dimensions equal, or one of them unknown."""
+    if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
+        return True
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return (
+            a.dtype == b.dtype
+            and len(a.shape) == len(b.shape)
+            and all(m == n or isinstance(m, Any) or isinstance(n, Any) for m, n in zip(a.shape, b.shape, strict=True))
+        )
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return len(a.fields) == len(b.fields) and all(map(same_type, a.fields, b.fields))
+    return False
+
+
+def _kept(attrs: Mapping[str, AnyValue], op: Op) -> dict[str, AnyValue]:
+    return {name: value for name, value in attrs.items() if name in op.attr_params}
+
+
+def _symbol(node: Pattern) -> Symbol:
+    if isinstance(node, PCall):
+        return symbol(CALL, node.op, len(node.args))
+    if isinstance(node, PTuple):
+        return symbol(TUPLE, None, len(node.fields))
+    return GET_SYMBOL if isinstance(node, PGet) else CONST_SYMBOL
+
+
+def _has_payload(node: Pattern) -> bool:
+    return _symbol(node).has_payload
+
+
+def _parts(node: Pattern) -> tuple[Pattern, ...]:
+    if isinstance(node, PCall):
+        return node.args
+    if isinstance(node, PTuple):
+        return node.fields
+    return (node.of,) if isinstance(node, PGet) else ()
+
+
+def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
+    """Whether swapping the operands gives another pattern. Of two holes it does where one is named elsewhere too, on the left or in a
+    condition."""
+    left, right = node.args
+    holes = isinstance(left, PVar) and isinstance(right, PVar)
+    return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)
+
+
+def _arguments(rule: Rule) -> Iterator[AnyValue]:
+    for condition in rule.conditions:
+        yield from condition.args
+    for node in subterms(rule.rhs):
+        if isinstance(node, PCall):
+            yield from node.attrs.values()
+        elif isinstance(node, PNumber):
+            yield node.value
+
+
+def _patterns(value: AnyValue) -> Iterator[Pattern]:
+    if isinstance(value, Pattern):
+        yield from subterms(value)
+    elif isinstance(value, Computed):
+        for arg in value.args:
+            yield from _patterns(arg)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _patterns(part)
+
+
+def _bottom_up(pattern: Pattern) -> list[Pattern]:
+    ordered: dict[tuple[AnyValue, ...], Pattern] = {}
+    for node in reversed(list(subterms(pattern))):
+        ordered.setdefault(node.key, node)
+    return list(ordered.values())

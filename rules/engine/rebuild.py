@@ -1,0 +1,118 @@
+"""From a choice of nodes back to expressions. Parts that did not change come back as the same objects."""
+
+from collections.abc import Mapping
+
+from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
+from passat.ir.traverse import children, with_children
+from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, outer_parts
+
+_NEAR = 4
+_NEAR_NODES = 32
+"""How deep, and among how many nodes, the application is looked for that a new node stands for."""
+
+
+def rebuild(
+    graph: Graph,
+    choice: Mapping[int, int],
+    root: int,
+    leaves: Mapping[int, Expr] | None = None,
+    shared: dict[int, Expr] | None = None,
+    provenance: Mapping[int, tuple[str, int]] | None = None,
+) -> Expr:
+    """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extraction.extract`).
+    `leaves` replaces leaf expressions and regions, by their identity; `shared` is what became of expressions in other bodies that share
+    them with this one, so that what is one stays one.
+
+    A new node in the place of an old one takes over its span, and with it its ONNX names; one that stands nowhere in the old program says
+    where what it was made of stood (`provenance` has the root of the match for each new node), without the names of values. Equal nodes
+    become one.
+    """
+    made: dict[int, Expr] = {}
+    equal: dict[tuple[object, ...], Expr] = {}
+    replaced = leaves or {}
+    symbols, payloads, operands, classes, origins = graph.symbols, graph.payloads, graph.operands, graph.classes, graph.origins
+    for cls, node in choice.items():
+        symbol, origin = symbols[node], origins[node]
+        if shared is not None and id(origin) in shared:
+            made[cls] = shared[id(origin)]
+            continue
+        if symbol is LEAF_SYMBOL and origin is not None:
+            made[cls] = replaced.get(id(origin), origin)
+            continue
+        parts = tuple([made[part if classes[part] == part else graph.find(part)] for part in operands[node]])
+        if symbol.kind == REGION and origin is not None:
+            made[cls] = _around(replaced.get(id(origin), origin), parts)
+            if shared is not None:
+                shared[id(origin)] = made[cls]
+            continue
+        key = (symbol, payloads[node], parts)  # expressions compare by identity
+        expr = equal.get(key)
+        if expr is None:
+            expr = origin if origin is not None and _parts(origin) == parts else _make(graph, cls, node, parts, provenance or {})
+            equal[key] = expr
+        made[cls] = expr
+        if shared is not None and origin is not None and parts:
+            shared[id(origin)] = expr
+    return made[graph.find(root)]
+
+
+def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...], provenance: Mapping[int, tuple[str, int]]) -> Expr:
+    symbol, payload = graph.symbols[node], graph.payloads[node]
+    span = _span(graph, cls, node) or _span_of_match(graph, node, provenance)
+    made: Expr
+    if symbol.kind == CALL:
+        assert symbol.op is not None
+        made = Call(symbol.op, operands, graph.attrs[payload], span=span)
+    elif symbol.kind == TUPLE:
+        made = Tuple(operands, span)
+    elif symbol.kind == GET:
+        made = TupleGetItem(operands[0], payload, span)
+    else:
+        assert symbol.kind == CONST
+        return Constant(graph.tensors[payload], span)
+    made._checked_type = graph.types[cls]
+    return made
+
+
+def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
+    """A region with other operands; itself where they are the same."""
+    made = with_children(region, (*operands, *children(region)[len(outer_parts(region)) :]))
+    made._checked_type = region._checked_type
+    return made
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    if type(expr) is Call:
+        return expr.args
+    if type(expr) is TupleGetItem:
+        return (expr.tuple_value,)
+    return expr.fields if type(expr) is Tuple else ()
+
+
+def _span(graph: Graph, cls: int, node: int) -> Span | None:
+    for candidate in (node, cls):
+        origin = graph.origins[candidate] or graph.places.get(candidate)
+        if isinstance(origin, TupleGetItem) and origin.span is None:
+            origin = origin.tuple_value
+        if origin is not None and origin.span is not None:
+            return origin.span
+    return None
+
+
+def _span_of_match(graph: Graph, node: int, provenance: Mapping[int, tuple[str, int]]) -> Span | None:
+    """Where what a rule made comes from: the nearest application of the same operator below the root of the match, else the root itself."""
+    if node not in provenance:
+        return None
+    symbol, root = graph.symbols[node], node
+    while root in provenance and provenance[root][1] < root:
+        root = provenance[root][1]
+    found = _span(graph, root, root)
+    if found is None:
+        return None  # programs that have no names have none anywhere
+    below = [root]
+    for _ in range(_NEAR):
+        same = next((_span(graph, part, part) for part in below if graph.symbols[part].op is symbol.op is not None), None)
+        if same is not None:
+            return same._replace(outputs=())
+        below = [part for whole in below for part in graph.operands[whole]][:_NEAR_NODES]
+    return found._replace(outputs=())

@@ -1,0 +1,1 @@
+"""Taking the best program out of an e-graph."""

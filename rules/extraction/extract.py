@@ -1,0 +1,61 @@
+"""Taking the best program out of a saturated graph: a worklist over tree costs, then improvement of the cost as a DAG.
+
+The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from passat.rules.cost import CostModel
+from passat.rules.engine.graph import Graph
+from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.space import LESS, Space
+from passat.rules.extraction.trees import cheapest_trees
+
+
+class Extraction(NamedTuple):
+    """A choice of one node for each class that the roots need, in an order that has parts before wholes, its cost, and the cost of what
+    went in; what no choice costs less than, where exact search was asked for."""
+
+    choice: dict[int, int]
+    cost: float
+    input_cost: float
+    bound: float | None = None
+
+
+def extract(
+    graph: Graph,
+    roots: Sequence[int],
+    members: Mapping[int, Sequence[int]],
+    model: CostModel,
+    exact_seconds: float = 0.0,
+    together: Sequence[Sequence[tuple[int, int]]] = (),
+) -> Extraction:
+    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `together` choices of nodes
+    for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
+    (passat.rules.extraction.exact)."""
+    space = Space.of_graph(graph, members, model)
+    classes = [graph.find(root) for root in roots]
+    best = start = Solution.of_input(space, classes)
+    input_cost = start.total
+    if space.alternatives:
+        greedy = cheapest_trees(space)
+        groups = [[(graph.find(cls), node) for cls, node in group] for group in together]
+        start.improve(greedy, groups)
+        same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
+        other = None if same else Solution.of_choice(space, greedy, classes)
+        if other is not None and other.total < start.total * LESS:
+            other.improve(greedy, groups)
+            best = other
+    if exact_seconds > 0 and space.alternatives:
+        from passat.rules.extraction.exact import solve_exactly
+
+        found = solve_exactly(space, classes, best.in_order(), exact_seconds)
+        assert found.choice is not None, "the known choice at least"
+        return Extraction(found.choice, sum([space.costs[node] for node in found.choice.values()]), input_cost, found.bound)
+    choice = best.in_order()
+    cost = math.fsum([space.costs[node] for node in choice.values()])
+    if cost * LESS > input_cost:  # totals that changed many times, of prices that are many orders of magnitude apart, are off
+        return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost)
+    return Extraction(choice, cost, input_cost)

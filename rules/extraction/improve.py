@@ -1,0 +1,210 @@
+"""A choice of nodes as a program with shared parts, and its improvement: one class at a time, priced by what a change adds and frees."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from passat.rules.extraction.space import LESS, Space
+
+SWEEPS: Final = 4
+"""Sweeps over the classes in which there is a choice."""
+
+
+class _Undo(NamedTuple):
+    """What a class had chosen before, and what the classes had that came in."""
+
+    old: int
+    saved: list[tuple[int, int]]
+
+
+class Solution:
+    """A choice, with the number of uses of each class in it, so that a change is priced by what it adds and what it frees."""
+
+    def __init__(self, space: Space, choice: list[int], order: Sequence[int], roots: Sequence[int], position: list[float]) -> None:
+        """`order` has all classes that the roots need, parts before wholes; `position` is where a class stands in it."""
+        self.space = space
+        self.choice = choice
+        self.position = position
+        children, costs = space.children, space.costs
+        self.uses = uses = [0] * len(choice)
+        for root in roots:
+            uses[root] += 1
+        total = 0.0
+        for cls in reversed(order):
+            if uses[cls]:
+                node = choice[cls]
+                total += costs[node]
+                for part in children[node]:
+                    uses[part] += 1
+        self.total = total
+
+    @staticmethod
+    def of_input(space: Space, roots: Sequence[int]) -> "Solution":
+        """The program that went in."""
+        # The smallest nodes of classes are in the order in which they were made, parts before wholes.
+        order = range(len(space.default))
+        return Solution(space, space.default.copy(), order, roots, list(map(float, order)))
+
+    @staticmethod
+    def of_choice(space: Space, chosen: Mapping[int, int], roots: Sequence[int]) -> "Solution | None":
+        """The program of a choice; None where it has a cycle and is no program."""
+        choice, children = space.default.copy(), space.children
+        for cls, node in chosen.items():
+            choice[cls] = node
+        order: list[int] = []
+        state = bytearray(len(choice))  # 1: its parts are being walked; 2: it stands in the order
+        for root in roots:
+            stack = [root]
+            while stack:
+                top = stack[-1]
+                if state[top]:
+                    if state[top] == 1:
+                        state[top] = 2
+                        order.append(top)
+                    stack.pop()
+                    continue
+                state[top] = 1
+                for part in children[choice[top]]:
+                    if not state[part]:
+                        stack.append(part)
+                    elif state[part] == 1:
+                        return None
+        position = [math.inf] * len(choice)
+        for i, cls in enumerate(order):
+            position[cls] = float(i)
+        return Solution(space, choice, order, roots, position)
+
+    def in_order(self) -> dict[int, int]:
+        """The classes of the solution with their nodes, parts before wholes."""
+        used = [cls for cls, count in enumerate(self.uses) if count]
+        used.sort(key=self.position.__getitem__)
+        return {cls: self.choice[cls] for cls in used}
+
+    def _use(self, cls: int) -> None:
+        uses, choice, children, costs = self.uses, self.choice, self.space.children, self.space.costs
+        stack = [cls]
+        while stack:
+            top = stack.pop()
+            uses[top] += 1
+            if uses[top] == 1:
+                self.total += costs[choice[top]]
+                stack.extend(children[choice[top]])
+
+    def _free(self, cls: int) -> None:
+        uses, choice, children, costs = self.uses, self.choice, self.space.children, self.space.costs
+        stack = [cls]
+        while stack:
+            top = stack.pop()
+            uses[top] -= 1
+            if not uses[top]:
+                self.total -= costs[choice[top]]
+                stack.extend(children[choice[top]])
+
+    def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = ()) -> None:
+        """Tries each alternative of each class, and each group of choices at once, and keeps what makes the whole cheaper, until nothing
+        does. `preferred` is what classes outside the solution come in with."""
+        uses, choice = self.uses, self.choice
+        for _ in range(SWEEPS):
+            before = self.total
+            for group in groups:
+                self._try_together(group, preferred)
+            for cls, nodes in self.space.alternatives.items():
+                if uses[cls] and len(nodes) > 1:
+                    for node in nodes:
+                        if uses[cls] and node != choice[cls]:
+                            self._try(cls, node, preferred)
+            if not self.total < before * LESS:
+                return
+
+    def _try(self, cls: int, node: int, preferred: Mapping[int, int]) -> None:
+        """Lets a class take a node where that makes the whole cheaper and keeps it acyclic."""
+        if self._frees_nothing(self.choice[cls], node) and self.space.costs[node] >= self.space.costs[self.choice[cls]]:
+            return
+        total = self.total
+        undo = self._take(cls, node, preferred)
+        if undo is not None and not self.total < total * LESS:
+            self._put_back(cls, node, undo)
+            self.total = total
+
+    def _try_together(self, group: Sequence[tuple[int, int]], preferred: Mapping[int, int]) -> None:
+        """Lets classes take nodes where that makes the whole cheaper if all of them do."""
+        total = self.total
+        done: list[tuple[int, int, _Undo]] = []
+        for cls, node in group:
+            if not self.uses[cls] or self.choice[cls] == node:
+                continue
+            undo = self._take(cls, node, preferred)
+            if undo is None:
+                break
+            done.append((cls, node, undo))
+        else:
+            if self.total < total * LESS:
+                return
+        for cls, node, undo in reversed(done):
+            self._put_back(cls, node, undo)
+        self.total = total
+
+    def _take(self, cls: int, node: int, preferred: Mapping[int, int]) -> "_Undo | None":
+        """Lets a class take a node, and what it needs come in. Returns what undoes it; None, and nothing done, where that might close a
+        cycle."""
+        space, choice, position = self.space, self.choice, self.position
+        old, here = choice[cls], position[cls]
+        added = self._cone(node, cls, here, preferred)
+        if added is None:
+            return None
+        saved = [(new, choice[new]) for new, _ in added]
+        for new, chosen in added:
+            choice[new] = chosen
+        for part in space.children[node]:
+            self._use(part)
+        self.total += space.costs[node] - space.costs[old]
+        choice[cls] = node
+        for part in space.children[old]:
+            self._free(part)
+        # What came in stands right after what it uses, as far before this class as can be.
+        for new, chosen in added:
+            low = max((position[part] for part in space.children[chosen]), default=-2.0)
+            position[new] = low + min(1.0, here - low) * 1e-4
+        return _Undo(old, saved)
+
+    def _put_back(self, cls: int, node: int, undo: "_Undo") -> None:
+        for part in self.space.children[undo.old]:
+            self._use(part)
+        self.choice[cls] = undo.old
+        for part in self.space.children[node]:
+            self._free(part)
+        for new, chosen in undo.saved:
+            self.choice[new] = chosen
+
+    def _frees_nothing(self, old: int, node: int) -> bool:
+        """Whether all operands of the one node stay in use when the other takes its place."""
+        kept, parts = self.space.children[node], self.space.children[old]
+        return all(self.uses[part] > parts.count(part) or part in kept for part in parts)
+
+    def _cone(self, node: int, cls: int, here: float, preferred: Mapping[int, int]) -> list[tuple[int, int]] | None:
+        """The classes that taking a node brings in, parts before wholes, with their nodes; None where that could close a cycle:
+        where it meets the class itself, or one that is not known to come before it."""
+        children, default, uses, position = self.space.children, self.space.default, self.uses, self.position
+        brought: dict[int, int] = {}
+        ordered: list[tuple[int, int]] = []
+        stack: list[tuple[int, bool]] = [(part, False) for part in children[node]]
+        open_: set[int] = set()
+        while stack:
+            top, done = stack.pop()
+            if done:
+                open_.discard(top)
+                ordered.append((top, brought[top]))
+                continue
+            if top == cls or top in open_:
+                return None
+            if top in brought:
+                continue
+            if uses[top]:
+                if position[top] >= here:
+                    return None
+                continue
+            brought[top] = preferred.get(top, default[top])
+            open_.add(top)
+            stack.append((top, True))
+            stack.extend((part, False) for part in children[brought[top]])
+        return ordered

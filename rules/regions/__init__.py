@@ -1,0 +1,1 @@
+"""Large functions in regions: equal ones are solved once, and remembered."""

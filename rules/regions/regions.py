@@ -1,0 +1,221 @@
+"""Large functions in regions: stretches of dataflow between places that few values cross, such as the layers of a network."""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Final
+
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.op import Op, is_followed
+from passat.ir.tensor import Tensor
+from passat.ir.types import TupleType
+from passat.rules.engine.matching import Matcher
+
+LEAST: Final = 40
+"""Nodes that a region has at least; the last one may have fewer."""
+WINDOW: Final = 400
+"""Among so many nodes the place to cut at is the one that fewest values cross."""
+_DEPTH: Final = 4
+"""How deep `repeats` looks."""
+_CROSSING: Final = 12
+"""More values than this do not cross a cut."""
+_NEVER: Final = 1000
+"""What counts as so many values: tuples, whose fields rules look for, and shape arithmetic, which inference follows."""
+
+Edges = frozenset[tuple[Op, int, Op]]
+"""Which operators rules look for below which: (whole, operand, part)."""
+
+
+class Region:
+    """Nodes of a function in order, parts before wholes; the values from elsewhere and the constants that they use, each once; and those of
+    them that are used elsewhere. `key` is equal for regions of equal structure (see `key_of`)."""
+
+    __slots__ = ("inputs", "key", "nodes", "outputs", "tensors")
+
+    def __init__(
+        self, nodes: Sequence[Expr], inputs: Sequence[Expr], tensors: Sequence[Tensor], outputs: Sequence[Expr], key: object = None
+    ) -> None:
+        self.nodes = nodes
+        self.inputs = inputs
+        self.tensors = tensors
+        self.outputs = outputs
+        self.key = key
+
+
+class Numbers:
+    """Small integers for values that are equal."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, int] = {}
+        self._by_value: dict[object, int] = {}
+        self._kept: list[object] = []
+        self._next = count()
+
+    def __call__(self, value: object) -> int:
+        """The number of a value, which compares by content and hashes."""
+        found = self._by_id.get(id(value))
+        if found is None:
+            found = self._by_value.get(value)
+            if found is None:
+                found = self._by_value[value] = next(self._next)
+            self._by_id[id(value)] = found
+            self._kept.append(value)  # so that nothing else gets its identity
+        return found
+
+
+def parts_of(expr: Expr) -> Sequence[Expr]:
+    """The operands of a node of dataflow."""
+    if type(expr) is Call:
+        return expr.args
+    if type(expr) is TupleGetItem:
+        return (expr.tuple_value,)
+    return expr.fields if type(expr) is Tuple else ()
+
+
+def edges_of(matchers: Iterable[Matcher]) -> Edges:
+    """The edges that the left sides of rules have."""
+    return frozenset(
+        (whole.op, i, part.op)
+        for matcher in matchers
+        for variant in matcher.variants
+        for whole, i, part in variant.edges
+        if whole.op is not None and part.op is not None
+    )
+
+
+def cut(function: Function, edges: Edges, *, whole: bool = False) -> list[Region] | None:
+    """The regions of a function, in order: each uses only parameters, constants and what those before it make. A tuple at the end is in
+    none of them. None where the function is more than calls of pure operators, tuples and their fields, or stays in one piece, unless it
+    shall be one: `whole`."""
+    body = function.body
+    results = set(map(id, body.fields if type(body) is Tuple else (body,)))
+    nodes = _dataflow(body)
+    if nodes is None:
+        return None
+    if type(body) is Tuple:
+        nodes.pop()
+    place = {id(node): i for i, node in enumerate(nodes)}
+    bounds = _bounds(nodes, place, edges)
+    if whole:
+        bounds = bounds[-1:]
+    elif len(bounds) < 2:
+        return None
+    regions: list[Region] = []
+    made_in: dict[int, int] = {}
+    used: list[dict[int, Expr]] = [{} for _ in bounds]
+    first = 0
+    for number, end in enumerate(bounds):
+        inputs: dict[int, Expr] = {}
+        tensors: dict[int, Tensor] = {}
+        inside = nodes[first:end]
+        for node in inside:
+            made_in[id(node)] = number
+            if id(node) in results:
+                used[number][id(node)] = node
+            for part in parts_of(node):
+                home = made_in.get(id(part), -1)
+                if home == number:
+                    continue
+                if type(part) is Constant:
+                    tensors[id(part.data)] = part.data
+                else:
+                    inputs[id(part)] = part
+                    if home >= 0:
+                        used[home][id(part)] = part
+        regions.append(Region(inside, list(inputs.values()), list(tensors.values()), ()))
+        first = end
+    for region, outputs in zip(regions, used, strict=True):
+        region.outputs = list(outputs.values())
+    return regions
+
+
+def _dataflow(body: Expr) -> list[Expr] | None:
+    """The calls, tuples and fields of an expression, parts before wholes; None where there is anything else but variables and constants."""
+    seen: set[int] = set()
+    order: list[Expr] = []
+    stack: list[Expr | None] = [body]
+    pending: list[Expr] = []
+    while stack:
+        expr = stack.pop()
+        if expr is None:
+            order.append(pending.pop())
+            continue
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        kind = type(expr)
+        if kind is Var or kind is Constant:
+            continue
+        if kind is Call:
+            op = expr.op  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
+            if type(op) is not Op or op.stateful:
+                return None
+        elif kind is not Tuple and kind is not TupleGetItem:
+            return None
+        pending.append(expr)
+        stack.append(None)
+        stack += parts_of(expr)[::-1]
+    return order
+
+
+def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[int]:
+    """The ends of regions, the last one included."""
+    last = list(range(len(nodes)))
+    crossing = [0] * (len(nodes) + 1)  # changes of what crosses the place before a node
+    for i, node in enumerate(nodes):
+        op = node.op if type(node) is Call else None
+        for slot, part in enumerate(parts_of(node)):
+            at = place.get(id(part))
+            if at is None:
+                continue
+            last[at] = i
+            if type(part) is Call and (op, slot, part.op) in edges:
+                crossing[at + 1] += 1
+                crossing[i + 1] -= 1
+    for i, node in enumerate(nodes):
+        if last[i] > i:
+            type_ = node.checked_type
+            weight = _NEVER if type(type_) is TupleType or is_followed(type_) else 1
+            crossing[i + 1] += weight
+            crossing[last[i] + 1] -= weight
+    for i in range(len(nodes)):
+        crossing[i + 1] += crossing[i]
+    bounds: list[int] = []
+    start = 0
+    while start + 2 * LEAST <= len(nodes):
+        window = range(start + LEAST, min(start + LEAST + WINDOW, len(nodes) - LEAST + 1))
+        at = min(window, key=crossing.__getitem__)
+        short = len(window) < WINDOW and bounds  # near the end there need be no good place
+        if crossing[at] > (max(crossing[bound] for bound in bounds) if short else _CROSSING):
+            start = window[-1] + 1 - LEAST
+            continue
+        bounds.append(at)
+        start = at
+    return [*bounds, len(nodes)]
+
+
+def repeats(nodes: Sequence[Expr]) -> bool:
+    """Whether nodes are of few kinds, as far as that shows: what a node applies, and what its operands are, and so on."""
+    kinds = {id(node): hash(node.op) if type(node) is Call else hash(type(node)) for node in nodes}
+    for _ in range(_DEPTH):
+        known = kinds.get
+        kinds = {id(node): hash((kinds[id(node)], *[known(id(part), 0) for part in parts_of(node)])) for node in nodes}
+    return 2 * len(set(kinds.values())) <= len(nodes)
+
+
+def key_of(region: Region, numbers: Numbers) -> object:
+    """What is equal for regions that differ only in the contents of their constants, and in what comes in: operators, attributes, types,
+    sharing."""
+    known = {id(expr): i for i, expr in enumerate((*region.inputs, *region.nodes))}
+    place = {id(tensor): ~i for i, tensor in enumerate(region.tensors)}
+    codes: list[int] = [len(region.inputs)]
+    for node in region.nodes:
+        if type(node) is Call:
+            codes += (numbers(node.op), numbers(node.attrs))
+        else:
+            codes += (-1, node.index if type(node) is TupleGetItem else -1)
+        parts = parts_of(node)
+        codes += (numbers(node.checked_type), len(parts))
+        for part in parts:
+            code = known.get(id(part))
+            codes.append(place[id(part.data)] if code is None else code)  # type: ignore[attr-defined]  # what has no number is a constant
+    return (tuple(codes), tuple([(tensor.dtype, tensor.shape) for tensor in region.tensors]), tuple([known[id(o)] for o in region.outputs]))

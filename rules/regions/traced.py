@@ -1,0 +1,340 @@
+"""Constants that remember what was asked about them, so that what was decided for one set of constants can be taken over for another.
+
+Whoever decides sees a constant's type, which is no secret, and asks for the rest: is it one value, what are its elements? Everything that
+was decided follows from the answers. Where other constants of the same types give the same answers, the same decisions are right for them;
+what was computed from constants is computed anew from theirs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.expr import Constant
+from passat.ir.infer import InferError, known_value
+from passat.ir.op import Op, OpTypeError, is_followed
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import Type
+from passat.rules.conditions import Refuse, Term
+from passat.rules.engine.fold import Folder
+from passat.rules.engine.graph import Graph
+
+UNIFORM, SPLAT, CONTENT = "uniform", "splat", "content"
+
+
+class Question(NamedTuple):
+    """What was asked about the tensor of a number, and the answer in a form that compares: for all elements the tensor itself."""
+
+    kind: str
+    tensor: int
+    answer: object
+
+
+class Opinion(NamedTuple):
+    """What a function said of constants. Its arguments are plain values, and for each term a `Slot`. Of what a condition says, which
+    `decides`, it matters only whether it holds."""
+
+    function: Callable[..., AnyValue]
+    args: tuple[AnyValue, ...]
+    decides: bool
+    answer: object
+
+
+class Slot(NamedTuple):
+    """A constant term by its type and the number of its tensor."""
+
+    type_: Type
+    tensor: int
+
+
+class Folding(NamedTuple):
+    """A call that was folded: operands and results are numbers of tensors, in tuples where the values are; the results count on from
+    the tensors there were. None, where the kernel refused; `shape` has the types and shapes of the results."""
+
+    op: Op
+    operands: tuple[AnyValue, ...]
+    attrs: Attrs
+    type_: Type
+    result: AnyValue
+    shape: object
+
+
+class Literal(NamedTuple):
+    """A tensor that depends on answers alone: a number that a rule writes, the shape of a value."""
+
+    tensor: Tensor
+
+
+class Trace:
+    """What was asked about some tensors and what was computed from them, in order. `tensors` are the constants, then what was computed."""
+
+    def __init__(self, constants: Sequence[Tensor]) -> None:
+        self.tensors = list(constants)
+        self.given = len(self.tensors)
+        self.steps: list[Question | Opinion | Folding | Literal] = []
+        self.keyed: dict[int, None] = {}
+        self._asked: set[tuple[str, int]] = set()
+        self._same: list[int] = []
+        self._wrapped: dict[int, Traced] = {}
+
+    def wrap(self, number: int) -> "Traced":
+        """The tensor of a number as one that is traced: one object each."""
+        found = self._wrapped.get(number)
+        if found is None:
+            found = self._wrapped[number] = Traced(self, number, self.tensors[number])
+        return found
+
+    def literal(self, tensor: Tensor) -> "Traced":
+        """A tensor that comes from a decision, traced from here on."""
+        self.steps.append(Literal(tensor))
+        self.tensors.append(tensor)
+        return self.wrap(len(self.tensors) - 1)
+
+    def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of a call on traced tensors, traced. Raises EvaluateError like `evaluate_call`."""
+        operands = tuple(map(_numbers, values))
+        try:
+            value = evaluate_call(op, [taken(part, self.tensors) for part in operands], attrs, type_)
+        except EvaluateError:
+            self.steps.append(Folding(op, operands, attrs, type_, None, None))
+            raise
+        first = len(self.tensors)
+        self.tensors += flattened(value)
+        result = _counted(value, iter(range(first, len(self.tensors))))
+        self.steps.append(Folding(op, operands, attrs, type_, result, shapes(value)))
+        return self._wrap_all(result)
+
+    def _wrap_all(self, numbers: AnyValue) -> Value:
+        return tuple(map(self._wrap_all, numbers)) if isinstance(numbers, tuple) else self.wrap(numbers)
+
+    def ask(self, kind: str, number: int) -> None:
+        """Remembers that something was asked."""
+        if (kind, number) not in self._asked:
+            self._asked.add((kind, number))
+            self.steps.append(Question(kind, number, answer(kind, self.tensors[number])))
+
+    def ask_function(self, function: Callable[..., AnyValue], args: tuple[AnyValue, ...], *, decides: bool) -> AnyValue:
+        """What a function says of plain values and constants. Raises what it raises."""
+        said, answer = _opinion(function, args, self.tensors, decides=decides)
+        self.steps.append(Opinion(function, args, decides, answer))
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def same(self) -> list[int]:
+        """Which of the tensors that were told apart by their contents are one, as `labels` has it."""
+        if len(self._same) != len(self.keyed):
+            self._same = labels([self.tensors[number] for number in self.keyed])
+        return self._same
+
+    def take_same(self, same: list[int]) -> None:
+        """Takes over what `same` said in another process."""
+        self._same = same
+
+    def holds_for(self, constants: Sequence[Tensor]) -> list[Tensor] | None:
+        """The tensors that other constants of the same types lead to; None where an answer differs, so that nothing is known of them."""
+        tensors = list(constants)
+        for step in self.steps:
+            if isinstance(step, Question):
+                if not answers(step, tensors[step.tensor]):
+                    return None
+            elif isinstance(step, Opinion):
+                if _opinion(step.function, step.args, tensors, decides=step.decides)[1] != step.answer:
+                    return None
+            elif isinstance(step, Literal):
+                tensors.append(step.tensor)
+            else:
+                try:
+                    value = evaluate_call(step.op, [taken(part, tensors) for part in step.operands], step.attrs, step.type_)
+                except EvaluateError:
+                    if step.result is None:
+                        continue
+                    return None
+                if step.result is None or shapes(value) != step.shape:
+                    return None
+                tensors += flattened(value)
+        return tensors if labels([tensors[number] for number in self.keyed]) == self.same() else None
+
+
+def answer(kind: str, tensor: Tensor) -> object:
+    """The answer to a question about a tensor."""
+    if kind == SPLAT:
+        return tensor.is_splat
+    if kind == CONTENT:
+        return tensor
+    value = tensor.uniform()
+    return None if value is None else repr(value) if isinstance(value, (str, bytes)) else np.asarray(value).tobytes()
+
+
+def _opinion(
+    function: Callable[..., AnyValue], args: Sequence[AnyValue], tensors: Sequence[Tensor], *, decides: bool
+) -> tuple[AnyValue, object]:
+    """What a function says, or raises, of constants; and the same in a form that compares: a refusal is one whatever its reason."""
+    try:
+        said = function(*[_term(arg, tensors) if isinstance(arg, Slot) else arg for arg in args])
+    except (Refuse, OpTypeError, InferError) as refusal:
+        return refusal, False if decides else None
+    return said, not isinstance(said, str) and bool(said) if decides else repr(comparable(said))
+
+
+def comparable(value: AnyValue) -> object:
+    """A value in a form that is equal for equal values only: not for 0.0 and -0.0, nor for 1 and True."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(comparable, value))
+    if isinstance(value, Tensor):
+        return value.content_key()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (value.dtype.str, np.shape(value), value.tobytes())
+    return (type(value), value.hex() if isinstance(value, float) else value)
+
+
+def _term(slot: Slot, tensors: Sequence[Tensor]) -> Term:
+    tensor = tensors[slot.tensor]
+    return Term(slot.type_, tensor, known_value(Constant(tensor)) if is_followed(slot.type_) else None)
+
+
+def answers(question: Question, tensor: Tensor) -> bool:
+    """Whether a tensor gives the answer that is known."""
+    if question.kind != CONTENT:
+        return answer(question.kind, tensor) == question.answer
+    known = question.answer
+    if not isinstance(known, Tensor):  # from the cache
+        return repr(tensor.content_key()) == known
+    return tensor is known or (tensor.sample() == known.sample() and tensor == known)
+
+
+def labels(tensors: Sequence[Tensor]) -> list[int]:
+    """For each tensor the place of the first with its key."""
+    first: dict[object, int] = {}
+    return [first.setdefault(tensor.key(), i) for i, tensor in enumerate(tensors)]
+
+
+class Traced(Tensor):
+    """A tensor that tells a trace what it is asked. Its type and shape may be read freely."""
+
+    __slots__ = ("inner", "number", "trace")
+
+    def __init__(self, trace: Trace, number: int, inner: Tensor) -> None:
+        super().__init__(inner.dtype, inner.shape)
+        self.trace = trace
+        self.number = number
+        self.inner = inner
+
+    @property
+    def is_splat(self) -> bool:
+        """Asks whether the tensor is stored as one repeated value."""
+        self.trace.ask(SPLAT, self.number)
+        return self.inner.is_splat
+
+    def uniform(self) -> AnyValue:
+        """Asks for the value that all elements have."""
+        self.trace.ask(UNIFORM, self.number)
+        return self.inner.uniform()
+
+    def numpy(self) -> Array:
+        """Asks for all elements."""
+        self.trace.ask(CONTENT, self.number)
+        return self.inner.numpy()
+
+    def key(self) -> tuple[object, ...]:
+        """Asks for all elements."""
+        return self.content_key()
+
+    def content_key(self) -> tuple[object, ...]:
+        """Asks for all elements."""
+        self.trace.ask(CONTENT, self.number)
+        return self.inner.content_key()
+
+    def sample(self) -> object:
+        """Asks for all elements."""
+        self.trace.ask(CONTENT, self.number)
+        return self.inner.sample()
+
+    def __hash__(self) -> int:
+        return hash(self.inner)
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:
+        self.trace.ask(CONTENT, self.number)
+        return self.inner.__reduce__()
+
+    def __repr__(self) -> str:
+        self.trace.ask(CONTENT, self.number)
+        return repr(self.inner)
+
+
+class TracedFolder(Folder):
+    """Folds traced tensors to traced ones."""
+
+    def __init__(self, trace: Trace, max_growth: int, *, static: bool) -> None:
+        super().__init__(max_growth, static=static)
+        self._trace = trace
+
+    def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of the call. Raises EvaluateError."""
+        return self._trace.fold(op, values, attrs, type_)
+
+
+class TracedGraph(Graph):
+    """A graph in which every constant is traced."""
+
+    def __init__(self, trace: Trace, folder: TracedFolder | None) -> None:
+        super().__init__(folder)
+        self._trace = trace
+
+    def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
+        """The node of a constant."""
+        return super().add_constant(tensor if isinstance(tensor, Traced) else self._trace.literal(tensor), origin)
+
+    def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
+        """What a condition or a computed attribute says. Of constants and plain values alone it can be asked again; else what it asks in
+        its turn is remembered."""
+        slots: list[AnyValue] = []
+        for arg in args:
+            if isinstance(arg, Term):
+                if not isinstance(arg.constant, Traced):
+                    return function(*args)
+                slots.append(Slot(arg.type_, arg.constant.number))
+            elif isinstance(arg, tuple) and not all(isinstance(part, (int, float, str, type(None))) for part in arg):
+                return function(*args)
+            else:
+                slots.append(arg)
+        if not any(isinstance(slot, Slot) for slot in slots):
+            return function(*args)
+        return self._trace.ask_function(function, tuple(slots), decides=decides)
+
+    def tensor_key(self, tensor: Tensor) -> object:
+        """What tells constants apart here. That is no question about their contents, but about which of them are equal."""
+        assert isinstance(tensor, Traced)
+        if not (tensor.is_splat or self.is_small(tensor)):
+            return id(tensor.inner)
+        self._trace.keyed[tensor.number] = None
+        return tensor.inner.key()
+
+
+def _numbers(value: Value) -> AnyValue:
+    if isinstance(value, tuple):
+        return tuple(map(_numbers, value))
+    assert isinstance(value, Traced)
+    return value.number
+
+
+def taken(numbers: AnyValue, tensors: Sequence[Tensor]) -> Value:
+    """The value whose tensors have these numbers."""
+    return tuple([taken(part, tensors) for part in numbers]) if isinstance(numbers, tuple) else tensors[numbers]
+
+
+def flattened(value: Value) -> list[Tensor]:
+    """The tensors of a value, in order."""
+    return [tensor for part in value for tensor in flattened(part)] if isinstance(value, tuple) else [value]
+
+
+def shapes(value: Value) -> object:
+    """Types and shapes of the tensors of a value."""
+    return tuple(map(shapes, value)) if isinstance(value, tuple) else (value.dtype, value.shape)
+
+
+def _counted(value: Value, numbers: AnyValue) -> AnyValue:
+    return tuple([_counted(part, numbers) for part in value]) if isinstance(value, tuple) else next(numbers)

@@ -1,0 +1,285 @@
+"""The bridge to egglog: symbols, rows, queries, unions, retired nodes, what comes out and in which order, and what happens on failure."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from passat.rules.engine import egraph as bridge
+from passat.rules.engine.egraph import EGraph, EGraphs, EngineError, Query
+
+Rows = Mapping[str, Sequence[str]]
+
+
+def row(*numbers: int) -> str:
+    return "\t".join(map(str, numbers))
+
+
+def arithmetic() -> EGraph:
+    """An e-graph with a leaf (payload), a unary, and a binary symbol with a payload."""
+    graph = EGraph()
+    graph.declare("s_leaf", 0, True)
+    graph.declare("s_neg", 1, False)
+    graph.declare("s_add", 2, True)
+    return graph
+
+
+NEG_NEG = Query("neg_neg", ("(= e0 (s_neg e1))", "(= e1 (s_neg e2))"), ("e0", "e2"), ())
+ADD = Query("s_add", ("(= e0 (s_add e1 e2 p0))",), ("e0", "e1", "e2"), ("p0",))
+LEAF = Query("s_leaf", ("(= e0 (s_leaf p0))",), ("e0",), ("p0",))
+
+
+def chain(length: int) -> Rows:
+    return {"s_leaf": [row(0, 7)], "s_neg": [row(i + 1, i) for i in range(length)]}
+
+
+def test_a_query_finds_what_is_loaded_once() -> None:
+    graph = arithmetic()
+    number = graph.add_query(NEG_NEG)
+    graph.load(chain(3))
+    moved, matches = graph.step()
+    assert moved == []
+    assert matches[number] == [(2, 0), (3, 1)]
+    assert graph.step() == ([], [[]])
+
+
+def test_payloads_are_columns_and_matched() -> None:
+    graph = arithmetic()
+    both, leaves = graph.add_query(ADD), graph.add_query(LEAF)
+    graph.load({"s_leaf": [row(0, 5), row(1, 9)], "s_add": [row(2, 0, 1, 3), row(3, 1, 0, -4)]})
+    _, matches = graph.step()
+    assert matches[both] == [(2, 0, 1, 3), (3, 1, 0, -4)]
+    assert matches[leaves] == [(0, 5), (1, 9)]
+
+
+def test_only_what_is_new_is_found_again() -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    graph.load(chain(2))
+    assert graph.step()[1] == [[(2, 0)]]
+    graph.load({"s_neg": [row(3, 2)]})
+    assert graph.step()[1] == [[(3, 1)]]
+
+
+def test_rows_may_come_in_any_order_and_before_their_operands() -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    graph.load({"s_neg": [row(2, 1), row(3, 2), row(1, 0)], "s_leaf": [row(0, 7)]})
+    assert graph.step()[1] == [[(2, 0), (3, 1)]]
+
+
+def test_equal_nodes_are_one_class_of_the_smallest_id() -> None:
+    graph = arithmetic()
+    graph.load({"s_leaf": [row(0, 7), row(1, 7), row(2, 8)]})
+    assert graph.merges() == [(1, 0)]
+    assert graph.merges() == []
+
+
+def test_unions_restore_congruence() -> None:
+    graph = arithmetic()
+    number = graph.add_query(ADD)
+    graph.load({"s_leaf": [row(0, 1), row(1, 2)], "s_neg": [row(2, 0), row(3, 1)], "s_add": [row(4, 2, 2, 0), row(5, 3, 2, 0)]})
+    graph.step()
+    graph.load({}, [(0, 1)])
+    moved, matches = graph.step()
+    assert moved == [(1, 0), (3, 2), (5, 4)]
+    assert set(matches[number]) <= {(4, 2, 2, 0)}
+
+
+def test_a_union_lets_a_query_match_across_classes() -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    graph.load({"s_leaf": [row(0, 1), row(1, 2)], "s_neg": [row(2, 0), row(3, 1)]})
+    assert graph.step()[1] == [[]]
+    graph.load({}, [(1, 2)])
+    moved, matches = graph.step()
+    assert moved == [(2, 1)]
+    assert matches == [[(3, 0)]]
+
+
+def test_bare_nodes_are_operands_and_nothing_else() -> None:
+    graph = arithmetic()
+    number = graph.add_query(ADD)
+    graph.load({"bare": ["0", "1"], "s_add": [row(2, 0, 1, 0), row(3, 2, 2, 0)]})
+    assert graph.step()[1][number] == [(2, 0, 1, 0), (3, 2, 2, 0)]
+
+
+def test_a_retired_node_matches_no_more() -> None:
+    graph = arithmetic()
+    graph.declare_retiring("s_neg", 1, False)
+    graph.declare_retiring("s_add", 2, True)
+    negs, adds = graph.add_query(NEG_NEG), graph.add_query(ADD)
+    graph.load({**chain(2), "s_add": [row(3, 0, 0, 1), row(4, 0, 0, 2)]})
+    graph.step()
+    graph.load({"retire_s_neg": [row(1)], "retire_s_add": [row(0, 0, 1)]})
+    # Had they not been retired, the union would show everything above the leaf anew.
+    graph.load({"s_leaf": [row(5, 8)]}, [(0, 5)])
+    _, matches = graph.step()
+    assert matches[negs] == []
+    assert all(found[3] == 2 for found in matches[adds])
+
+
+def test_a_retired_node_still_counts_for_congruence() -> None:
+    graph = arithmetic()
+    graph.declare_retiring("s_neg", 1, False)
+    graph.load({"s_leaf": [row(0, 1), row(1, 2)], "s_neg": [row(2, 0), row(3, 1)]})
+    graph.load({"retire_s_neg": [row(0)]})
+    graph.load({}, [(0, 1)])
+    assert graph.merges() == [(1, 0), (3, 2)]
+
+
+def test_declaring_and_asking_again_does_nothing() -> None:
+    graph = arithmetic()
+    graph.declare("s_neg", 1, False)
+    graph.declare_retiring("s_neg", 1, False)
+    graph.declare_retiring("s_neg", 1, False)
+    assert graph.add_query(NEG_NEG) == graph.add_query(NEG_NEG) == 0
+    assert graph.add_query(ADD) == 1
+    graph.load({})
+    assert graph.step() == ([], [[], []])
+
+
+def test_answers_are_sorted() -> None:
+    graph = arithmetic()
+    graph.add_query(LEAF)
+    graph.load({"s_leaf": [row(i, (i * 7919) % 1009) for i in range(1000)]})
+    (found,) = graph.step()[1]
+    assert found == sorted(found)
+    assert len(found) == 1000
+
+
+def test_a_chain_of_50_000_goes_through() -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    graph.load(chain(50_000))
+    (found,) = graph.step()[1]
+    assert len(found) == 49_999
+
+
+def test_what_was_defined_stays_and_what_was_loaded_goes() -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    for length in (2, 3, 2):
+        graph.begin()
+        graph.load(chain(length))
+        assert len(graph.step()[1][0]) == length - 1
+        graph.end()
+
+
+def test_an_e_graph_is_lent_again_to_who_asks_with_the_same_key() -> None:
+    graphs = EGraphs()
+    with graphs.lend("a") as first:
+        first.begin()
+    with graphs.lend("b") as other:
+        other.begin()
+        with graphs.lend("b") as third:  # in use: another one
+            third.begin()
+            assert third is not other
+    with graphs.lend("a") as again:
+        assert again is first
+        again.begin()
+    assert other is not first
+
+
+def test_an_e_graph_that_failed_is_not_lent_again() -> None:
+    graphs = EGraphs()
+    first = None
+    try:
+        with graphs.lend("a") as first:
+            first.begin()
+            first.load({"unknown": [row(1)]})
+    except EngineError:
+        pass
+    else:
+        pytest.fail("a table that is not declared was loaded")
+    with graphs.lend("a") as again:
+        again.begin()
+        assert again is not first
+
+
+def test_e_graphs_are_not_kept_without_end() -> None:
+    graphs = EGraphs()
+    lent = set()
+    for _ in range(bridge.USES + 1):
+        with graphs.lend("a") as graph:
+            graph.begin()
+            lent.add(id(graph))
+            kept = graph
+    assert kept.uses == 1  # the one before had been used often enough
+    assert len(lent) <= 2
+    for key in range(bridge.KEPT + 3):
+        with graphs.lend(key) as graph:
+            graph.begin()
+    assert len(graphs._free) == bridge.KEPT
+
+
+@pytest.fixture
+def no_memfd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_without_files_in_memory_temporary_ones_serve(no_memfd: Path) -> None:
+    graph = arithmetic()
+    graph.add_query(NEG_NEG)
+    graph.load(chain(1000))
+    assert len(graph.step()[1][0]) == 999
+    assert list(no_memfd.iterdir()) == []
+
+
+def test_temporary_files_go_when_loading_fails(no_memfd: Path) -> None:
+    graph = arithmetic()
+    with pytest.raises(EngineError):
+        graph.load({"s_neg": ["no number"]})
+    assert list(no_memfd.iterdir()) == []
+
+
+def test_failures_of_egglog_are_engine_errors() -> None:
+    with pytest.raises(EngineError, match="egglog failed: "):
+        arithmetic().add_query(Query("broken", ("(= e0 (",), ("e0",), ()))
+    graph = arithmetic()
+    graph.add_query(Query("unknown", ("(= e0 (nothing e1))",), ("e0",), ()))
+    with pytest.raises(EngineError, match="egglog failed: "):
+        graph.step()
+    with pytest.raises(EngineError, match="egglog failed: "):
+        arithmetic().load({"s_leaf": ["1\tx"]})
+
+
+def test_a_panic_is_an_engine_error() -> None:
+    """egglog's panics are no ordinary exceptions; a table file that is not there makes one."""
+    graph = arithmetic()
+    graph.load({"s_leaf": [row(0, 1)]})
+
+    class Gone(bridge._TableFile):
+        """A file that has been removed."""
+
+        def __init__(self, name: str, lines: Sequence[str]) -> None:
+            super().__init__(name, lines)
+            self.path = "/nowhere/passat.tsv"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bridge, "_TableFile", Gone)
+        with pytest.raises(EngineError, match="egglog failed: ") as caught:
+            graph.load({"s_leaf": [row(1, 2)]})
+    assert type(caught.value.__cause__).__name__ == "PanicException"
+
+
+def test_interrupts_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = arithmetic()
+    graph.load(chain(2))
+
+    def interrupt(*texts: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(graph, "_run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        graph.step()
+
+
+def test_egglog_is_only_imported_when_it_is_needed() -> None:
+    script = "import sys, passat.rules.passes; assert 'egglog' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

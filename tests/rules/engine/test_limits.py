@@ -1,0 +1,202 @@
+"""Limits of saturation: rule sets that explode stop, say where, and the best so far comes out, equal in value."""
+
+import time
+
+import pytest
+
+from passat.ir.expr import Expr, Function
+from passat.ir.infer import infer_type
+from passat.rules.cost import NodeCount, program_cost
+from passat.rules.engine import limits as limits_module
+from passat.rules.engine.backoff import Backoff
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.limits import Budget, LimitReached, Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.saturate import Saturator
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import RuleSet
+from passat.rules.rule_pass import rule_pass
+from tests.rules.building import func, ops, var
+from tests.rules.running import Outcome, apply, assert_equal_in_value
+
+x, y, z = tensors("x y z")
+
+
+class Sums(RuleSet):
+    """Sums in every order: exponentially many."""
+
+    commute = (x + y >> y + x).exploring()
+    associate = ((x + y) + z >> x + (y + z)).exploring()
+    cancel = (x + op.negative(x)) >> x - x
+    negate = op.negative(op.negative(x)) >> x
+
+
+def long_sum(leaves: int = 14) -> Function:
+    """A sum of many integers, one of them negated twice."""
+    parts: list[Expr] = [var(f"v{i}", (2,), "int64") for i in range(leaves)]
+    total = ops.negative(ops.negative(parts[0]))
+    for part in parts[1:]:
+        total = total + part
+    return func(total)
+
+
+def run(function: Function, **limits: float) -> Outcome:
+    return apply(rule_pass(Sums), function, rules__cost="nodes", **{f"rules__{name}": value for name, value in limits.items()})
+
+
+def stopped_at(outcome: Outcome) -> list[str]:
+    return [remark for remark in outcome.remarks if remark.startswith("stopped at the limit of ")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"nodes": 2000}, "nodes: more than 2000"),
+        ({"matches": 3000}, "matches: more than 3000"),
+        ({"rounds": 3}, "rounds: more than 3"),
+        ({"seconds": 0.05, "rounds": 1000}, "time: more than 0.05 s"),
+        ({"nodes": 0}, "nodes: more than 0"),
+        ({"matches": 0}, "matches: more than 0"),
+        ({"rounds": 0}, "rounds: more than 0"),
+        ({"rounds": 1}, "rounds: more than 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_explosion_stops_and_the_best_so_far_comes_out(limits: dict[str, float], said: str) -> None:
+    function = long_sum()
+    outcome = run(function, **limits)
+    assert stopped_at(outcome) == [f"stopped at the limit of {said}; the best so far was taken"]
+    assert_equal_in_value(function, outcome.function, exact=True)
+    # The double negation is gone whatever the limit was, for its match was among the first.
+    assert program_cost(outcome.function.body, NodeCount()) == 13
+    assert outcome.fired("Sums.negate") == 1
+
+
+def test_no_time_at_all_leaves_the_program_as_it_is() -> None:
+    function = long_sum()
+    outcome = run(function, seconds=0.0)
+    assert outcome.function is function
+    assert stopped_at(outcome) == ["stopped at the limit of time: more than 0 s; the best so far was taken"]
+
+
+def test_the_limits_hold_inside_a_round() -> None:
+    """The number of nodes after the stop is near to the limit, not the many that a whole round would add."""
+    outcome = run(long_sum(), nodes=500)
+    assert 500 < outcome.count("nodes") < 2500
+
+
+def test_a_round_that_would_be_too_large_is_not_begun() -> None:
+    function = long_sum(18)
+    outcome = run(function, matches=20_000, rounds=30)
+    assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: ")
+    assert outcome.count("matched:Sums.associate") + outcome.count("matched:Sums.commute") < 60_000
+    assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_what_saturates_reaches_no_limit() -> None:
+    outcome = run(long_sum(4))
+    assert stopped_at(outcome) == []
+    assert outcome.count("rounds") > 2
+
+
+def test_the_same_limits_give_the_same_program() -> None:
+    first, second = (run(long_sum(), nodes=3000) for _ in range(2))
+    assert str(first.function) == str(second.function)
+    assert first.count("nodes") == second.count("nodes")
+
+
+def test_a_time_limit_for_all_passes_together() -> None:
+    function = long_sum()
+    outcome = apply(rule_pass(Sums), function, rules__time_limit=0.0)
+    assert outcome.function is function
+    assert stopped_at(outcome)
+
+
+def test_a_budget_counts_from_when_it_is_made() -> None:
+    budget = Budget(Limits(nodes=10, matches=5, seconds=1000))
+    budget.check(10)
+    with pytest.raises(LimitReached, match="nodes: more than 10"):
+        budget.check(11)
+    budget.matches = 6
+    with pytest.raises(LimitReached, match="matches: more than 5"):
+        budget.check(0)
+    late = Budget(Limits(seconds=0.001))
+    time.sleep(0.002)
+    with pytest.raises(LimitReached, match=r"time: more than 0\.001 s"):
+        late.check(0)
+
+
+def test_limits_always_have_defaults() -> None:
+    assert all(limit > 0 for limit in Limits())
+    assert Limits._fields == ("nodes", "matches", "rounds", "seconds", "memory", "rule_matches")
+
+
+def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the process grew by a gigabyte each time it is asked."""
+    asked = iter(range(0, 10**9, 1000))
+    monkeypatch.setattr(limits_module, "resident_megabytes", lambda: float(next(asked)))
+    function = long_sum()
+    outcome = run(function, memory=2500.0)
+    assert stopped_at(outcome) == ["stopped at the limit of memory: more than 2500 MB; the best so far was taken"]
+    assert_equal_in_value(function, outcome.function, exact=True)
+    assert program_cost(outcome.function.body, NodeCount()) == 13
+
+
+def test_the_process_knows_its_size() -> None:
+    size = limits_module.resident_megabytes()
+    assert size == 0.0 or 5 < size < 100_000
+
+
+def test_a_rule_that_explodes_lets_the_others_be_heard() -> None:
+    """With the budget of a round the explosion takes longer, and what another rule finds far up is found all the same."""
+    function = long_sum(9)
+    free, bound = run(function, rounds=6, rule_matches=1_000_000), run(function, rounds=6, rule_matches=20)
+    assert bound.count("matched:Sums.associate") + bound.count("matched:Sums.commute") < 0.7 * (
+        free.count("matched:Sums.associate") + free.count("matched:Sums.commute")
+    )
+    for outcome in (free, bound):
+        assert outcome.fired("Sums.negate") == 1
+        assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_what_was_put_off_is_done_in_the_end() -> None:
+    """Saturated is saturated: with a small budget the same e-graph comes out, in more rounds."""
+    matchers = [Matcher(direction) for rule in Sums for direction in rule.directions()]
+    found = []
+    for budget in (1_000_000, 1):
+        function = long_sum(4)
+        infer_type(function)
+        graph = Graph()
+        graph.load(function.body)
+        saturator = Saturator(graph, matchers, Limits(rounds=500, rule_matches=budget))
+        result = saturator.run()
+        assert result.stopped == "saturated"
+        nodes = range(len(graph))
+        forms = {(graph.symbols[node], graph.payloads[node], tuple(map(graph.find, graph.operands[node]))) for node in nodes}
+        found.append((len(forms), len({graph.find(node) for node in nodes})))
+    assert found[0] == found[1]
+
+
+def test_back_off_doubles() -> None:
+    backoff = Backoff(2)
+    rows = [(i,) for i in range(10)]
+    assert backoff.due(0, 0, rows[:2]) == rows[:2]
+    assert backoff.due(0, 1, rows[:3]) == ()
+    assert backoff.waits
+    assert backoff.due(1, 1, rows[:1]) == rows[:1], "other rules are not put off"
+    assert backoff.due(0, 2, rows[3:4]) == ()
+    assert backoff.due(0, 4, []) == rows[:4], "after three rounds, within twice the budget"
+    assert not backoff.waits
+    assert backoff.due(0, 5, rows[:5]) == ()
+    assert backoff.due(0, 8, []) == ()
+    assert backoff.release() == {0: rows[:5]}
+    assert not backoff.waits
+
+
+def test_what_waits_is_let_go_in_parts() -> None:
+    backoff = Backoff(1)
+    rows = [(i,) for i in range(7)]
+    assert backoff.due(0, 0, rows) == ()
+    assert backoff.release() == {0: rows[:2]}
+    assert backoff.release() == {0: rows[2:4]}
+    assert backoff.waits

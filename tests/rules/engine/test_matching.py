@@ -1,0 +1,375 @@
+"""From a rule to what is looked for, and the decision on each match: orders of operands, attributes, literals, types, reasons."""
+
+import numpy as np
+import pytest
+
+from passat.ir.expr import Expr, Function
+from passat.ir.shape import ANY, SymDim
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType
+from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
+from passat.rules.engine.graph import Graph, Symbol, symbol
+from passat.rules.engine.matching import Matcher, Refusal, same_type
+from passat.rules.pattern import Pattern, attributes, constants, number, op, tensors
+from passat.rules.rule import Rule
+from tests.rules.building import const, func, ops, splat, tup, var
+from tests.rules.running import assert_equal_in_value, difference, operators, rewritten, run
+
+x, y, z = tensors("x y z")
+c, d = constants("c d")
+p, q = attributes("p q")
+a, b = var("a"), var("b")
+
+
+def made(body: Expr, rule: Rule) -> Function:
+    """The one function that a rule makes of a body."""
+    (result,), _ = rewritten(func(body), rule)
+    return result
+
+
+def reasons(body: Expr, rule: Rule) -> list[str]:
+    results, refused = rewritten(func(body), rule)
+    assert not results
+    return refused
+
+
+def roots(graph: Graph, head: Symbol) -> list[int]:
+    return [node for node, given in enumerate(graph.symbols) if given is head]
+
+
+def rows(body: Expr, rule: Rule) -> list[tuple[int, ...]]:
+    """The rows of all matches of a rule anywhere in a body."""
+    graph = Graph()
+    graph.load(func(body).body)
+    matcher = Matcher(rule)
+    return [row for variant in matcher.variants for row in variant.search(graph, roots(graph, matcher.root))]
+
+
+# ---- what is looked for
+
+
+def test_every_place_is_found() -> None:
+    body = ops.exp(ops.exp(ops.exp(a)) + ops.exp(a))
+    assert len(rows(body, op.exp(x) >> x)) == 3  # exp(a) is one node
+    assert len(rows(body, op.exp(op.exp(x)) >> x)) == 1
+    assert not rows(body, op.log(x) >> x)
+
+
+def test_a_hole_that_occurs_twice_is_one_thing() -> None:
+    rule = x - x >> op.zeros_like(x)
+    assert len(rows(a - a, rule)) == 1
+    assert not rows(a - b, rule)
+    assert len(rows(ops.exp(a) - ops.exp(a), rule)) == 1
+
+
+def test_operands_of_commutative_operators_stand_in_both_orders() -> None:
+    rule = op.exp(x) * y >> y
+    assert len(rows(ops.exp(a) * b, rule)) == 1
+    assert len(rows(b * ops.exp(a), rule)) == 1
+    assert len(rows(ops.exp(b) * ops.exp(a), rule)) == 2
+    assert len(rows(ops.exp(a) - b, op.exp(x) - y >> y)) == 1
+    assert not rows(b - ops.exp(a), op.exp(x) - y >> y)
+
+
+def test_two_holes_are_swapped_where_they_are_named_elsewhere() -> None:
+    """Of `x + y` both orders say the same, unless x or y stands somewhere else too."""
+    assert len(rows(a + b, x + y >> y + x)) == 1
+    assert len(rows((a + b) - b, (x + y) - x >> y)) == 1
+    assert len(rows((a + b) - a, (x + y) - x >> y)) == 1
+    constant = splat(2.0)
+    for body in (a * constant, constant * a):
+        results, _ = rewritten(func(body), (x * y >> y).when(is_constant(x), has_rank(y, 2)))
+        assert len(results) == 1
+
+
+def test_orders_are_bounded() -> None:
+    whole: Pattern = op.exp(x)
+    for _ in range(8):
+        whole = whole + c
+    assert len(Matcher(whole >> x).variants) == 16
+
+
+def test_constants_match_constants_alone() -> None:
+    rule = x + c >> x
+    assert not rows(a + b, rule)
+    assert len(rows(a + splat(1.0), rule)) == 1
+    assert len(rows(splat(1.0) + splat(2.0), rule)) == 2
+
+
+def test_tuples_and_fields() -> None:
+    rule = op.concatenate((x, y)) >> op.concatenate((y, x))
+    assert len(rows(ops.concatenate(tup(a, b)), rule)) == 1
+    assert not rows(ops.concatenate(tup(a, b, a)), rule)
+    halves = ops.split(a, indices_or_sections=2)
+    first = op.split(x)[0] >> x
+    assert len(rows(tup(halves[0], halves[1]), first)) == 2
+    assert reasons(halves[1], first) == ["the field is 1, not 0"]
+
+
+def test_operators_without_operands() -> None:
+    rule = op.zeros(shape=p) >> op.ones(shape=p)
+    results, refused = rewritten(func(ops.zeros(shape=(2,), dtype="float32")), rule)
+    assert operators(results[0].body) == ["ones"]
+    assert not refused
+
+
+def test_stateful_calls_are_matched_one_by_one() -> None:
+    body = ops.nn.dropout(a)[0] + ops.nn.dropout(a)[0]
+    assert len(rows(body, op.nn.dropout(x)[0] >> x)) == 2
+
+
+# ---- attributes
+
+
+def test_attributes_that_a_pattern_names_are_checked() -> None:
+    rule = op.sum(x, axis=(0,), keepdims=True) >> op.max(x, axis=(0,), keepdims=True)
+    assert operators(made(ops.sum(a, axis=(0,), keepdims=True), rule).body) == ["max"]
+    assert reasons(ops.sum(a, axis=(1,), keepdims=True), rule) == ["axis is (1,), not (0,)"]
+    assert reasons(ops.sum(a, axis=(0,)), rule) == ["keepdims is False, not True"]
+
+
+def test_lists_are_tuples() -> None:
+    assert made(ops.transpose(a, axes=(1, 0)), op.transpose(x, axes=[1, 0]) >> op.exp(op.transpose(x)))
+
+
+def test_one_hole_has_one_value() -> None:
+    rule = op.transpose(op.transpose(x, axes=p), axes=p) >> op.transpose(x, axes=p)
+    assert operators(made(ops.transpose(ops.transpose(a, axes=(0, 1)), axes=(0, 1)), rule).body) == ["transpose"]
+    assert reasons(ops.transpose(ops.transpose(a, axes=(1, 0)), axes=(0, 1)), rule) in (
+        ["the attribute p has two values: (0, 1) and (1, 0)"],
+        ["the attribute p has two values: (1, 0) and (0, 1)"],
+    )
+
+
+def test_all_attributes_at_once() -> None:
+    rule = op.nn.avg_pool2d(op.nn.relu(x), attrs=p) >> op.nn.avg_pool2d(x, attrs=p)
+    image = var("image", (1, 2, 6, 6))
+    body = ops.nn.avg_pool2d(ops.nn.relu(image), pool_size=(3, 3), strides=(2, 2))
+    assert made(body, rule).body.attrs == body.attrs  # type: ignore[attr-defined]  # a call
+
+
+def test_attributes_are_handed_on_to_another_operator_by_name() -> None:
+    rule = op.sum(x, attrs=p) >> op.mean(x, attrs=p, keepdims=True)
+    result = made(ops.sum(a, axis=(1,), keepdims=True), rule).body
+    assert (result.attrs.axis, result.attrs.keepdims) == ((1,), True)  # type: ignore[attr-defined]  # a call
+
+
+def test_attributes_that_a_right_side_leaves_out_have_their_defaults() -> None:
+    kept = made(ops.transpose(a, axes=(0, 1)), (op.transpose(x, axes=p) >> op.transpose(op.transpose(x), axes=(1, 0))))
+    inner = kept.body.args[0]  # type: ignore[attr-defined]  # a call
+    assert inner.attrs.axes is None
+
+
+def test_computed_attributes() -> None:
+    @computed
+    def reverse(axes: tuple[int, ...], term: Term) -> tuple[int, ...]:
+        """The axes from the back."""
+        if term.type.ndim != 2:
+            raise Refuse("no matrix")
+        return axes[::-1]
+
+    rule = op.reverse(op.transpose(x, axes=p), axis=0) >> op.reverse(op.transpose(x, axes=reverse(p, x)), axis=1)
+    square = var("square", (2, 2))
+    result = made(ops.reverse(ops.transpose(square, axes=(0, 1)), axis=0), rule)
+    assert result.body.args[0].attrs.axes == (1, 0)  # type: ignore[attr-defined]  # a call of a call
+    cube = var("cube", (2, 2, 2))
+    assert reasons(ops.reverse(ops.transpose(cube, axes=(0, 1, 2)), axis=0), rule) == ["no matrix"]
+
+
+# ---- numbers
+
+
+def test_literals_on_the_left() -> None:
+    rule = x * 2 >> x + x
+    for two in (splat(2.0), const([2.0, 2.0, 2.0]), splat(2.0, (2, 3))):
+        assert operators(made(a * two, rule).body) == ["add"]
+    assert reasons(a * splat(3.0), rule) == ["the constant is 3.0, not 2"]
+    assert reasons(a * const([1.0, 2.0, 3.0]), rule) == ["the constant is not uniform, not 2"]
+    integer = var("i", dtype="int32")
+    assert operators(made(integer * splat(2, (), "int32"), rule).body) == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reason"),
+    [
+        ("int64", 0.5, "int64 has no 0.5"),
+        ("int8", 300, "int8 has no 300"),
+        ("uint8", -1, "uint8 has no -1"),
+        ("int32", float("inf"), "int32 has no inf"),
+        ("float16", 1e6, "float16 has no 1000000.0"),
+    ],
+)
+def test_a_number_that_the_element_type_does_not_have_is_refused(dtype: str, value: float, reason: str) -> None:
+    v = var("v", dtype=dtype)
+    assert reasons(v + v, x + x >> x * value) == [reason]
+
+
+def test_numbers_on_the_right_have_the_element_type_of_the_left() -> None:
+    for dtype in ("float16", "bfloat16", "float64", "int8", "uint32"):
+        v = var("v", dtype=dtype)
+        function = func(v + v)
+        assert_equal_in_value(function, made(function.body, x + x >> x * 2), exact=True)
+    truth = var("t", dtype="bool")
+    assert reasons(ops.logical_not(truth), op.logical_not(x) >> op.logical_xor(x, 2)) == ["bool has no 2"]
+    assert operators(made(ops.logical_not(truth), op.logical_not(x) >> op.logical_xor(x, True)).body) == ["logical_xor"]
+    assert made(a + a, x + x >> x * float("inf"))
+
+
+def test_a_number_needs_a_tensor_on_the_left() -> None:
+    assert reasons(ops.split(a, indices_or_sections=2), op.split(x, attrs=p) >> op.split(x * 1, attrs=p)) == [
+        "a number on the right side needs a left side that is a tensor"
+    ]
+
+
+def test_computed_numbers() -> None:
+    @computed
+    def count(term: Term) -> int:
+        """How many columns."""
+        return int(term.type.shape[-1])  # type: ignore[arg-type]  # static in this test
+
+    function = func(ops.mean(a, axis=(1,)))
+    result = made(function.body, op.mean(x, axis=p) >> op.sum(x, axis=p) / number(count(x)))
+    assert_equal_in_value(function, result, exact=False)
+
+
+# ---- types
+
+
+def test_a_right_side_of_another_type_is_refused() -> None:
+    rule = op.exp(x) >> op.sum(x, axis=(0,))
+    assert reasons(ops.exp(a), rule) == ["the right side has type Tensor[(3,), float32], the left side Tensor[(2, 3), float32]"]
+
+
+def test_an_ill_typed_right_side_is_refused() -> None:
+    (reason,) = reasons(ops.exp(a), op.exp(x) >> op.exp(op.nn.matmul(x, x)))
+    assert reason.startswith("ill-typed: nn.matmul(Tensor[(2, 3), float32], Tensor[(2, 3), float32];")
+
+
+def test_a_field_that_is_not_there_is_refused() -> None:
+    rule = op.split(x, indices_or_sections=2)[0] >> op.split(x, indices_or_sections=2)[5]
+    (reason,) = reasons(ops.split(a, indices_or_sections=2)[0], rule)
+    assert reason == "ill-typed: (Tensor[(1, 3), float32], Tensor[(1, 3), float32]) has no field 5"
+    beyond = op.exp(x) >> op.exp(op.split(x, indices_or_sections=1)[0])
+    assert reasons(ops.exp(a), beyond.when(has_rank(op.split(x, indices_or_sections=1)[1], 2))) == [
+        "split(x, indices_or_sections=1)[1] has no type here"
+    ]
+
+
+def test_when_types_may_stand_for_each_other() -> None:
+    n = SymDim.named("n")
+    full, half = TensorType((2, n)), TensorType((2, ANY))
+    assert same_type(full, full)
+    assert same_type(full, half)
+    assert same_type(half, TensorType((2, 5)))
+    assert not same_type(full, TensorType((2, 5)))
+    assert not same_type(full, TensorType((2, n), "int8"))
+    assert not same_type(full, TensorType((2, n, 1)))
+    assert same_type(TupleType([full]), TupleType([half]))
+    assert not same_type(TupleType([full]), TupleType([full, full]))
+    assert not same_type(TupleType([full]), full)
+    assert same_type(IncompleteType(), full)
+    assert not same_type(FuncType([], full), full)
+
+
+# ---- conditions
+
+
+def test_conditions_see_terms_that_are_not_in_the_program() -> None:
+    rule = (x + y >> y + x).when(
+        has_rank(op.sum(x + y, axis=(0,)), 1), is_float(op.concatenate((x, y))), has_rank(op.split(x, indices_or_sections=1)[0], 2)
+    )
+    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the conditions tell x and y apart
+    cube = var("cube", (2, 2, 3))
+    (reason, *_) = reasons(cube + var("other", (2, 2, 3)), rule)
+    assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
+
+
+def test_a_condition_says_why_it_refuses() -> None:
+    @condition
+    def never(term: Term) -> bool | str:
+        """Refuses without a reason."""
+        return False
+
+    assert reasons(ops.exp(a), (op.exp(x) >> x).when(is_float(x), never(x))) == ["never(x): does not hold"]
+    integer = var("i", dtype="int32")
+    assert reasons(ops.abs(integer), (op.abs(x) >> x).when(is_float(x))) == [
+        "is_float(x): the elements are int32, not floating-point numbers"
+    ]
+
+
+def test_a_condition_that_fails_names_its_rule() -> None:
+    @condition
+    def broken(term: Term) -> bool | str:
+        """A mistake."""
+        raise KeyError("oh")
+
+    rule = (op.exp(x) >> x).when(broken(x)).named("Mine.exponent")
+    with pytest.raises(KeyError, match="oh") as caught:
+        rewritten(func(ops.exp(a)), rule)
+    assert caught.value.__notes__[0].startswith("in the rule Mine.exponent (test_matching.py:")
+
+
+def test_known_elements_reach_conditions() -> None:
+    seen: list[object] = []
+
+    @condition
+    def look(term: Term) -> bool | str:
+        """Remembers what is known."""
+        seen.append(term.known)
+        return True
+
+    named = var("named", ("n", 3))
+    assert made(ops.dyn.reshape(a, ops.shape_of(a, dtype="int64")), (op.dyn.reshape(x, y) >> x).when(look(y)))
+    assert made(ops.dyn.reshape(named, ops.shape_of(named, dtype="int64")), (op.dyn.reshape(x, y) >> x).when(look(y)))
+    assert seen == [[2, 3], [SymDim.named("n"), 3]]
+
+
+# ---- retiring
+
+
+def test_the_node_that_a_reducing_rule_retires() -> None:
+    graph = Graph()
+    root = graph.load(func(splat(1.0) * a).body)
+    matcher = Matcher(x * c >> x)
+    found = [(variant, row) for variant in matcher.variants for row in variant.search(graph, [root])]
+    assert [matcher.retired(variant, row) for variant, row in found] == [graph.operands[root]]
+    assert Matcher((x * c >> x).exploring()).retired(*found[0]) is None
+
+
+def test_a_retired_node_keeps_its_attributes_apart() -> None:
+    graph = Graph()
+    root = graph.load(func(ops.transpose(a, axes=(1, 0))).body)
+    matcher = Matcher(op.transpose(x, axes=p) >> x)
+    (row,) = matcher.variants[0].search(graph, [root])
+    assert matcher.retired(matcher.variants[0], row) == (*graph.operands[root], graph.payloads[root])
+
+
+def test_a_refusal_is_no_error_of_the_program() -> None:
+    graph = Graph()
+    root = graph.load(func(ops.exp(a)).body)
+    matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
+    (row,) = matcher.variants[0].search(graph, [root])
+    with pytest.raises(Refusal, match="2 dimensions, not 5"):
+        matcher.decide(graph, row)
+
+
+def test_what_a_rule_makes_has_the_right_value() -> None:
+    function = func(a * (b + a))
+    result = made(function.body, x * (y + z) >> x * y + x * z)
+    feeds = [const(np.ones((2, 3)) * k).data for k in (2, 3)]
+    assert difference(run(result, feeds), run(function, feeds), exact=True) is None
+
+
+def test_symbols_are_one_object_each() -> None:
+    assert symbol("call", None, 2) is symbol("call", None, 2)
+    assert symbol("call", None, 2) is not symbol("call", None, 3)
+
+
+def test_conditions_may_answer_as_numpy_does() -> None:
+    @condition
+    def large(term: Term) -> bool | str:
+        """Of more than four elements."""
+        return np.bool_(term.type.size > 4)  # type: ignore[return-value, operator]  # as a user may write it
+
+    assert made(ops.exp(a), (op.exp(x) >> op.exp(op.copy(x))).when(large(x)))
+    small = var("small", (2,))
+    assert reasons(ops.exp(small), (op.exp(x) >> op.exp(op.copy(x))).when(large(x))) == ["large(x): does not hold"]

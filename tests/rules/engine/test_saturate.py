@@ -1,0 +1,212 @@
+"""Saturation: what rounds find, what statistics and provenance say, what is decided again, what becomes constant on the way."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.ir.tensor import Tensor
+from passat.rules.conditions import has_rank, is_constant
+from passat.rules.engine.fold import Folder
+from passat.rules.engine.graph import CALL, CONST, Graph
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.saturate import RuleStatistics, Saturation, Saturator
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import Rule
+from tests.rules.building import func, ops, splat, tup, var
+
+x, y, z = tensors("x y z")
+c, d = constants("c d")
+p, q = attributes("p q")
+a, b = var("a"), var("b")
+
+NEGATE = (op.negative(op.negative(x)) >> x).named("R.negate")
+COMMUTE = (x + y >> y + x).exploring().named("R.commute")
+
+
+def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None = None) -> Saturator:
+    graph = Graph(Folder() if fold else None)
+    graph.load(func(body).body)
+    found = Saturator(graph, [Matcher(rule) for rule in rules], limits or Limits())
+    found.run()
+    return found
+
+
+def heads(saturator: Saturator, cls: int) -> list[str]:
+    """The operators of the nodes in a class."""
+    nodes = saturator.members.get(saturator.graph.find(cls), [cls])
+    return sorted(str(saturator.graph.symbols[node].op or saturator.graph.symbols[node].kind) for node in nodes)
+
+
+def test_a_program_without_matches_needs_no_round() -> None:
+    found = saturate(ops.exp(a), NEGATE)
+    assert (found.result.rounds, found.result.unions, found.result.stopped) == (0, 0, "saturated")
+    assert found.members == {}
+
+
+def test_classes_of_several_nodes_have_members() -> None:
+    found = saturate(ops.exp(ops.negative(ops.negative(a))), NEGATE)
+    assert heads(found, 0) == ["leaf", "negative"]
+    assert found.result.unions == 1
+    assert found.result.rules["R.negate"].matches == 1
+
+
+def test_what_one_round_makes_the_next_one_finds() -> None:
+    deep: Expr = a
+    for _ in range(8):
+        deep = ops.negative(deep)
+    found = saturate(deep, NEGATE)
+    assert found.graph.find(found.graph.ids[id(deep)]) == 0
+    rule = ((x + y) - y >> x).named("R.less")
+    wrapped = (op.abs(x) >> (op.abs(x) + x) - x).exploring().named("R.more")
+    found = saturate(ops.abs(a), wrapped, rule, limits=Limits(rounds=3))
+    assert found.result.rules["R.less"].matches >= 1
+
+
+def test_provenance_of_new_nodes() -> None:
+    found = saturate(a + b, COMMUTE)
+    (new,) = found.provenance
+    assert found.provenance[new] == ("R.commute", 2)
+    assert found.graph.find(new) == 2
+
+
+def test_a_match_is_decided_once() -> None:
+    found = saturate(a + b, COMMUTE)
+    statistics = found.result.rules["R.commute"]
+    assert statistics.matches == 2  # a + b, and then b + a
+    assert statistics.unions == 1
+
+
+def test_rules_meet_in_one_class() -> None:
+    rule = ((x * y) + (x * z) >> x * (y + z)).named("R.factor")
+    body = a * b + ops.exp(b) * a
+    assert saturate(body, rule).result.unions > 0  # the factors may stand in any order
+    commute = (x * y >> y * x).exploring().named("R.swap")
+    found = saturate(body, rule, commute)
+    assert "multiply" in heads(found, found.graph.ids[id(body)])
+
+
+def test_congruence_unites_users_of_equal_parts() -> None:
+    one, other = ops.exp(ops.negative(ops.negative(a))), ops.exp(a)
+    seen = (op.exp(x) >> op.sin(x)).when(has_rank(x, 9)).named("R.sees_exp")  # congruence is kept for operators that some rule can see
+    found = saturate(tup(one, other), NEGATE, seen)
+    assert found.graph.find(found.graph.ids[id(one)]) == found.graph.find(found.graph.ids[id(other)])
+
+
+def test_refusals_are_counted_with_their_reasons() -> None:
+    rule = (op.exp(x) >> x).when(is_constant(x)).named("R.exp")
+    found = saturate(tup(ops.exp(a), ops.exp(b)), rule)
+    statistics = found.result.rules["R.exp"]
+    assert (statistics.matches, statistics.refused, statistics.unions) == (2, 2, 0)
+    assert statistics.reasons == {"is_constant(x): is not a constant": 2}
+
+
+def test_only_the_first_reasons_are_kept() -> None:
+    statistics = RuleStatistics()
+    for i in range(20):
+        statistics.refuse(f"reason {i % 10}")
+    assert statistics.refused == 20
+    assert statistics.reasons == {f"reason {i}": 2 for i in range(5)}
+
+
+def test_the_statistics_of_a_saturation() -> None:
+    result = Saturation()
+    result.of("A.b").unions += 3
+    result.of("A.c").unions += 1
+    assert result.unions == 4
+    assert result.of("A.b") is result.rules["A.b"]
+
+
+def test_a_refused_match_is_decided_again_when_its_classes_learn_something() -> None:
+    """The operand becomes a constant only by another rule; then the rule applies after all."""
+    known = (op.nn.dropout(x)[0] >> op.copy(x)).when(is_constant(x)).named("R.known")
+    clear = (op.abs(x) * c >> c).named("R.clear")
+    body = ops.nn.dropout(ops.abs(a) * splat(0.0, (2, 3)))[0]
+    found = saturate(body, known, clear, fold=True)
+    statistics = found.result.rules["R.known"]
+    assert statistics.refused == 1
+    assert statistics.unions >= 1
+    assert saturate(body, known, fold=True).result.rules["R.known"].unions == 0
+
+
+def test_users_of_what_becomes_constant_are_folded() -> None:
+    clear = (op.abs(x) * c >> c).named("R.clear")
+    inner = ops.abs(a) * splat(0.0, (2, 3))
+    body = ops.exp(inner) + splat(1.0)
+    found = saturate(body, clear, fold=True)
+    root = found.graph.find(found.graph.ids[id(body)])
+    value = found.graph.constants[root]
+    assert isinstance(value, Tensor)
+    assert value.uniform() == 2.0
+    assert any(found.graph.symbols[node].kind == CONST for node in found.members[root])
+    without = saturate(body, clear)
+    assert without.graph.find(without.graph.ids[id(body)]) not in without.graph.constants
+
+
+def test_reducing_rules_do_not_look_at_a_node_twice() -> None:
+    """An exploring rule sees a call again whenever its operands have learnt something, a reducing one does not."""
+    rectify = op.nn.relu(x) >> op.abs(x)
+    body: Expr = a
+    for _ in range(6):
+        body = ops.negative(ops.negative(ops.nn.relu(body)))
+    reducing = saturate(body, rectify.named("R.rectify"), NEGATE)
+    exploring = saturate(body, rectify.exploring().named("R.rectify"), NEGATE)
+    assert reducing.result.rules["R.rectify"].matches == 6
+    assert exploring.result.rules["R.rectify"].matches > 6
+    assert reducing.graph.find(reducing.graph.ids[id(body)]) == exploring.graph.find(exploring.graph.ids[id(body)])
+
+
+def test_what_reducing_rules_make_is_followed_at_once() -> None:
+    """Each step of a chain needs what the step before has made: the walk goes all the way, and egglog has one round to confirm it."""
+    through = op.negative(op.transpose(x, axes=p)) >> op.transpose(op.negative(x), axes=p)
+    body: Expr = a
+    for _ in range(8):
+        body = ops.transpose(body, axes=(1, 0))
+    followed = saturate(ops.negative(body), through.named("R.through"))
+    assert followed.result.rules["R.through"].unions == 8
+    assert followed.result.rounds == 2
+
+
+def test_what_is_made_and_matched_at_once_can_still_be_matched_from_above() -> None:
+    """`halve` matches the call that `merge` makes, and retires it; `above` needs that call below another one all the same."""
+    merge = op.exp(op.negative(x)) >> op.tanh(x)
+    halve = op.tanh(x) >> op.sigmoid(x)
+    above = op.abs(op.tanh(x)) >> op.nn.relu(x)
+    body = ops.abs(ops.exp(ops.negative(a)))
+    found = saturate(body, merge.named("R.merge"), halve.named("R.halve"), above.named("R.above"))
+    assert found.result.rules["R.halve"].unions == 1
+    assert found.result.rules["R.above"].unions == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_rounds_are_counted(limit: int) -> None:
+    deep: Expr = a
+    for i in range(12):
+        deep = deep + var(f"v{i}")
+    associate = ((x + y) + z >> x + (y + z)).exploring().named("R.associate")
+    found = saturate(deep, associate, COMMUTE, limits=Limits(rounds=limit))
+    assert found.result.rounds == limit
+    assert found.result.stopped == f"rounds: more than {limit}"
+
+
+def test_rules_whose_operators_never_occur_cost_nothing() -> None:
+    never = (op.nn.conv2d(x, y) >> op.nn.conv2d(op.copy(x), y)).named("R.never")
+    found = saturate(ops.negative(ops.negative(a)), NEGATE, never)
+    assert "R.never" not in found.result.rules
+    assert not any(head.op is not None and head.op.name == "nn.conv2d" for head in found.graph.symbols if head.kind == CALL)
+
+
+def test_two_saturations_of_one_program_are_equal() -> None:
+    body = (a + b) + (ops.exp(a) + b)
+    associate = ((x + y) + z >> x + (y + z)).exploring().named("R.associate")
+    first, second = (saturate(body, associate, COMMUTE, limits=Limits(rounds=6)) for _ in range(2))
+    assert first.members == second.members
+    assert first.graph.operands == second.graph.operands
+    assert first.provenance == second.provenance
+
+
+def test_rules_on_constants_find_what_folding_made() -> None:
+    add_add = ((x + c) + d >> x + (c + d)).named("R.add_add")
+    body = ((a + splat(1.0)) + splat(2.0)) + splat(3.0)
+    found = saturate(body, add_add, fold=True)
+    values = [value.uniform() for value in found.graph.tensors]
+    assert 6.0 in values

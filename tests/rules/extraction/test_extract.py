@@ -1,0 +1,310 @@
+"""Taking the best program out: trees against graphs with shared parts, cycles, costs that cannot be, and very deep programs."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Expr
+from passat.ir.infer import infer_type
+from passat.ir.op import Op, get_op
+from passat.ir.types import Type
+from passat.rules.cost import EPSILON, CostModel, NodeCount
+from passat.rules.engine.graph import CALL, Graph, symbol
+from passat.rules.extraction.extract import Extraction, extract
+from tests.rules.building import func, ops, splat, tup, var
+
+x, y = var("x"), var("y")
+UNARY = ("exp", "sin", "cos", "tan", "tanh", "erf", "abs")
+
+
+class Prices:
+    """A price for each operator, by its name; 1 where nothing is said."""
+
+    def __init__(self, **prices: float) -> None:
+        self.prices = prices
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        """The price."""
+        return self.prices.get(op.name, 1.0)
+
+
+class Classes:
+    """An e-graph made by hand: a program, further nodes, and unions."""
+
+    def __init__(self, body: Expr) -> None:
+        self.graph = Graph()
+        self.root = self.graph.load(func(body).body)
+        self.members: dict[int, list[int]] = {}
+
+    def add(self, name: str, *operands: int) -> int:
+        """A further call."""
+        return self.graph.make(symbol(CALL, get_op(name), len(operands)), 0, operands)
+
+    def node(self, expr: Expr) -> int:
+        """The node of a part of the program."""
+        return self.graph.ids[id(expr)]
+
+    def union(self, *nodes: int) -> None:
+        """Makes the classes of nodes one."""
+        for other in nodes[1:]:
+            united = self.graph.unite(nodes[0], other)
+            if united is not None:
+                kept, gone = united
+                self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
+
+    def extract(self, model: CostModel) -> Extraction:
+        """The best program, checked to be one: complete, in order, of the cost that is told."""
+        found = extract(self.graph, [self.root], self.members, model)
+        check(self.graph, self.graph.find(self.root), found, model, self.members)
+        return found
+
+    def chosen(self, model: CostModel) -> list[str]:
+        """The operators of the best program."""
+        choice = self.extract(model).choice
+        heads = [self.graph.symbols[node] for node in choice.values()]
+        return sorted(head.op.name for head in heads if head.op is not None)
+
+
+def check(graph: Graph, root: int, found: Extraction, model: CostModel, members: Mapping[int, Sequence[int]]) -> None:
+    done: set[int] = set()
+    constants = set(graph.constants)
+    total = 0.0
+    for cls, node in found.choice.items():
+        parts = [graph.find(operand) for operand in graph.operands[node]]
+        assert done.issuperset(parts), "parts come before wholes"
+        assert node == cls or node in members[cls]
+        head = graph.symbols[node]
+        constant = bool(parts) and constants.issuperset(parts)
+        if constant:
+            constants.add(cls)
+        total += EPSILON if head.op is None or constant else model.call(head.op, [], graph.types[node], Attrs())
+        done.add(cls)
+    assert root in done
+    assert found.cost == pytest.approx(total, rel=1e-6, abs=1e-6)
+    assert found.cost <= found.input_cost * (1 + 1e-9)
+
+
+def test_what_has_no_alternative_comes_back() -> None:
+    classes = Classes(ops.exp(x) + y)
+    found = classes.extract(NodeCount())
+    assert list(found.choice.values()) == [0, 1, 2, 3]
+    assert found.cost == found.input_cost == pytest.approx(2, abs=1e-6)
+
+
+def test_the_cheaper_of_two_is_taken() -> None:
+    dear = ops.exp(x)
+    classes = Classes(ops.abs(dear))
+    classes.union(classes.node(dear), classes.add("sin", classes.node(x)))
+    assert classes.chosen(Prices(exp=5, sin=1)) == ["abs", "sin"]
+    assert classes.chosen(Prices(exp=1, sin=5)) == ["abs", "exp"]
+
+
+def test_of_equal_cost_the_program_stays() -> None:
+    part = ops.exp(x)
+    classes = Classes(part)
+    classes.union(classes.node(part), classes.add("sin", classes.node(x)))
+    assert classes.chosen(NodeCount()) == ["exp"]
+
+
+def test_a_part_that_is_there_anyway_costs_nothing_more() -> None:
+    """tan(x) costs 3; cos(s) with s = exp(x) costs 1 + 4 as a tree, but s is needed by the other operand in any case."""
+    shared, own = ops.exp(x), ops.tan(x)
+    classes = Classes(tup(ops.abs(shared), own))
+    classes.union(classes.node(own), classes.add("cos", classes.node(shared)))
+    model = Prices(exp=4, tan=3)
+    assert classes.chosen(model) == ["abs", "cos", "exp"]
+    assert classes.extract(model).cost == pytest.approx(6, abs=1e-6)
+
+
+def test_a_part_that_nothing_else_needs_costs_all_of_itself() -> None:
+    own = ops.tan(x)
+    classes = Classes(tup(own, ops.abs(x)))
+    classes.union(classes.node(own), classes.add("cos", classes.add("exp", classes.node(x))))
+    assert classes.chosen(Prices(exp=4, tan=3)) == ["abs", "tan"]
+
+
+def test_what_frees_a_shared_part_gains_it() -> None:
+    """Two users of a dear part each have an alternative that costs a little more than the user, but not more than the part."""
+    dear = ops.exp(x)
+    first, second = ops.cos(dear), ops.tan(dear)
+    classes = Classes(tup(first, second))
+    for user, other in ((first, "sin"), (second, "abs")):
+        classes.union(classes.node(user), classes.add(other, classes.node(x)))
+    model = Prices(exp=10, cos=1, tan=1, sin=2, abs=2)
+    assert classes.chosen(model) == ["abs", "sin"]
+
+
+def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
+    """x * 1 is x: the class of x then has a node that needs x."""
+    whole = x * splat(1.0)
+    classes = Classes(ops.exp(whole))
+    classes.union(classes.node(x), classes.node(whole))
+    assert classes.chosen(NodeCount()) == ["exp"]
+    classes = Classes(ops.exp(ops.abs(x)))
+    inner = classes.graph.operands[classes.root][0]
+    classes.union(inner, classes.add("abs", inner))
+    assert classes.chosen(Prices(exp=1, abs=1)) == ["abs", "exp"]
+
+
+def test_two_classes_that_need_each_other() -> None:
+    """f(g) is one, g(f) the other; cheap as they are, together they are no program."""
+    one, other = ops.exp(x), ops.sin(x)
+    classes = Classes(tup(one, other))
+    classes.union(classes.node(one), classes.add("cos", classes.node(other)))
+    classes.union(classes.node(other), classes.add("tan", classes.node(one)))
+    model = Prices(exp=10, sin=10, cos=1, tan=1)
+    assert classes.chosen(model) in (["cos", "sin"], ["exp", "tan"])
+    assert classes.extract(model).cost == pytest.approx(11, abs=1e-6)
+
+
+def test_a_constant_is_preferred_to_any_call() -> None:
+    whole = ops.exp(splat(0.0))
+    classes = Classes(x * whole)
+    classes.union(classes.node(whole), classes.graph.add_constant(splat(1.0).data))
+    assert classes.chosen(NodeCount()) == ["multiply"]
+
+
+def test_calls_on_constants_are_free() -> None:
+    dear = ops.tan(x)
+    classes = Classes(dear + splat(1.0))
+    constant = classes.graph.load(func(splat(3.0)).body)
+    free = classes.add("exp", classes.add("sin", constant))
+    wide = classes.add("add", classes.node(x), free)
+    classes.union(classes.node(dear), wide)
+    assert classes.chosen(Prices(tan=5, exp=100, sin=100)) == ["add", "add", "exp", "sin"]
+
+
+@pytest.mark.parametrize("price", [math.nan, math.inf, 0.0, -1.0])
+def test_costs_that_cannot_be_are_refused(price: float) -> None:
+    classes = Classes(ops.exp(x))
+    with pytest.raises(ValueError, match=rf"the cost model Prices gave {price} for exp\(.*; costs are positive and finite"):
+        classes.extract(Prices(exp=price))
+
+
+def test_several_roots() -> None:
+    shared, own = ops.exp(x), ops.tan(x)
+    classes = Classes(tup(shared, own))
+    classes.union(classes.node(own), classes.add("cos", classes.node(shared)))
+    found = extract(classes.graph, [classes.node(own), classes.node(shared)], classes.members, Prices(exp=4, tan=3))
+    assert sorted(found.choice) == sorted({classes.node(x), classes.node(own), classes.node(shared)})
+
+
+def test_a_chain_of_50_000_calls_with_alternatives_everywhere() -> None:
+    body: Expr = x
+    for _ in range(50_000):
+        body = Call(get_op("exp"), [body])
+    graph = Graph()
+    root = graph.load(infer_type(body))
+    members: dict[int, list[int]] = {}
+    head = symbol(CALL, get_op("sin"), 1)
+    for cls in range(1, 50_001, 2):
+        other = graph.make(head, 0, (cls - 1,))
+        graph.unite(cls, other)
+        members[cls] = [cls, other]
+    found = extract(graph, [root], members, Prices(exp=2))
+    assert found.cost == pytest.approx(75_000)
+    assert found.input_cost == pytest.approx(100_000)
+
+
+def test_a_graph_of_many_paths() -> None:
+    body: Expr = x
+    levels: list[Expr] = []
+    for _ in range(100):
+        levels.append(ops.abs(body))
+        body = levels[-1] + levels[-1]
+    classes = Classes(body)
+    for level in levels:
+        classes.union(classes.node(level), classes.add("sin", classes.graph.operands[classes.node(level)][0]))
+    assert classes.extract(Prices(abs=3)).cost == pytest.approx(200)
+
+
+@st.composite
+def random_classes(draw: st.DrawFn) -> tuple[Classes, Prices]:
+    """A small program, further calls, and unions of anything with anything: values do not matter here."""
+    pool: list[Expr] = [x, y]
+    for _ in range(draw(st.integers(2, 5))):
+        pick = st.integers(0, len(pool) - 1)
+        name = draw(st.sampled_from([*UNARY, "add", "add"]))
+        args = [pool[draw(pick)]] if name != "add" else [pool[draw(pick)], pool[draw(pick)]]
+        pool.append(Call(get_op(name), args))
+    classes = Classes(tup(pool[-1], pool[-2]))
+    for _ in range(draw(st.integers(1, 5))):
+        nodes = [node for node in range(len(classes.graph)) if classes.graph.types[node] == func(x).body.checked_type]
+        choose = st.sampled_from(nodes)
+        if draw(st.booleans()):
+            other = classes.add(draw(st.sampled_from(UNARY)), classes.graph.find(draw(choose)))
+        else:
+            other = classes.add("add", classes.graph.find(draw(choose)), classes.graph.find(draw(choose)))
+        classes.union(draw(choose), other)
+    prices = {name: draw(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.0])) for name in (*UNARY, "add")}
+    return classes, Prices(**prices)
+
+
+def optimum(classes: Classes, model: Prices) -> float:
+    """The cost of the best program, by trying all."""
+    graph = classes.graph
+    options = {cls: nodes for cls, nodes in classes.members.items() if graph.find(cls) == cls}
+    best = math.inf
+    for picked in itertools.product(*options.values()):
+        choice = dict(zip(options, picked, strict=True))
+        best = min(best, cost_of(graph, graph.find(classes.root), choice, model))
+    return best
+
+
+def cost_of(graph: Graph, root: int, choice: Mapping[int, int], model: Prices) -> float:
+    state: dict[int, int] = {}
+    total, stack = 0.0, [(root, False)]
+    while stack:
+        cls, done = stack.pop()
+        if done:
+            state[cls] = 2
+            continue
+        if state.get(cls) == 2:
+            continue
+        if state.get(cls) == 1:
+            return math.inf
+        state[cls] = 1
+        node = choice.get(cls, cls)
+        head = graph.symbols[node]
+        total += EPSILON if head.op is None else model.prices[head.op.name]
+        stack.append((cls, True))
+        for operand in graph.operands[node]:
+            part = graph.find(operand)
+            if state.get(part) == 1:
+                return math.inf
+            stack.append((part, False))
+    return total
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(random_classes())
+def test_random_classes_give_programs_between_the_best_and_what_went_in(drawn: tuple[Classes, Prices]) -> None:
+    classes, model = drawn
+    found = classes.extract(model)
+    best = optimum(classes, model)
+    assert best <= found.cost + 1e-6
+    assert found.cost <= found.input_cost + 1e-6
+
+
+def test_most_random_classes_give_the_best_program() -> None:
+    """The search is no exact one; but on small graphs it rarely misses."""
+    generator = np.random.default_rng(0)
+    hits = 0
+    for _ in range(100):
+        pool: list[Expr] = [x]
+        for _ in range(5):
+            pool.append(Call(get_op(str(generator.choice(UNARY))), [pool[int(generator.integers(len(pool)))]]))
+        classes = Classes(tup(*pool[-3:]))
+        model = Prices(**{name: float(generator.integers(1, 9)) for name in UNARY})
+        for _ in range(4):
+            nodes = [node for node in range(len(classes.graph)) if classes.graph.types[node] == func(x).body.checked_type]
+            other = classes.add(str(generator.choice(UNARY)), classes.graph.find(int(generator.choice(nodes))))
+            classes.union(int(generator.choice(nodes)), other)
+        hits += classes.extract(model).cost <= optimum(classes, model) + 1e-6
+    assert hits >= 95

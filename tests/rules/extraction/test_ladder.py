@@ -1,0 +1,181 @@
+"""The ladder of extraction on e-graphs of any kind: against all choices there are, with cycles, several roots, costs of nothing."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.rules.extraction import exact as exact_module
+from passat.rules.extraction.exact import ExactUnavailableError, Programme, solve_exactly, useful_nodes
+from passat.rules.extraction.exact_cpsat import solve_by_cpsat
+from passat.rules.extraction.exact_mip import solve_by_mip
+from passat.rules.extraction.ladder import NoProgramError, climb
+from passat.rules.extraction.space import Space
+from passat.rules.extraction.trees import trees_from_leaves
+
+Nodes = Sequence[tuple[int, float, Sequence[int]]]
+"""Nodes as (class by number, cost, classes of the operands by number)."""
+
+
+def space_of(nodes: Nodes) -> tuple[Space, dict[int, int]]:
+    """The space of nodes, and the names of their classes in it."""
+    first: dict[int, int] = {}
+    for node, (cls, _, _) in enumerate(nodes):
+        first.setdefault(cls, node)
+    members: dict[int, list[int]] = {}
+    for node, (cls, _, _) in enumerate(nodes):
+        members.setdefault(first[cls], []).append(node)
+    space = Space(
+        [first[cls] for cls, _, _ in nodes],
+        [tuple(first[part] for part in parts) for _, _, parts in nodes],
+        [cost for _, cost, _ in nodes],
+        {cls: found for cls, found in members.items() if len(found) > 1},
+        list(range(len(nodes))),
+    )
+    return space, first
+
+
+def reached(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> dict[int, int] | None:
+    """The part of a choice that the roots need; None where it has a cycle or lacks a class."""
+    done: dict[int, int] = {}
+    stack = [(root, frozenset[int]()) for root in roots]
+    while stack:
+        cls, above = stack.pop()
+        if cls in above or cls not in choice:
+            return None
+        done[cls] = choice[cls]
+        stack.extend((part, above | {cls}) for part in space.children[choice[cls]])
+    return done
+
+
+def cost_of(space: Space, choice: Mapping[int, int]) -> float:
+    return math.fsum(space.costs[node] for node in choice.values())
+
+
+def cheapest(space: Space, roots: Sequence[int]) -> float | None:
+    """The least cost of all choices."""
+    members: dict[int, list[int]] = {}
+    for node, cls in enumerate(space.classes):
+        members.setdefault(cls, []).append(node)
+    best: float | None = None
+    for nodes in itertools.product(*members.values()):
+        found = reached(space, dict(zip(members, nodes, strict=True)), roots)
+        if found is not None and (best is None or cost_of(space, found) < best):
+            best = cost_of(space, found)
+    return best
+
+
+@st.composite
+def egraphs(draw: st.DrawFn) -> tuple[Nodes, list[int]]:
+    """Small e-graphs, with cycles and shared parts, and roots of them."""
+    count = draw(st.integers(1, 6))
+    costs = st.one_of(st.integers(0, 9).map(float), st.sampled_from([0.1, 0.25, 1 / 3, 1e-9, 1e6]))
+    parts = st.lists(st.integers(0, count - 1), max_size=3)
+    nodes = [(cls, draw(costs), draw(parts)) for cls in range(count) for _ in range(draw(st.integers(1, 3)))]
+    return nodes, draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2))
+
+
+@settings(deadline=None, max_examples=60)
+@given(egraphs())
+def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, list[int]]) -> None:
+    nodes, named = egraph
+    space, first = space_of(nodes)
+    roots = [first[root] for root in named]
+    best = cheapest(space, roots)
+    if best is None:
+        with pytest.raises(NoProgramError):
+            climb(space, roots, 10)
+        return
+    greedy, found = climb(space, roots), climb(space, roots, 10)
+    for each in (greedy, found):
+        assert reached(space, each.choice, roots) is not None
+        assert each.cost == pytest.approx(cost_of(space, each.choice))
+        assert each.cost >= best - 1e-9
+    assert found.cost == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert found.bound <= best * (1 + 1e-6) + 1e-6
+    assert greedy.bound == 0
+    assert not greedy.proven
+
+
+@settings(deadline=None, max_examples=30)
+@given(egraphs())
+def test_each_solver_alone_is_right(egraph: tuple[Nodes, list[int]]) -> None:
+    nodes, named = egraph
+    space, first = space_of(nodes)
+    roots = [first[root] for root in named]
+    best = cheapest(space, roots)
+    if best is None:
+        return
+    known = climb(space, roots).choice
+    programme = Programme(space, roots)
+    for solve in (solve_by_mip, solve_by_cpsat):
+        found = solve(programme, known, 10, 0)
+        assert found.choice is not None
+        choice = programme.needed(found.choice)
+        assert reached(space, choice, roots) == choice
+        assert cost_of(space, choice) == pytest.approx(best, rel=1e-5, abs=1e-5)
+
+
+def test_trees_share_nothing_and_dags_do() -> None:
+    """Two operands from one expensive class, or from two cheap ones: the tree is dearer, the graph is not."""
+    space, first = space_of([(0, 1.0, (1, 1)), (0, 1.0, (2, 3)), (1, 6.0, ()), (2, 4.0, ()), (3, 4.0, ())])
+    found = climb(space, [first[0]])
+    assert found.stages["trees"][0] == 9.0
+    assert found.cost == 7.0
+
+
+def test_a_gap_that_single_changes_do_not_close_is_closed_by_exact_search() -> None:
+    """Both sums have to move to the shared part at once."""
+    nodes = [(0, 0.0, (1, 2)), (1, 5.0, ()), (1, 1.0, (3,)), (2, 5.0, ()), (2, 1.0, (3,)), (3, 6.0, ())]
+    space, first = space_of(nodes)
+    assert climb(space, [first[0]]).cost == 10.0
+    found = climb(space, [first[0]], 10)
+    assert (found.cost, found.proven) == (8.0, True)
+    assert found.bound == pytest.approx(8.0)
+    assert [space.classes[node] for node in found.choice.values()] == list(found.choice)
+    assert list(found.choice)[-1] == first[0], "parts come before wholes"
+
+
+def test_several_cycles_do_not_get_in_each_others_way() -> None:
+    """Two pairs of classes that need each other, one below the other."""
+    nodes = [(0, 1.0, (1,)), (1, 1.0, (0,)), (1, 2.0, (2,)), (2, 1.0, (3,)), (3, 1.0, (2,)), (3, 5.0, ()), (0, 20.0, ())]
+    space, first = space_of(nodes)
+    assert climb(space, [first[0]], 10).cost == 9.0
+
+
+def test_nodes_that_another_makes_needless_are_left_out() -> None:
+    space, first = space_of(
+        [(0, 2.0, (1,)), (0, 3.0, (1,)), (0, 2.0, (1, 2)), (0, 1.0, (1, 2)), (1, 1.0, ()), (2, 1.0, ()), (0, 0.0, (0,))]
+    )
+    assert useful_nodes(space, [first[0]]) == {0: [3, 0], 4: [4], 5: [5]}
+
+
+def test_a_root_without_a_program_is_told() -> None:
+    space, first = space_of([(0, 1.0, (1,)), (1, 1.0, (0,)), (2, 1.0, ())])
+    with pytest.raises(NoProgramError, match="each of its nodes needs itself"):
+        climb(space, [first[2], first[0]])
+    assert climb(space, [first[2]]).cost == 1.0
+
+
+def test_a_chain_of_100_000_classes() -> None:
+    count = 100_000
+    space = Space(list(range(count)), [(i - 1,) if i else () for i in range(count)], [1.0] * count, {}, list(range(count)))
+    assert len(trees_from_leaves(space)) == count
+    assert climb(space, [count - 1]).cost == count
+
+
+def test_no_time_means_no_search() -> None:
+    space, first = space_of([(0, 1.0, ()), (0, 2.0, ())])
+    assert list(climb(space, [first[0]], 0).stages) == ["trees", "dag"]
+    known = climb(space, [first[0]]).choice
+    assert solve_exactly(space, [first[0]], known, 0.0) == (known, 0.0, False)
+
+
+def test_without_or_tools_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_module, "is_available", lambda: False)
+    space, first = space_of([(0, 1.0, ())])
+    with pytest.raises(ExactUnavailableError, match=r"pip install 'passat\[exact\]'"):
+        climb(space, [first[0]], 1.0)
