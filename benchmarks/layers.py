@@ -41,13 +41,14 @@ class _Writer:
         return name
 
 
-def equal_layers(layers: int, *, seed: int = 0, splat: bool = False) -> onnx.ModelProto:
-    """A transformer of equal layers, some 55 nodes each, whose weights are random, or (`splat`) one value repeated."""
+def equal_layers(layers: int, *, seed: int = 0, splat: bool = False, kinds: int = 1) -> onnx.ModelProto:
+    """A transformer of equal layers, some 55 nodes each, whose weights are random, or (`splat`) one value repeated. With several `kinds`
+    each layer is equal to the one so many before it, and from one to the next the perceptrons are wider."""
     writer = _Writer(seed, splat=splat)
     value = "input"
-    for _ in range(layers):
+    for layer in range(layers):
         value = writer.node("Add", value, _attention(writer, _norm(writer, value)))
-        value = writer.node("Add", value, _perceptron(writer, _norm(writer, value)))
+        value = writer.node("Add", value, _perceptron(writer, _norm(writer, value), (2 + layer % kinds) * WIDTH))
     graph = helper.make_graph(
         [*writer.nodes, helper.make_node("Identity", [value], ["output"])],
         "layers",
@@ -85,10 +86,10 @@ def _attention(writer: _Writer, value: str) -> str:
     return writer.node("Add", writer.node("MatMul", joined, writer.weight(WIDTH, WIDTH)), writer.weight(WIDTH))
 
 
-def _perceptron(writer: _Writer, value: str) -> str:
-    wide = writer.node("Add", writer.node("MatMul", value, writer.weight(WIDTH, 2 * WIDTH)), writer.weight(2 * WIDTH))
+def _perceptron(writer: _Writer, value: str, hidden: int) -> str:
+    wide = writer.node("Add", writer.node("MatMul", value, writer.weight(WIDTH, hidden)), writer.weight(hidden))
     error = writer.node("Erf", writer.node("Div", wide, writer.constant(np.float32(2.0**0.5))))
     gate = writer.node(
         "Mul", writer.node("Mul", wide, writer.node("Add", error, writer.constant(np.float32(1.0)))), writer.constant(np.float32(0.5))
     )
-    return writer.node("Add", writer.node("MatMul", writer.node("Identity", gate), writer.weight(2 * WIDTH, WIDTH)), writer.weight(WIDTH))
+    return writer.node("Add", writer.node("MatMul", writer.node("Identity", gate), writer.weight(hidden, WIDTH)), writer.weight(WIDTH))

@@ -3,14 +3,16 @@
     python benchmarks/scale.py                          # both tables; onnxsim beside them where it is installed
     python benchmarks/scale.py --layers 1 8 96 --nodes  # layers only
     python benchmarks/scale.py --explore                # layers, with rules that try sums and products in every order
+    python benchmarks/scale.py --kinds 4 --layers 16    # and with layers of several kinds, in this process and with two workers
 
-Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification, least of `--runs`; all ways in turn. In the
-columns `growth` stands how many times the first row's time that is; under `cost`, by how much the costs of Passat's results differ.
+Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification, medians of `--runs`; all ways in turn. In
+the columns `growth` stands how many times the first row's time that is; under `cost`, by how much the costs of Passat's results differ.
 """
 
 import argparse
 import importlib
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +36,7 @@ def passat_way(name: str, *, explore: bool, **config: Any) -> Way:
     """Passat under some configuration: calls in the result, and its cost."""
 
     def run(model: onnx.ModelProto) -> tuple[int, float]:
-        options = {f"rules.{key}": value for key, value in config.items()}
+        options = {key.replace("__", "."): value for key, value in config.items()}
         result = passat.optimize(model, rules=[Explore] if explore else [], verify=False, config=options)
         return result.report.node_count_after, result.report.cost_after
 
@@ -62,15 +64,16 @@ def table(title: str, models: dict[str, onnx.ModelProto], ways: Sequence[Way], r
     first: dict[str, float] = {}
     for name, model in models.items():
         cells = [name, str(len(model.graph.node))]
-        best = {way: float("inf") for way, _ in ways}
+        taken: dict[str, list[float]] = {way: [] for way, _ in ways}
         made: dict[str, tuple[int, float]] = {}
         for _ in range(runs):
             for way, run in ways:
                 start = time.perf_counter()
                 made[way] = run(model)
-                best[way] = min(best[way], time.perf_counter() - start)
+                taken[way].append(time.perf_counter() - start)
         for way, _ in ways:
-            cells += [f"{1000 * best[way]:.0f}", f"{best[way] / first.setdefault(way, best[way]):.1f}", str(made[way][0])]
+            seconds = statistics.median(taken[way])
+            cells += [f"{1000 * seconds:.0f}", f"{seconds / first.setdefault(way, seconds):.1f}", str(made[way][0])]
         costs = [cost for _, cost in made.values() if cost]
         cells.append(f"{max(costs) / min(costs) - 1:.1e}")  # by how much the ways differ
         print(f"| {' | '.join(cells)} |", flush=True)
@@ -81,14 +84,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time against layers and nodes.")
     parser.add_argument("--layers", type=int, nargs="*", default=LAYERS)
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--explore", action="store_true")
+    parser.add_argument("--kinds", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PASSAT_CACHE"] = folder
-        explore = options.explore
-        ways = [passat_way("whole", explore=explore, region_nodes=WHOLE), passat_way("regions", explore=explore, region_nodes=100)]
-        ways.append(passat_way("cache", explore=explore, region_nodes=100, cache=True))
+        explore = options.explore or options.kinds > 1
+        ways = [passat_way("whole", explore=explore, rules__region_nodes=WHOLE)]
+        ways.append(passat_way("regions", explore=explore, rules__region_nodes=100))
+        if explore:
+            ways.append(passat_way("two workers", explore=True, rules__region_nodes=100, passmgr__workers=2, passmgr__workers_from=0))
+        if options.kinds > 1:
+            models = {f"{count} layers of {options.kinds} kinds": equal_layers(count, kinds=options.kinds) for count in options.layers}
+            for way in ways[1:]:
+                way[1](equal_layers(4))
+            table("model", models, ways[1:], options.runs)
+            return
+        ways.append(passat_way("cache", explore=explore, rules__region_nodes=100, rules__cache=True))
         ways += [] if explore else onnxsim_way()
         for kind, splat in (("random weights", False), ("splats", True)):
             models = {f"{count} layers, {kind}": equal_layers(count, splat=splat) for count in options.layers}

@@ -12,7 +12,7 @@ from passat.passmgr.options import convert, show_annotation
 @dataclass(frozen=True, slots=True)
 class ConfigOption:
     """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict.
-    Numbers are not less than `minimum`, where there is one."""
+    Numbers, also those that a dict holds, are not less than `minimum`, where there is one."""
 
     key: str
     type: object
@@ -81,7 +81,8 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
         except TypeError:
             given = repr(value) if isinstance(value, str) else type(value).__name__
             raise AttributeError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
-        if option.minimum is not None and not checked[key] >= option.minimum:  # which no NaN is
+        held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)
+        if option.minimum is not None and not all(number >= option.minimum for number in held):  # which no NaN is
             raise AttributeError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
     return checked
 

@@ -11,8 +11,7 @@ from typing import Any as AnyValue
 from passat.passmgr.config import check_config, get_option, list_configs
 from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
 from passat.passmgr.instruments import Hooks, PassInstrument, defines
-from passat.passmgr.options import show_annotation
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import PassInfo, names_in
 from passat.passmgr.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -98,8 +97,8 @@ class PassContext:
         if executor is not None and not callable(getattr(executor, "submit", None)):
             raise TypeError(f"executor must be a concurrent.futures.Executor; {executor!r} is none")
         self.opt_level = 2 if opt_level is _LEVEL else opt_level
-        self.required_pass = _names(required_pass, "required_pass") if required_pass else []
-        self.disabled_pass = _names(disabled_pass, "disabled_pass") if disabled_pass else []
+        self.required_pass = names_in(required_pass, "required_pass") if required_pass else []
+        self.disabled_pass = names_in(disabled_pass, "disabled_pass") if disabled_pass else []
         self.config: dict[str, AnyValue] = check_config(config) if config else {}
         self.statistics = Statistics()
         self.diag_ctx = diag_ctx
@@ -417,16 +416,6 @@ class _Thread(threading.local):
 
 
 _THREAD: Final = _Thread()
-
-
-def _names(names: Iterable[str], what: str) -> list[str]:
-    if isinstance(names, str):
-        raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the one string {names!r}")
-    names = list(names)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"{what} is expected to hold names of passes; {show_annotation(type(name))} {name!r} is none")
-    return names
 
 
 def _instruments(instruments: Iterable[PassInstrument]) -> tuple[PassInstrument, ...]:

@@ -1,5 +1,6 @@
 """Values of options, as configs and passes have them: whether a value fits the annotation of its option, and how it is written in text."""
 
+import contextlib
 import dataclasses
 import difflib
 import enum
@@ -20,14 +21,18 @@ def convert(value: object, annotation: object) -> AnyValue:
 
     Understood are bool (also 0 and 1), int, float (also integers), other classes, enumerations (also the name or the value of a member),
     dataclasses (also a mapping of their fields), Literal, unions, and tuples, lists, sets and dicts of these. Anything else is let through.
-    A field that a dataclass does not have is an AttributeError.
+    A Word is what it means where that fits, else its text. A field that a dataclass does not have is an AttributeError.
 
     >>> convert([1, 2], tuple[float, ...])
     (1.0, 2.0)
     >>> convert("eight", int)
     Traceback (most recent call last):
     TypeError: int is wanted, 'eight' is given
+    >>> convert(Word("none"), int | None), convert(Word("none"), Literal["none", "all"])
+    (None, 'none')
     """
+    if isinstance(value, Word):
+        return _convert_word(value, annotation)
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return _convert_to_one_of(value, annotation)
@@ -41,7 +46,7 @@ def convert(value: object, annotation: object) -> AnyValue:
         raise _misfit(value, annotation)
     kind = origin or annotation
     if not isinstance(kind, type) or kind in (object, AnyValue, inspect.Parameter.empty):
-        return value
+        return _meant(value)
     if kind in _NUMBERS:
         return _convert_number(value, kind)
     if issubclass(kind, enum.Enum):
@@ -54,7 +59,7 @@ def convert(value: object, annotation: object) -> AnyValue:
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         return _build(kind, value)
     if isinstance(value, kind):
-        return value
+        return _meant(value)
     raise _misfit(value, annotation)
 
 
@@ -111,7 +116,22 @@ def show_options(options: Mapping[str, object], *, always: bool = False) -> str:
 
 
 WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
-"""Words of pipeline text, in small letters, that are not strings."""
+"""Words of pipeline text, in small letters, that are not strings, where the option takes anything else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Word:
+    """One of WORDS as it stands in pipeline text."""
+
+    text: str
+
+    @property
+    def meaning(self) -> object:
+        """What it means where no string is wanted."""
+        return WORDS[self.text.lower()]
+
+    def __repr__(self) -> str:
+        return repr(self.meaning)
 
 
 def parameters(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
@@ -150,10 +170,28 @@ def _misfit(value: object, annotation: object) -> TypeError:
     return TypeError(f"{show_annotation(annotation)} is wanted, {value!r} is given")
 
 
+def _convert_word(word: Word, annotation: object) -> AnyValue:
+    try:
+        return convert(word.meaning, annotation)
+    except TypeError:
+        with contextlib.suppress(TypeError):
+            return convert(word.text, annotation)
+        raise
+
+
+def _meant(value: AnyValue) -> AnyValue:
+    """A value that is let through, with what the words in it mean."""
+    if isinstance(value, Word):
+        return value.meaning
+    if type(value) is dict:
+        return {key: _meant(item) for key, item in value.items()}
+    return tuple(map(_meant, value)) if type(value) is tuple else value
+
+
 def _convert_to_one_of(value: object, annotation: object) -> AnyValue:
     choices = get_args(annotation)
     if type(value) in choices:
-        return value
+        return _meant(value)
     for choice in choices:
         try:
             return convert(value, choice)
@@ -187,7 +225,7 @@ def _convert_collection(value: object, kind: type, annotation: object) -> AnyVal
     wanted = get_args(annotation)
     try:
         if not wanted:
-            items = list(value)
+            items = [_meant(item) for item in value]
         elif issubclass(kind, tuple) and not (len(wanted) == 2 and wanted[1] is Ellipsis):
             items = [convert(item, want) for item, want in zip(value, wanted, strict=True)]
         else:

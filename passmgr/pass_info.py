@@ -50,10 +50,10 @@ class PassInfo:
             raise TypeError("Required is expected to be the type of list/tuple.")
         self.opt_level = opt_level
         self.name = name
-        self.required = tuple(_words(required or (), "required"))
+        self.required = tuple(names_in(required or (), "required"))
         self.traceable = traceable
-        self.provides = frozenset(_words(provides, "provides"))
-        self.preserves: frozenset[str] = frozenset((EVERYTHING,) if preserves == EVERYTHING else _words(preserves, "preserves"))
+        self.provides = frozenset(names_in(provides, "provides"))
+        self.preserves: frozenset[str] = frozenset((EVERYTHING,) if preserves == EVERYTHING else names_in(preserves, "preserves"))
         self.counters: Mapping[str, str] = counters or {}
         if counters and name:
             declare_counters(name, counters)
@@ -73,11 +73,12 @@ class PipelineInfo(PassInfo):
     __slots__ = ()
 
 
-def _words(words: Iterable[str], what: str) -> Iterable[str]:
-    if isinstance(words, str):
-        raise TypeError(f"{what} is a list of names, not the one string {words!r}")
-    words = list(words)
-    for word in words:
-        if not isinstance(word, str):
-            raise TypeError(f"{what} is a list of names; {word!r} is none")
-    return words
+def names_in(names: Iterable[str], what: str) -> list[str]:
+    """A list of names that `what` was given. Raises TypeError where it is one string, or something in it is none."""
+    if isinstance(names, str):
+        raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the one string {names!r}")
+    names = list(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} is expected to hold names; {name!r} is none")
+    return names

@@ -6,8 +6,9 @@
     options  := '{' (name '=' value (',' name '=' value)*)? '}'
     value    := INTEGER | FLOAT | True | False | None | WORD | STRING | '[' (value (',' value)*)? ']' | options
 
-Strings are written as in JSON; a word is a string too. A value in braces is a dict, or gives the fields of a dataclass. Space, line breaks
-and comments, from `#` to the end of the line, may stand between any two of these.
+Strings are written as in JSON; a word is a string too, True, None, inf and their like only where the option takes no such value. A value in
+braces is a dict, or gives the fields of a dataclass. Space, line breaks and comments, from `#` to the end of the line, may stand between
+any two of these.
 """
 
 import json
@@ -15,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeGuard
 
-from passat.passmgr.options import WORDS, convert, name_hint, show_options, show_word
+from passat.passmgr.options import WORDS, Word, convert, name_hint, show_options, show_word
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT
 from passat.passmgr.registry import PassOptionError, UnknownPassError, entry_of, get_entry, name_and_options
@@ -184,7 +185,7 @@ class _Parser:
         self.token = next(self.tokens)
         if token.kind == "number":
             return self.number(token)
-        return WORDS.get(token.text.lower(), token.text) if token.kind == "word" else self.content(token)
+        return Word(token.text) if token.kind == "word" and token.text.lower() in WORDS else self.content(token)
 
     def number(self, token: _Token) -> int | float:
         if not re.fullmatch(r"[+-]?\d+", token.text):

@@ -16,6 +16,7 @@ from passat.rules.pattern import (
 )
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
+from passat.rules.schedule import phase
 
 __all__ = [
     "CostError",
@@ -40,6 +41,7 @@ __all__ = [
     "number",
     "op",
     "parts",
+    "phase",
     "program_cost",
     "rule_pass",
     "tensor",

@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 
 import numpy as np
+import numpy.typing as npt
 
-from passat.ir.dtypes import FLOATS
+from passat.ir.attrs import Attrs
+from passat.ir.bounds import at_least
+from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue
+from passat.ir.shape import same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.rules.pattern import Computed
@@ -197,3 +201,116 @@ def scalar_of(c: Term) -> float:
     if element is None:
         raise Refuse("the elements of the constant differ")
     return float(element)
+
+
+@condition
+def same_shape(x: Term, y: Term) -> bool | str:
+    """Both tensors certainly have one shape, whatever their elements are."""
+    if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
+        return f"the shapes differ: {x.type!r} and {y.type!r}"
+    return True
+
+
+@condition
+def same_rank(x: Term, y: Term) -> bool | str:
+    """Both tensors have as many dimensions."""
+    return x.type.ndim == y.type.ndim or f"they have {x.type.ndim} and {y.type.ndim} dimensions"
+
+
+@condition
+def same_size(x: Term, y: Term, axis: int) -> bool | str:
+    """Both tensors are certainly as long along an axis: with axis 1, they have as many channels."""
+    if not all(-term.type.ndim <= axis < term.type.ndim for term in (x, y)):
+        return f"{x.type!r} or {y.type!r} has no axis {axis}"
+    a, b = x.type.shape[axis], y.type.shape[axis]
+    return same_dim(a, b) or f"along axis {axis} the sizes are {a!r} and {b!r}"
+
+
+@condition
+def is_integer(x: Term) -> bool | str:
+    """The elements are integers."""
+    return x.type.dtype in INTEGERS or f"the elements are {x.type.dtype}, not integers"
+
+
+@condition
+def is_not_empty(x: Term) -> bool | str:
+    """The tensor certainly has elements."""
+    return all(at_least(dim, 1) for dim in x.type.shape) or f"{x.type!r} may be empty"
+
+
+@condition
+def is_not_negative(c: Term) -> bool | str:
+    """Every element of the constant is finite, and not below zero."""
+    found = _elements(c)
+    return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or no number"
+
+
+@condition
+def is_positive(c: Term) -> bool | str:
+    """Every element of the constant is finite, and above zero."""
+    found = _elements(c)
+    return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is not above zero, infinite or no number"
+
+
+@condition
+def has_no_zero(c: Term) -> bool | str:
+    """No element of the constant is zero."""
+    return bool(np.all(c.value().numpy() != 0)) or "an element of the constant is 0"
+
+
+@condition
+def is_finite(c: Term) -> bool | str:
+    """All elements of the constant are finite."""
+    return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or no number"
+
+
+def _elements(c: Term) -> npt.NDArray[np.float64]:
+    array = c.value().numpy()
+    if array.dtype.kind == "c":
+        raise Refuse("the elements are complex numbers")
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
+
+
+@condition
+def is_ungrouped(attrs: Attrs) -> bool | str:
+    """The convolution has one group."""
+    return attrs.groups == 1 or f"it has {attrs.groups} groups"
+
+
+@condition
+def is_channels_first(attrs: Attrs) -> bool | str:
+    """Channels are axis 1 of the data of a convolution or pooling, and output channels the first of its weight."""
+    data = attrs.get("data_layout", attrs.get("layout", ""))
+    weight = attrs.get("kernel_layout", "OI")
+    return (data.startswith("NC") and weight[:2] in ("OI", "IO")) or f"the layouts are {data} and {weight}"
+
+
+@condition
+def is_usual_convolution(attrs: Attrs) -> bool | str:
+    """The convolution has one group, and channels are axis 1 of its data."""
+    usual = attrs.get("data_layout", "NC").startswith("NC") and attrs.get("kernel_layout", "OI")[:2] in ("OI", "IO")
+    return (
+        attrs.get("groups", 1) == 1 and usual
+    ) or f"it has {attrs.get('groups')} groups, and data laid out as {attrs.get('data_layout')}"
+
+
+@condition
+def is_unpadded(attrs: Attrs) -> bool | str:
+    """The convolution or pooling does not pad."""
+    return not np.any(np.asarray(attrs.padding)) or f"it pads by {attrs.padding}"
+
+
+@condition
+def has_unit_strides(attrs: Attrs) -> bool | str:
+    """The convolution or pooling goes by steps of one."""
+    return bool(np.all(np.asarray(attrs.strides) == 1)) or f"its strides are {attrs.strides}"
+
+
+@condition
+def is_axis(axis: int | None, which: int, x: Term) -> bool | str:
+    """The axis, from the front or from the end, is a certain one of the tensor."""
+    rank = x.type.ndim
+    if not isinstance(axis, int) or not -rank <= which < rank:
+        return f"{x.type!r} has no axis {which}"
+    return axis % rank == which % rank or f"axis {axis} of {x.type!r} is not axis {which}"

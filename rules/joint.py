@@ -9,6 +9,7 @@ import functools
 from passat.passmgr import PassContext
 from passat.rules.engine.engine import EngineReport
 from passat.rules.rule_pass import RulePass
+from passat.rules.schedule import joint_phases
 
 
 class JointPass(RulePass):
@@ -17,7 +18,7 @@ class JointPass(RulePass):
     def __init__(self, passes: tuple[RulePass, ...]) -> None:
         rounds = [pass_.rounds for pass_ in passes if pass_.rounds is not None]
         super().__init__(
-            tuple(dict.fromkeys(rules for pass_ in passes for rules in pass_.sets)),
+            joint_phases(pass_.phases for pass_ in passes),
             name="+".join(pass_.info.name for pass_ in passes),
             opt_level=max(pass_.info.opt_level for pass_ in passes),
             fold=any(pass_.fold for pass_ in passes),
@@ -27,6 +28,11 @@ class JointPass(RulePass):
         )
         self.passes = passes
         self._owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.rules}
+
+    @property
+    def picked_by(self) -> tuple[str, ...]:
+        """The names of the passes, and the one of all together."""
+        return (self.info.name, *(pass_.info.name for pass_ in self.passes))
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
         """Counts for each pass what its rules did."""

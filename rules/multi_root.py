@@ -10,7 +10,7 @@ from typing import Any as AnyValue
 
 from passat.rules.conditions import Condition
 from passat.rules.pattern import Pattern, PCall, PConst, PVar, RuleError, attr_holes, holes_of, subterms, tensor_holes
-from passat.rules.rule import EXACT, Rule
+from passat.rules.rule import EXACT, MERGING, Rule
 
 
 class Each:
@@ -98,7 +98,7 @@ class MultiRule(Rule):
     ) -> None:
         self.left = left
         self.right = right
-        named.update(back=False, reducing=False)
+        named.update(back=False, kind=MERGING)
         super().__init__(left.pattern, right.whole, conditions, math=math, note=note, **named)
 
     def _check(self) -> None:
@@ -119,9 +119,17 @@ class MultiRule(Rule):
     def _but(self, **changes: AnyValue) -> "Rule":
         kept = {"conditions": self.conditions, "math": self.math, "note": self.note, "name": self.name, "source": self.source}
         given = {**kept, **changes}
-        given.pop("back", None)
-        given.pop("reducing", None)
+        for name in ("back", "kind", "matches"):
+            given.pop(name, None)
         return MultiRule(self.left, self.right, given.pop("conditions"), **given)
+
+    def lowering(self) -> "Rule":
+        """Refused: calls that run together are an alternative, not what an operator is made of."""
+        raise RuleError(f"rule [{self!r}]: a rule with several roots cannot be lowering")
+
+    def budget(self, matches: int) -> "Rule":
+        """Refused: a rule with several roots is applied once."""
+        raise RuleError(f"rule [{self!r}]: a rule with several roots is applied once and needs no budget")
 
     def and_back(self) -> "Rule":
         """Refused: parts of one tensor are no calls to go back to."""

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.op import Op, get_op
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 class RuleError(ValueError):
     """A rule that cannot be: an unbound hole, an unknown operator or attribute, sides of different types. Raised when it is made."""
+
+
+PLAIN_PRODUCT: Final = {"transpose_a": False, "transpose_b": False}
+"""The attributes of `x @ y`, a product of matrices as they are. Attributes that a left side does not name may be anything."""
 
 
 class AttrHole:
@@ -74,7 +78,7 @@ class Pattern:
         return PCall(get_op("divide"), (other, self))
 
     def __matmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("nn.matmul"), (self, other))
+        return PCall(get_op("nn.matmul"), (self, other), PLAIN_PRODUCT)
 
     def __neg__(self) -> "PCall":
         return PCall(get_op("negative"), (self,))
@@ -170,7 +174,8 @@ class PCall(Pattern):
 
     def __repr__(self) -> str:
         symbol = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "nn.matmul": "@"}.get(self.op.name)
-        if symbol and not self.attrs and len(self.args) == 2:
+        plain = self.attrs == PLAIN_PRODUCT if symbol == "@" else not self.attrs
+        if symbol and plain and len(self.args) == 2:
             return f"({self.args[0]!r} {symbol} {self.args[1]!r})"
         parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.attrs.items())]
         return f"{self.op.name}({', '.join(parts)})"

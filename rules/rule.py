@@ -1,6 +1,7 @@
 """Rules and rule sets, and what is refused when they are made."""
 
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any as AnyValue
@@ -26,16 +27,19 @@ from passat.rules.pattern import (
 
 EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
 MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
+REDUCING, EXPLORING, MERGING, LOWERING = "reducing", "exploring", "merging", "lowering"
+"""The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a merging one has several
+roots; what a lowering one matched is not taken out."""
 
 
 class Rule:
     """`left >> right`: wherever `left` stands, `right` may stand instead, where the conditions hold.
 
-    Made by `>>` and narrowed by `when`, `inexact`, `finite` and `and_back`, each of which returns a new rule. The name comes from the
-    rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
+    Made by `>>` and narrowed by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
+    rule. The name comes from the rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
     """
 
-    __slots__ = ("back", "conditions", "lhs", "math", "name", "note", "reducing", "rhs", "source")
+    __slots__ = ("back", "conditions", "kind", "lhs", "matches", "math", "name", "note", "rhs", "source")
 
     def __init__(
         self,
@@ -46,7 +50,8 @@ class Rule:
         math: str = EXACT,
         note: str = "",
         back: bool = False,
-        reducing: bool = True,
+        kind: str = REDUCING,
+        matches: int | None = None,
         name: str = "",
         source: str = "",
     ) -> None:
@@ -56,10 +61,16 @@ class Rule:
         self.math = math
         self.note = note
         self.back = back
-        self.reducing = reducing and not back
+        self.kind = EXPLORING if back else kind
+        self.matches = matches
         self.name = name
         self.source = source or _caller()
         self._check()
+
+    @property
+    def reducing(self) -> bool:
+        """Whether what the rule matched is retired from matching."""
+        return self.kind in (REDUCING, LOWERING)
 
     def _check(self) -> None:
         where = f"rule {self.name or '(unnamed)'} [{self!r}]"
@@ -90,7 +101,8 @@ class Rule:
             "math": self.math,
             "note": self.note,
             "back": self.back,
-            "reducing": self.reducing,
+            "kind": self.kind,
+            "matches": self.matches,
             "name": self.name,
             "source": self.source,
         }
@@ -117,6 +129,8 @@ class Rule:
         """The rule in both directions; for the e-graph only, since the way back makes programs no better by itself."""
         if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
             raise RuleError(f"rule [{self!r}]: the way back would not bind every hole")
+        if self.kind == LOWERING:
+            raise RuleError(f"rule [{self!r}]: what is lowered does not come back")
         both = self._but(back=True)
         both.directions()  # for its errors: a right side that cannot stand on the left
         return both
@@ -126,7 +140,20 @@ class Rule:
 
         Without this a rule is *reducing*: the node that it matched is not matched again, which keeps saturation small.
         """
-        return self._but(reducing=False)
+        return self._but(kind=EXPLORING)
+
+    def lowering(self) -> "Rule":
+        """The rule says what an operator is made of that the target does not have: it runs when all other rules of its pass have, and what
+        it matched is not taken out any more, whatever that costs."""
+        if self.back:
+            raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be lowering")
+        return self._but(kind=LOWERING)
+
+    def budget(self, matches: int) -> "Rule":
+        """The rule with a budget of its own instead of `rules.rule_matches`: where it finds more matches in a round, it is put off."""
+        if matches < 1:
+            raise RuleError(f"rule [{self!r}]: a budget is at least one match, not {matches!r}")
+        return self._but(matches=matches)
 
     def named(self, name: str) -> "Rule":
         """The rule under a name."""
@@ -136,14 +163,15 @@ class Rule:
         """The rule, and where it goes both ways its reverse, each one-way."""
         if not self.back:
             return [self]
-        there = self._but(back=False, reducing=False)
+        there = self._but(back=False)
         back = Rule(
             self.rhs,
             self.lhs,
             self.conditions,
             math=self.math,
             note=self.note,
-            reducing=False,
+            kind=EXPLORING,
+            matches=self.matches,
             name=self.name and f"{self.name}.back",
             source=self.source,
         )
@@ -156,7 +184,7 @@ class Rule:
 def _caller() -> str:
     """File and line outside this package's rule language where a rule is being written."""
     frame = inspect.currentframe()
-    while frame is not None and Path(frame.f_code.co_filename).name in ("rule.py", "pattern.py"):
+    while frame is not None and Path(frame.f_code.co_filename).name in ("rule.py", "pattern.py", "multi_root.py"):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
 
@@ -184,6 +212,8 @@ class RuleSetMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
         """Makes the class. Raises RuleError for rules that cannot be."""
         cls = super().__new__(mcs, name, bases, namespace)
+        if "__module__" not in namespace:  # made by a call, in the module of who calls, where other processes find it
+            cls.__module__ = sys._getframe(1).f_globals.get("__name__", cls.__module__)
         bequeathed = dict.fromkeys(rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules)
         inherited = [rule for rule in bequeathed if rule.name.rpartition(".")[2] not in namespace]
         own = []

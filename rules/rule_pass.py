@@ -12,14 +12,20 @@ from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.forked import check_not_forked
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.limits import Limits
+from passat.rules.engine.journal import Journal
+from passat.rules.engine.limits import INTERRUPTED, Limits
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.stage import Stage
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
+from passat.rules.pick import rank_of
+from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import REGION_NODES
-from passat.rules.rule import MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+from passat.rules.schedule import Phase, phases_of, rule_sets
 
 _DEFAULTS = Limits()
 _PROVEN: Final = 1e-7
@@ -39,6 +45,15 @@ register_option("rules.memory", float, _DEFAULTS.memory, "Most megabytes by whic
 register_option(
     "rules.rule_matches", int, _DEFAULTS.rule_matches, "A rule that finds more matches than that in a round is put off.", minimum=0
 )
+register_option(
+    "rules.unions",
+    int,
+    None,
+    "Most applications of rules in the context together, in the order in which they come: to look for the one that does harm.",
+    minimum=0,
+)
+register_option("rules.seed", int, 0, "0 decides on matches in the order of the program, another number in another order.", minimum=0)
+register_option("rules.journal", Journal, None, "A Journal, which is told everything that saturations do.")
 register_option("rules.joint", bool, False, "Whether rule passes that stand side by side share one e-graph.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
@@ -87,7 +102,10 @@ COUNTERS: Final = {
     "merged": "equal expressions that became one",
     "projected": "fields taken of tuples that were just made",
     "made_static": "operators that were given their shapes as attributes",
+    "lowered": "calls in the place of which stands what rules say that they are made of",
     "too_large": "constants that were not folded, as they would enlarge the file too much",
+    "alternatives": "places in the programs taken out at which something else could have been taken",
+    "changed": "functions that came out otherwise",
     "regions": "regions that large functions were cut into",
     "replayed": "regions for which it was enough to do what had been done for an equal one",
     "remembered": "regions and functions whose solution was in the cache (`rules.cache`)",
@@ -97,6 +115,7 @@ COUNTERS: Final = {
     "seconds": "seconds that the pass took",
 }
 """What a rule pass counts."""
+_OF_THE_ENGINE: Final = tuple(key for key in COUNTERS if ":" not in key and key != "seconds")
 
 
 class RulePass(FunctionPass):
@@ -110,7 +129,7 @@ class RulePass(FunctionPass):
 
     def __init__(
         self,
-        sets: Sequence[RuleSetMeta],
+        sets: Sequence[RuleSetMeta | Phase],
         *,
         name: str,
         opt_level: int = 2,
@@ -122,12 +141,13 @@ class RulePass(FunctionPass):
         doc: str = "",
     ) -> None:
         self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",), counters=COUNTERS)
-        self.sets = tuple(sets)
+        self.phases = phases_of(sets)
+        self.sets = tuple(dict.fromkeys(rules for each in self.phases for rules in each.sets))
         self.fold = fold
         self.static = static
         self.merge = merge
         self.rounds = rounds
-        self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in sets)
+        self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
     @cached_property
@@ -135,12 +155,19 @@ class RulePass(FunctionPass):
         """The rules of the pass, each direction of a two-way rule by itself."""
         return [direction for rules in self.sets for rule in rules for direction in _directions(rule)]
 
+    def __getstate__(self) -> dict[str, object]:
+        """What travels to other processes: rule sets go by name, and engines are made there."""
+        return {name: value for name, value in vars(self).items() if name != "rules"} | {"_engines": {}}
+
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
+        if engine.journal is not None:
+            engine.journal.at(self.info.name, next((var.name_hint for var, each in mod.functions.items() if each is func), ""))
         result = engine.run(func, report)
+        report.changed = int(result is not func)
         report.failures += engine.store.notices if engine.store is not None else []
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
         return result
@@ -156,7 +183,7 @@ class RulePass(FunctionPass):
         """Tells the context what was done."""
         name = self.info.name
         ctx.record(name, "seconds", seconds)
-        for key in ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large", "regions", "replayed", "remembered"):
+        for key in _OF_THE_ENGINE:
             if amount := getattr(report, key):
                 ctx.record(name, key, amount)
         for rule, statistics in report.rules.items():
@@ -166,7 +193,8 @@ class RulePass(FunctionPass):
             for reason, count in statistics.reasons.items():
                 ctx.remark(name, f"{rule} refused {count} times: {reason}")
         for stopped in report.stopped:
-            ctx.remark(name, f"stopped at the limit of {stopped}; the best so far was taken")
+            said = stopped if stopped == INTERRUPTED else f"stopped at the limit of {stopped}"
+            ctx.remark(name, f"{said}; the best so far was taken")
         for gap in report.gaps:
             proven = "the program taken out is proven the cheapest"
             close = f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
@@ -174,7 +202,13 @@ class RulePass(FunctionPass):
         for failure in report.failures:
             ctx.remark(name, failure)
 
+    @property
+    def picked_by(self) -> tuple[str, ...]:
+        """The names under which `rules.pick` means this pass."""
+        return (self.info.name,)
+
     def _engine(self, ctx: PassContext) -> Engine:
+        check_not_forked()
         math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
         limits = Limits(*(ctx.get_config(f"rules.{field}") for field in Limits._fields))
         if self.rounds is not None:
@@ -183,24 +217,41 @@ class RulePass(FunctionPass):
         if total is not None:
             spent = sum(counters.get("seconds", 0.0) for counters in ctx.statistics.counters.values())
             limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
+        if limits.unions is not None:
+            limits = limits._replace(unions=max(0, limits.unions - _applied(ctx)))
         growth, exact = ctx.get_config("rules.max_growth"), ctx.get_config("rules.exact")
         key = (math, disabled, growth, exact)
         engine = self._engines.get(key)
         if engine is None:
-            chosen = [_matcher(rule) for rule in self.rules if _allowed(rule, math, disabled)]
             engine = self._engines[key] = Engine(
-                chosen, fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
+                self._stages(math, disabled), fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
             )
         engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
         engine.limits = limits
-        engine.region_nodes = ctx.get_config("rules.region_nodes")
-        engine.store = RecipeStore() if ctx.get_config("rules.cache") else None
+        engine.rank = rank_of(ctx, self.picked_by)
+        engine.seed = ctx.get_config("rules.seed")
+        engine.journal = ctx.get_config("rules.journal")
+        whole = limits.unions is not None or engine.journal is not None
+        engine.region_nodes = None if whole else ctx.get_config("rules.region_nodes")
+        engine.store = RecipeStore() if ctx.get_config("rules.cache") and not whole else None
+        engine.region_workers = RegionWorkers.of(self, ctx)
         engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine
 
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+        """What an engine runs: a stage for each phase, and the rules that lower."""
+        stages: list[Stage | Matcher | Grouper] = []
+        lowering: dict[Matcher | Grouper, None] = {}
+        for each in self.phases:
+            rules = [direction for rules in each.sets for rule in rules for direction in _directions(rule)]
+            matchers = [_matcher(rule) for rule in rules if _allowed(rule, math, disabled)]
+            stages.append(Stage.of(matchers, each.rounds, each.rule_matches))
+            lowering.update((matcher, None) for matcher in matchers if matcher.rule.kind == LOWERING)
+        return [*stages, *lowering]
+
 
 def rule_pass(
-    *sets: type[RuleSet],
+    *sets: type[RuleSet] | Phase,
     name: str | None = None,
     opt_level: int = 2,
     required: Iterable[str] = (),
@@ -209,20 +260,22 @@ def rule_pass(
     merge: bool = False,
     rounds: int | None = None,
 ) -> RulePass:
-    """A function pass of rule sets. Its name is that of the first set where none is given.
+    """A function pass of rule sets, or of phases one after the other (`passat.rules.phase`). Its name is that of the first set where none
+    is given.
 
     With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with
     `merge` equal expressions become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
     Raises RuleError where a set is none, or where there is neither a set nor a name.
     """
-    for rules in sets:
-        if not isinstance(rules, RuleSetMeta):
-            raise RuleError(f"rule_pass takes classes derived from RuleSet, not {rules!r}")
-    if not sets and name is None:
+    for each in sets:
+        if not isinstance(each, Phase):
+            rule_sets([each], "rule_pass")
+    phases = phases_of(cast(Sequence[RuleSetMeta | Phase], sets))
+    if not phases and name is None:
         raise RuleError("rule_pass needs at least one rule set, or a name")
-    title = name or sets[0].__name__
+    title = name or phases[0].sets[0].__name__
     return RulePass(
-        cast(Sequence[RuleSetMeta], sets),
+        phases,
         name=title,
         opt_level=opt_level,
         required=tuple(required),
@@ -242,6 +295,11 @@ def _directions(rule: Rule) -> tuple[Rule, ...]:
 def _matcher(rule: Rule) -> Matcher | Grouper:
     """The matcher of a rule, made once: passes are cheap to make, queries are not."""
     return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
+
+
+def _applied(ctx: PassContext) -> int:
+    """How many applications of rules the context has counted."""
+    return sum(int(count) for counters in ctx.statistics.counters.values() for key, count in counters.items() if key.startswith("fired:"))
 
 
 def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:

@@ -28,8 +28,9 @@ def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None) -> IR
     return import_model(model, folder=None if folder is None else os.fspath(folder))
 
 
-def to_onnx(module: IRModule) -> "ModelProto":
-    """The model of a module: the frame that it was read with, around what `main` computes now.
+def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) -> "ModelProto":
+    """The model of a module: the frame that it was read with, around what `main` computes now. `written` is told, by the identity of
+    each call, the names of all values that its nodes make.
 
     Tensors in external files stay there, under the locations that the source names; `save` copies them. Raises OnnxError for
     programs that ONNX cannot express.
@@ -37,7 +38,7 @@ def to_onnx(module: IRModule) -> "ModelProto":
     require_onnx()
     from passat.ir.onnx.exporter import export_model
 
-    return export_model(module)
+    return export_model(module, written=written)
 
 
 def load(path: "Path") -> IRModule:

@@ -25,13 +25,14 @@ DEFAULT_IR_VERSION: Final = 10
 """What a module that was not read from ONNX is written in."""
 
 
-def export_model(module: IRModule, place: Place = lambda tensors: {}) -> ModelProto:
-    """The model of a module's `main`. Raises OnnxError for programs that ONNX cannot express."""
+def export_model(module: IRModule, place: Place = lambda tensors: {}, written: dict[int, list[str]] | None = None) -> ModelProto:
+    """The model of a module's `main`; `written` is told, by the identity of each call, the names of all values that its nodes make.
+    Raises OnnxError for programs that ONNX cannot express."""
     if "main" not in module:
         raise OnnxError("the module has no function main")
     try:
         with collector_paused():
-            return ModelWriter(module).write(place)
+            return ModelWriter(module, written).write(place)
     except UnicodeDecodeError as error:
         raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
 
@@ -39,8 +40,9 @@ def export_model(module: IRModule, place: Place = lambda tensors: {}) -> ModelPr
 class ModelWriter:
     """Writes a model; holds what its graphs share: names, constants, versions."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, written: dict[int, list[str]] | None = None) -> None:
         self.main = module["main"]
+        self.written = written
         frame = module.attrs.get("onnx")
         self.frame = frame if isinstance(frame, Frame) else _default_frame()
         self.versions = self.frame.opsets

@@ -108,7 +108,7 @@ class GraphWriter:
 
     def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
         origin = self.model.frame.origins.get(id(call))
-        op = call.op
+        op, first = call.op, len(self.nodes)
         assert isinstance(op, Op)
         if origin is not None:
             self._write_origin(origin, wanted)
@@ -119,10 +119,19 @@ class GraphWriter:
             self._declare(call, wanted)
         else:
             wanted = self._write_own(call, op, wanted, node_name)
+        if self.model.written is not None:
+            self._tell(call, self.model.written, [name for node in self.nodes[first:] for name in node.output if name])
         if type(call._checked_type) is TupleType:
             self.several[id(call)] = wanted
         else:
             self.names[id(call)] = wanted[0]
+
+    def _tell(self, call: Call, written: dict[int, list[str]], names: list[str]) -> None:
+        """Says what the nodes make that a call was written as, and the product that it is added to with them."""
+        written[id(call)] = names
+        product = call.args[0] if call.args else call
+        if id(product) in self.plan.merged:
+            written[id(product)] = names
 
     def _write_own(self, call: Call, op: Op, wanted: list[str], node_name: str) -> list[str]:
         """Writes a call of one of Passat's operators, a bias together with the product that it is added to; returns the results' names."""

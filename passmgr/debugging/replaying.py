@@ -79,6 +79,11 @@ class Replay:
         """Whether it fails as it did."""
         return self.error is not None and self.pass_name == self.recorded.pass_name and type_name(self.error) == self.recorded.error_type
 
+    @property
+    def failure(self) -> str | None:
+        """What is raised now, in words; None if nothing."""
+        return None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
     def __str__(self) -> str:
         if self.error is None:
             return f"{self.where} does not fail"

@@ -151,7 +151,7 @@ class CrashReproducer(ExecutionTracker):
                 "pipeline": None if pipeline is None else _text(pipeline),
                 "rest": None if found is None else _texts(found[2]),
                 "not_registered": [] if pipeline is None else _not_registered(pipeline),
-                "context": _context(ctx),
+                "context": context_data(ctx),
                 "error": {
                     "type": type_name(error),
                     "message": message_of(error)[:TEXT_LIMIT],
@@ -303,7 +303,8 @@ def _not_registered(pipeline: Pass) -> list[str]:
     return list(found)
 
 
-def _context(ctx: PassContext) -> dict[str, AnyValue]:
+def context_data(ctx: PassContext) -> dict[str, AnyValue]:
+    """The settings of a context as plain data; `config_left_out` names the options whose values have no JSON form."""
     config: dict[str, AnyValue] = {}
     left_out: dict[str, str] = {}
     for key, value in ctx.config.items():

@@ -6,6 +6,7 @@ in the last one that runs.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
@@ -25,18 +26,18 @@ def joint_runs(passes: Sequence[Pass]) -> list[tuple[int, int]]:
 
 
 def run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
-    """Runs passes as one, each with the instruments around it."""
+    """Runs passes as one, each with the instruments around it. A pass may stand among them several times."""
     agreed: list[Pass] = []
 
-    def begin(pass_: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
-        agreed.append(pass_)
-        return finish(mod, ctx) if pass_ is passes[-1] else mod
+    def begin(at: int, mod: IRModule, ctx: PassContext) -> IRModule:
+        agreed.append(passes[at])
+        return finish(mod, ctx) if at + 1 == len(passes) else mod
 
     def finish(mod: IRModule, ctx: PassContext) -> IRModule:
         taken = agreed.copy()
         agreed.clear()
         return taken[0].run_jointly(taken, mod, ctx) if len(taken) > 1 else taken[0].run(mod, ctx)
 
-    for pass_ in passes:
-        mod = ctx.run_pass(pass_.info, lambda mod, ctx, pass_=pass_: begin(pass_, mod, ctx), mod)  # type: ignore[misc]  # bound at once
+    for at, pass_ in enumerate(passes):
+        mod = ctx.run_pass(pass_.info, partial(begin, at), mod)
     return finish(mod, ctx) if agreed else mod  # the last one was vetoed

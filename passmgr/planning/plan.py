@@ -2,7 +2,7 @@
 
 import difflib
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -70,7 +70,7 @@ class Plan:
     `notes` are doubts about the settings, such as a disabled pass that does not exist.
     """
 
-    __slots__ = ("_bodies", "_joint", "name", "notes", "opt_level", "resolve", "steps")
+    __slots__ = ("_bodies", "_joined", "_joint", "name", "notes", "opt_level", "resolve", "steps")
 
     def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -79,7 +79,9 @@ class Plan:
         self.steps = steps
         self.notes = notes
         self._bodies = tuple((step.pass_.info, self._body(step)) for step in steps if step.runs)
-        self._joint = joint_runs([step.pass_ for step in steps if step.runs])
+        passes = [step.pass_ for step in steps if step.runs]
+        self._joint = {run: passes[run[0]].joint_option or "" for run in joint_runs(passes)}
+        self._joined: dict[tuple[tuple[int, int], ...], Plan] = {}
 
     @property
     def order(self) -> list[str]:
@@ -146,16 +148,19 @@ class Plan:
     def _asked_jointly(self, ctx: PassContext) -> "Plan | None":
         """The plan in which passes that stand side by side, and that the context wants to run as one, are one step; None where it does
         not want that of any."""
-        passes = [step for step in self.steps if step.runs]
-        wanted = [run for run in self._joint if ctx.get_config(passes[run[0]].pass_.joint_option or "")]
-        if not wanted:
-            return None
+        wanted = tuple(run for run, option in self._joint.items() if ctx.get_config(option))
+        if wanted and wanted not in self._joined:
+            self._joined[wanted] = self._join(wanted)
+        return self._joined.get(wanted)
+
+    def _join(self, runs: Iterable[tuple[int, int]]) -> "Plan":
+        passes = [step.pass_ for step in self.steps if step.runs]
         plan = Plan(self.name, self.opt_level, self.resolve, (), self.notes)
         bodies: list[tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]] = []
         at = 0
-        for start, stop in wanted:
+        for start, stop in runs:
             bodies += self._bodies[at:start]
-            together = [step.pass_ for step in passes[start:stop]]
+            together = passes[start:stop]
             info = PipelineInfo(0, "+".join(pass_.info.name for pass_ in together))
             bodies.append((info, partial(run_together, together)))
             at = stop

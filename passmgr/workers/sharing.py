@@ -9,7 +9,8 @@ It happens in contexts with the config option `passmgr.workers` (so many process
   of the module: as if it had been worked through in this process. Instruments see the pass from here; what it runs in a worker they
   do not.
 * A pass has to be picklable, or registered under a name. What cannot travel, or breaks a worker (a process that is killed), is run
-  in this process instead, and a remark says so. A context with `diag_ctx` is served in this process as well, but for threads.
+  in this process instead, and a remark says so. Where a cluster has tried a function on worker after worker, and all ended, the function
+  stays as it was. A context with `diag_ctx` is served in this process as well, but for threads.
 
 Sending a program costs about 10 us per expression, there and back. So this pays for passes that take much more than that (saturation
 does, a peephole does not), and for modules with several functions of some size: those with fewer expressions than the option
@@ -29,6 +30,7 @@ from passat.ir.module import IRModule
 from passat.ir.serialize import decode, module_state
 from passat.passmgr.context import PassContext
 from passat.passmgr.passes import FunctionPass, checked, functions_came_or_went, is_optimised
+from passat.passmgr.workers.crew import Again, WorkerLostError, worker_ended
 from passat.passmgr.workers.parcels import (
     Answer,
     CannotTravelError,
@@ -43,7 +45,7 @@ from passat.passmgr.workers.parcels import (
     replay,
 )
 from passat.passmgr.workers.worker import attempt, work
-from passat.passmgr.workers.worker_pool import WorkerPool, discard, no_workers, worker_pool
+from passat.passmgr.workers.worker_pool import WorkerPool, discard, hand_out, no_workers
 
 _SHARES_PER_WORKER: Final = 4
 
@@ -176,13 +178,7 @@ class _Run:
         futures: list[Future[bytes]] = []
         try:
             if executor is None:
-                pool = worker_pool(workers)
-                try:
-                    futures = pool.submit(work, tasks)
-                except BrokenExecutor:  # a worker has ended since the last run
-                    discard(pool)
-                    pool = worker_pool(workers)
-                    futures = pool.submit(work, tasks)
+                pool, futures = hand_out(workers, work, tasks)
             else:
                 futures = [executor.submit(work, task) for task in tasks]
         except BaseException as error:
@@ -193,7 +189,7 @@ class _Run:
             return
         _remove_when_done(module, futures)
         try:
-            self.gather(shares, futures, pool)
+            self.gather(shares, tasks, futures, pool)
         except BaseException:  # Ctrl-C among them
             if pool is not None:
                 discard(pool, broken=False)
@@ -202,9 +198,9 @@ class _Run:
             for future in futures:
                 future.cancel()
 
-    def gather(self, shares: list[range], futures: list[Future[bytes]], pool: WorkerPool | None) -> None:
-        """Takes the answers in order; runs here what was refused, or lost with a worker."""
-        for share, future in zip(shares, futures, strict=True):
+    def gather(self, shares: list[range], tasks: list[Task], futures: list[Future[bytes]], pool: WorkerPool | None) -> None:
+        """Takes the answers in order; runs here what was refused, or lost with a worker of a pool."""
+        for share, task, future in zip(shares, tasks, futures, strict=True):
             answer: Answer | Refusal
             try:
                 answer = pickle.loads(future.result())
@@ -214,11 +210,44 @@ class _Run:
                 if pool is not None:
                     discard(pool)
                 answer = Refusal("a worker process ended before its time")
+            except Exception as error:  # of the executor's own
+                if worker_ended(error):
+                    self.run_alone(share, task, futures)
+                    if self.failure is not None:
+                        return
+                    continue
+                answer = Refusal(f"the executor failed ({type(error).__name__}: {error})")
             if isinstance(answer, Refusal):
                 self.say(answer.reason)
                 self.here(share)
             else:
                 self.take(share, answer)
+            if self.failure is not None:
+                return
+
+    def run_alone(self, share: range, task: Task, futures: list[Future[bytes]]) -> None:
+        """Runs functions that a cluster has given up, as worker after worker ended, one at a time: what shared a worker with the one to
+        blame is done now, and that one stays as it was."""
+        executor = self.ctx.executor
+        assert executor is not None  # a pool breaks otherwise
+        ended = [future for future in futures if not future.cancelled() and worker_ended(future.exception())]
+        for number in share:
+            place, var, _ = self.functions[number]
+            try:
+                if len(ended) == len(share) == 1:
+                    raise WorkerLostError
+                future = executor.submit(Again(work), task._replace(places=[place]))
+                answer: Answer | Refusal = pickle.loads(future.result())
+            except Exception:  # of the executor's own: it may be the function that ends workers, so it is not run here
+                self.ctx.remark(
+                    self.pass_.info.name, f"the function @{var.name_hint} stays as it was: worker processes ended while they ran it"
+                )
+                continue
+            if isinstance(answer, Refusal):
+                self.say(answer.reason)
+                self.here([number])
+            else:
+                self.take(range(number, number + 1), answer)
             if self.failure is not None:
                 return
 

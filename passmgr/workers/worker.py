@@ -56,23 +56,32 @@ class _Module:
 
 
 def attempt(pass_: FunctionPass, func: Function, mod: IRModule, ctx: PassContext) -> tuple[Function | None, Exception | None]:
-    """Transforms a function: the new one, or None where it is the old one; or the exception."""
+    """Transforms a function: the new one, or None where it is the old one; or the exception. Raises CannotTravelError where the pass
+    says so of itself."""
     try:
         result = pass_.transform_function(func, mod, ctx)
         return (None if result is func else checked(result)), None
+    except CannotTravelError:
+        raise
     except Exception as error:
         return None, error
+
+
+def kept_job(packed: bytes) -> tuple[FunctionPass, Settings]:
+    """What `job_of` packed, unpacked once. Raises what `read_job` raises."""
+    job = _JOBS.get(packed)
+    if job is None:
+        job = read_job(packed)
+        if len(_JOBS) >= _JOBS_KEPT:
+            _JOBS.clear()
+        _JOBS[packed] = job
+    return job
 
 
 def work(task: Task) -> bytes:
     """Runs a task; the pickled Answer, or Refusal where the task cannot be read or the results cannot be handed back."""
     try:
-        job = _JOBS.get(task.job)
-        if job is None:
-            job = read_job(task.job)  # before the module, as it may import the operators that are in there
-            if len(_JOBS) >= _JOBS_KEPT:
-                _JOBS.clear()
-            _JOBS[task.job] = job
+        job = kept_job(task.job)  # before the module, as it may import the operators that are in there
         module = _MODULES.get(task.key)
         if module is None:
             _MODULES.clear()

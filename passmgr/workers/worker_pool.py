@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -103,6 +103,20 @@ def worker_pool(workers: int) -> WorkerPool:
         if pool is None:
             pool = _POOLS[key] = WorkerPool(workers)
         return pool
+
+
+def hand_out(workers: int, function: Callable[[_T], _R], tasks: Sequence[_T]) -> "tuple[WorkerPool, list[Future[_R]]]":
+    """Hands out tasks to the pool of so many workers; to a new one, where a worker has ended since the last time. Raises BrokenExecutor,
+    OSError or AssertionError where no worker can be started."""
+    from concurrent.futures import BrokenExecutor
+
+    pool = worker_pool(workers)
+    try:
+        return pool, pool.submit(function, tasks)
+    except BrokenExecutor:
+        discard(pool)
+        pool = worker_pool(workers)
+        return pool, pool.submit(function, tasks)
 
 
 def discard(pool: WorkerPool, *, broken: bool = True) -> None:

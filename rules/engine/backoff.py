@@ -17,18 +17,22 @@ class Backoff:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
+        self._own: dict[int, int] = {}
         self._times: dict[int, int] = {}
         self._until: dict[int, int] = {}
         self._waiting: dict[int, list[Row]] = {}
 
-    def due(self, query: int, round_: int, rows: Sequence[Row]) -> Sequence[Row]:
-        """What of a query is decided now: its new matches and those that have waited, or nothing, and they wait."""
+    def due(self, query: int, round_: int, rows: Sequence[Row], budget: int | None = None) -> Sequence[Row]:
+        """What of a query is decided now: its new matches and those that have waited, or nothing, and they wait. A query may have a budget
+        of its own."""
+        if budget is not None:
+            self._own[query] = budget
         waiting = self._waiting.pop(query, None)
         rows = [*waiting, *rows] if waiting else rows
         if not rows:
             return rows
         times = self._times.get(query, 0)
-        if round_ >= self._until.get(query, 0) and len(rows) <= self._budget << times:
+        if round_ >= self._until.get(query, 0) and len(rows) <= self._own.get(query, self._budget) << times:
             return rows
         if round_ >= self._until.get(query, 0):
             self._until[query] = round_ + (ROUNDS << times)
@@ -45,7 +49,7 @@ class Backoff:
         """As much of everything that waits as budgets allow, for when nothing else is left to do; at least some."""
         due = {}
         for query, rows in list(self._waiting.items()):
-            most = self._budget << self._times.get(query, 0)
+            most = self._own.get(query, self._budget) << self._times.get(query, 0)
             due[query], rest = rows[:most], rows[most:]
             self._until[query] = 0
             if rest:

@@ -21,7 +21,6 @@ _PRELUDE = (
     "(function key (E) i64 :merge (min old new))",
     "(ruleset load)",
     "(ruleset moved)",
-    "(ruleset match)",
     "(ruleset name)",
     "(ruleset retire)",
     "(ruleset clear)",
@@ -63,7 +62,7 @@ class EGraph:
         self._pending: list[AnyValue] = []
         self._declared: set[str] = set()
         self._forms: list[tuple[int, int]] = []
-        self._queries: dict[Query, int] = {}
+        self._queries: dict[tuple[Query, int], int] = {}
         self.uses = 0
         try:
             self._egraph = _make()
@@ -100,17 +99,21 @@ class EGraph:
             f"(rule (({row})) ((subsume ({symbol} {refs}{p})) (delete ({row}))) :ruleset retire)",
         )
 
-    def add_query(self, query: Query) -> int:
-        """Adds a query, to be matched against all that is there and all that comes; returns its number. Adding again does nothing.
+    def add_query(self, query: Query, stage: int = 0) -> int:
+        """Adds a query, to be matched against all that is there and all that comes, in steps of its stage; returns its number. Adding again
+        does nothing.
 
         Matches are recorded as classes, and their keys looked up by one rule for all queries of a form: atoms for keys in the queries
         themselves would multiply what egglog has to join again whenever a key changes.
         """
-        known = self._queries.get(query)
+        known = self._queries.get((query, stage))
         if known is not None:
             return known
         number, form = len(self._queries), (len(query.classes), len(query.payloads))
-        self._queries[query] = number
+        self._queries[query, stage] = number
+        if f"match {stage}" not in self._declared:
+            self._declared.add(f"match {stage}")
+            self._define(f"(ruleset match_of_{stage})")
         found, match = f"found_{form[0]}_{form[1]}", f"match_{form[0]}_{form[1]}"
         if form not in self._forms:
             self._forms.append(form)
@@ -126,7 +129,7 @@ class EGraph:
                 f"(rule (({match} n {keys} {payloads})) ((delete ({match} n {keys} {payloads}))) :ruleset clear)",
             )
         head = f"({found} {number} {' '.join((*query.classes, *query.payloads))})"
-        self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match :name "{number} {query.name}")')
+        self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match_of_{stage} :name "{number} {query.name}")')
         return number
 
     def begin(self) -> None:
@@ -159,11 +162,12 @@ class EGraph:
             for file in files:
                 file.close()
 
-    def step(self) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        """Runs every query once on what is new. Returns the merges (see `merges`) and the new matches of each query. Rows come sorted,
-        so that equal e-graphs give equal answers."""
+    def step(self, stage: int = 0) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+        """Runs every query of a stage once on what is new to it. Returns the merges (see `merges`) and the new matches of each query. Rows
+        come sorted, so that equal e-graphs give equal answers."""
         matches: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
-        moved, tables = self._read("(run moved 1)", "(run match 1)", "(run name 1)", forms=self._forms)
+        asked = (f"(run match_of_{stage} 1)", "(run name 1)") if f"match {stage}" in self._declared else ()
+        moved, tables = self._read("(run moved 1)", *asked, forms=self._forms)
         for table in tables:
             for number, *columns in table:
                 matches[number].append(tuple(columns))

@@ -1,8 +1,9 @@
 """One run of a set of rules over one function: load, saturate, extract, rebuild. On any failure the function comes back as it was."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
@@ -12,26 +13,32 @@ from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
-from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.fold import Folder
 from passat.rules.engine.graph import Graph, Symbol, outer_parts
 from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.interruption import interruptible
+from passat.rules.engine.journal import Journal, Steps
 from passat.rules.engine.known_functions import FACTS, FunctionFacts, look_at
 from passat.rules.engine.limits import Limits
+from passat.rules.engine.lowering import lower
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.engine.saturate import RuleStatistics, Saturator
-from passat.rules.extraction.extract import extract
+from passat.rules.engine.saturate import RuleStatistics, Saturation, Saturator
+from passat.rules.engine.stage import Stage
+from passat.rules.extraction.extract import Extraction, extract
+from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import run_regions
+from passat.rules.rule import LOWERING
 
 
 @dataclass
 class EngineReport:
     """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
-    expressions merged, fields of tuples taken, operators made static; costs as the model sees them; by what part of its cost each
-    result of exact search may be dearer than the cheapest; why nothing was done where that has a reason of its own; into how many
-    regions a large function was cut, how many of these were solved like an equal one, and how many solutions were in the cache."""
+    expressions merged, fields of tuples taken, operators made static, calls lowered; at how many places of the programs taken out the
+    e-graphs had something else too; costs as the model sees them; by what part of its cost each result of exact search may be dearer than
+    the cheapest; why nothing was done where that has a reason of its own; into how many regions a large function was cut, how many of
+    these were solved like an equal one, and how many solutions were in the cache; whether the function came out otherwise."""
 
     rounds: int = 0
     nodes: int = 0
@@ -41,7 +48,9 @@ class EngineReport:
     merged: int = 0
     projected: int = 0
     made_static: int = 0
+    lowered: int = 0
     too_large: int = 0
+    alternatives: int = 0
     cost_before: float = 0.0
     cost_after: float = 0.0
     gaps: list[float] = field(default_factory=list)
@@ -49,17 +58,28 @@ class EngineReport:
     regions: int = 0
     replayed: int = 0
     remembered: int = 0
+    changed: int = 0
 
     def add(self, other: "EngineReport") -> None:
         """Adds what another run did."""
         self.rounds = max(self.rounds, other.rounds)
-        for name in ("nodes", "folded", "merged", "projected", "made_static", "too_large", "cost_before", "cost_after", "remembered"):
+        for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("stopped", "failures"):
             ours = getattr(self, name)
             ours += [text for text in getattr(other, name) if text not in ours]
         self.gaps += other.gaps
         self.add_rules(other.rules)
+
+    def add_saturation(self, result: Saturation) -> None:
+        """Adds one saturation."""
+        self.rounds = max(self.rounds, result.rounds)
+        self.nodes += result.nodes
+        self.add_rules(result.rules)
+        if result.failed:
+            self.failures.append(f"{result.stopped}; the best so far was taken")
+        elif result.stopped != "saturated":
+            self.stopped.append(result.stopped)
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
         """Adds the statistics of one saturation."""
@@ -73,15 +93,23 @@ class EngineReport:
                 old.reasons[reason] = old.reasons.get(reason, 0) + count
 
 
+_ADDED: Final = (
+    *("nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives", "cost_before", "cost_after"),
+    "remembered",
+)
+
+
 class Engine:
     """Rules, whether to fold constants, limits and a cost model: everything that a run needs but the program.
 
-    `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else.
+    `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
+    which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
+    those of one stage, or stages, and rules that lower; a `journal` is told everything.
     """
 
     def __init__(
         self,
-        matchers: Sequence[Matcher | Grouper],
+        rules: Sequence[Matcher | Grouper | Stage],
         *,
         limits: Limits | None = None,
         model: CostModel | None = None,
@@ -92,9 +120,17 @@ class Engine:
         exact_seconds: float = 0.0,
         region_nodes: int | None = None,
         store: RecipeStore | None = None,
+        rank: int = 0,
+        seed: int = 0,
+        journal: Journal | None = None,
     ) -> None:
-        self.matchers = [each for each in matchers if isinstance(each, Matcher)]
-        self.groupers = [each for each in matchers if isinstance(each, Grouper)]
+        alone = [each for each in rules if not isinstance(each, Stage)]
+        self.stages = [each for each in rules if isinstance(each, Stage)]
+        if not self.stages:
+            self.stages.append(Stage.of(alone))
+        self.matchers = [matcher for stage in self.stages for matcher in stage.matchers]
+        self.groupers = [grouper for stage in self.stages for grouper in stage.groupers]
+        self.lowering = [each for each in alone if isinstance(each, Matcher) and each.rule.kind == LOWERING]
         self.limits = limits or Limits()
         self.model = model or ROOFLINE
         self.fold = fold
@@ -104,6 +140,10 @@ class Engine:
         self.exact_seconds = exact_seconds
         self.region_nodes = region_nodes
         self.store = store
+        self.region_workers: RegionWorkers | None = None
+        self.rank = rank
+        self.seed = seed
+        self.journal = journal
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
@@ -113,21 +153,33 @@ class Engine:
             facts = look_at(function, self._needed())
         if facts is not None and self._has_nothing_for(facts):
             return function
-        with collector_paused():
+        with collector_paused(), interruptible():
             infer_type(function)
-            if not self.merge and (self.region_nodes is not None or self.store is not None):
-                made = run_regions(self, function, report)
-                if made is not None:
-                    return made
+            made = self._in_regions(function, report)
+            if made is not None:
+                return made
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
                 return self._plain(function, graph, root, report)
             return self._with_regions(function, report)
 
+    def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
+        """The function, optimised region by region, or as one with the help of the cache; None where that is not to be. What only merges
+        does so in one go, which is cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
+        only_merges = self.merge and not self._needed()
+        if only_merges or self.journal is not None or (self.region_nodes is None and self.store is None):
+            return None
+        rules = copy.copy(self)
+        rules.merge = False
+        made = run_regions(rules, function, report)
+        if made is None or not self.merge:
+            return made
+        return Engine([], limits=self.limits, model=self.model, merge=True).run(made, report)
+
     def _needed(self) -> list[frozenset[Symbol]]:
         """The symbols that each rule needs to match."""
-        return [*(matcher.symbols for matcher in self.matchers), *(grouper.symbols for grouper in self.groupers)]
+        return [*(each.symbols for each in (*self.matchers, *self.lowering)), *(grouper.symbols for grouper in self.groupers)]
 
     def _has_nothing_for(self, facts: FunctionFacts) -> bool:
         """Whether no rule can match and there is nothing to fold or merge."""
@@ -146,7 +198,7 @@ class Engine:
         facts = FACTS.get(made)
         if facts is None:
             facts = FACTS[made] = FunctionFacts(frozenset(graph.symbols))
-        if made is function:
+        if made is function and not self.rank:
             facts.distinct = facts.distinct or self.merge
             if self.fold:
                 facts.folded.add((self.static, self.max_growth))
@@ -165,7 +217,9 @@ class Engine:
         if result is flat:
             return function
         # A part that bodies share is optimised in each of them; where it did not come out as one thing, it may be computed more often.
-        dearer = all(program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount()))
+        dearer = not (self.rank or report.lowered) and all(
+            program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())
+        )
         if dearer or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
             report.failures.append("left alone: what its branches share would be computed more than once")
             return function
@@ -203,40 +257,81 @@ class Engine:
 
     def _optimise(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         """The body that takes the place of one that a graph was loaded from."""
-        saturator = Saturator(graph, self.matchers, self.limits, self.groupers)
+        made = self._saturated(graph, root, body, done, report)
+        return self._lowered(graph.anew(), made, report) if self.lowering else made
+
+    def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
+        initial, steps = len(graph), None if self.journal is None else Steps()
+        saturator = Saturator(graph, self.stages, self._limits(report), seed=self.seed, steps=steps)
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
-        try:
-            result = saturator.run()
-        except EngineError as error:
-            report.failures.append(str(error))
-            return body
-        report.rounds = max(report.rounds, result.rounds)
-        report.nodes += result.nodes
-        report.add_rules(result.rules)
+        result = saturator.run()
+        report.add_saturation(result)
         report.folded += graph.folded
         report.merged += graph.merged
         report.projected += graph.projected
         report.made_static += graph.made_static
         if graph.folder is not None:
             report.too_large += graph.folder.refused
-        if result.stopped != "saturated":
-            report.stopped.append(result.stopped)
-        if not (result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged)):
-            return body
-        extraction = extract(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together)
+        made, extraction = body, None
+        if result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged):
+            extraction = extract(
+                *(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together),
+                rank=self.rank,
+                accept=lambda choice: self._lost(graph, choice) is None,
+            )
+            made = self._taken_out(graph, root, body, saturator, extraction, done, report)
+        if self.journal is not None and steps is not None:
+            space, choice = (None, None) if extraction is None else (extraction.space, extraction.choice)
+            self.journal.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
+        return made
+
+    def _limits(self, report: EngineReport) -> Limits:
+        """The limits of the next saturation: applications are counted over all bodies of a function."""
+        unions = self.limits.unions
+        if unions is None:
+            return self.limits
+        return self.limits._replace(unions=max(0, unions - sum(statistics.unions for statistics in report.rules.values())))
+
+    def _taken_out(
+        self, graph: Graph, root: int, body: Expr, saturator: Saturator, extraction: Extraction, done: "_Done | None", report: EngineReport
+    ) -> Expr:
+        """The expression of what extraction has chosen."""
+        report.alternatives += extraction.alternatives
         if extraction.bound is not None:
             report.gaps.append(max(0.0, 1 - extraction.bound / extraction.cost) if extraction.cost else 0.0)
-        for call in graph.stateful:
-            node = graph.ids[id(call)]
-            if extraction.choice.get(graph.find(node)) != node and not any(
-                graph.symbols[node] in matcher.symbols for matcher in self.matchers
-            ):
-                report.failures.append(f"left alone: a call of {call.op!r} would be lost, which is stateful")
-                return body
+        lost = self._lost(graph, extraction.choice)
+        if lost is not None:
+            report.failures.append(f"left alone: a call of {lost.op!r} would be lost, which is stateful")
+            return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost
         regions, shared = done or (None, None)
         return rebuild(graph, extraction.choice, root, regions, shared, saturator.provenance)
+
+    def _lowered(self, graph: Graph, body: Expr, report: EngineReport) -> Expr:
+        """The body in the words that rules leave which lower; `graph` is empty."""
+        root = graph.load(body)
+        symbols, initial = set(graph.symbols), len(graph)
+        if not any(matcher.symbols <= symbols for matcher in self.lowering):
+            return body
+        done = lower(graph, root, self.lowering, self._limits(report), self.model)
+        report.add_saturation(done.saturator.result)
+        report.lowered += done.calls
+        report.failures += [done.problem] if done.problem else []
+        made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)
+        if self.journal is not None:
+            self.journal.note(
+                graph, root, initial, body, made, [Stage(tuple(self.lowering))], done.saturator, done.steps, done.space, done.choice
+            )
+        return made
+
+    def _lost(self, graph: Graph, choice: Mapping[int, int]) -> Call | None:
+        """A stateful call that a choice does without, though no rule is about its operator."""
+        for call in graph.stateful:
+            node = graph.ids[id(call)]
+            if choice.get(graph.find(node)) != node and not any(graph.symbols[node] in matcher.symbols for matcher in self.matchers):
+                return call
+        return None
 
 
 class _Done(NamedTuple):

@@ -107,6 +107,10 @@ class Graph:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def anew(self) -> "Graph":
+        """A graph of the same kind, without nodes."""
+        return Graph(self.folder, compare_large=self._large is not None)
+
     # ---- loading
 
     def load(self, root: Expr) -> int:

@@ -14,7 +14,7 @@ from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, Symbol, sy
 from passat.rules.engine.matching import Bindings, Matcher, Refusal, same_type, scalar_for
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PNumber, PTuple, PVar
-from passat.rules.rule import Rule
+from passat.rules.rule import MERGING, Rule
 
 MOST: Final = 256
 """So many calls are taken together at most."""
@@ -26,7 +26,7 @@ class Grouper:
     def __init__(self, rule: MultiRule) -> None:
         self.rule = rule
         self.name = rule.name
-        probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, reducing=False, name=rule.name)
+        probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, kind=MERGING, name=rule.name)
         self.matcher = Matcher(probe)
         self.symbols = self.matcher.symbols
 
@@ -64,7 +64,7 @@ class Grouper:
             made = [graph.make(GET_SYMBOL, i, (cut,)) for i in range(len(group))]
         except Refuse as refuse:
             raise Refusal(str(refuse)) from None
-        except (OpTypeError, InferError) as error:
+        except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to be joined along
             raise Refusal(f"ill-typed: {error}") from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]

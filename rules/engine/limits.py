@@ -5,12 +5,18 @@ import os
 import time
 from typing import Final, NamedTuple
 
+from passat.rules.engine.interruption import interrupted
+
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20) if hasattr(os, "sysconf") else 0.0
+
+INTERRUPTED: Final = "interrupted"
+"""What is said where it was not a limit, but the user."""
 
 
 class Limits(NamedTuple):
     """Where saturation stops, with the best so far: nodes added to the program's own, matches decided, rounds, seconds of wall time, and
-    megabytes by which the process grows. A rule that finds more than `rule_matches` in a round is put off (passat.rules.engine.backoff)."""
+    megabytes by which the process grows. A rule that finds more than `rule_matches` in a round is put off (passat.rules.engine.backoff).
+    With `unions`, so many applications of rules are carried out, and no more: what looks for a wrong one counts them."""
 
     nodes: int = 200_000
     matches: int = 1_000_000
@@ -18,6 +24,7 @@ class Limits(NamedTuple):
     seconds: float = 60.0
     memory: float = 8192.0
     rule_matches: int = 10_000
+    unions: int | None = None
 
 
 class LimitReached(Exception):
@@ -30,18 +37,28 @@ class Budget:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.matches = 0
+        self.unions = 0
         self._start = time.perf_counter()
         self._resident = math.inf
 
     def check(self, nodes: int) -> None:
-        """Raises LimitReached where nodes, matches or time have run out."""
+        """Raises LimitReached where nodes, matches or time have run out, or the user has asked to stop."""
         limits = self.limits
+        if interrupted():
+            raise LimitReached(INTERRUPTED)
         if nodes > limits.nodes:
             raise LimitReached(f"nodes: more than {limits.nodes}")
         if self.matches > limits.matches:
             raise LimitReached(f"matches: more than {limits.matches}")
         if time.perf_counter() - self._start > limits.seconds:
             raise LimitReached(f"time: more than {limits.seconds:g} s")
+
+    def spend(self, unions: int) -> None:
+        """Counts unions that are about to be made. Raises LimitReached where there may not be so many."""
+        most = self.limits.unions
+        if most is not None and self.unions + unions > most:
+            raise LimitReached(f"unions: more than {most}")
+        self.unions += unions
 
     def watch_memory(self) -> None:
         """From now on the process must not grow too much."""

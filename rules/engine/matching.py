@@ -84,19 +84,19 @@ class Matcher:
         named = {arg.key for value in _arguments(rule) for arg in _patterns(value)}
         columns: dict[tuple[AnyValue, ...], None] = {rule.lhs.key: None}
         if rule.reducing:
-            columns.update((part.key, None) for part in _parts(rule.lhs))
+            columns.update((part.key, None) for part in pattern_parts(rule.lhs))
         for node in terms:
             if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
                 columns[node.key] = None
         self.class_keys = list(columns)
         self._slots = {key: i for i, key in enumerate(self.class_keys)}
         self._literals = [node for node in terms if isinstance(node, PLiteral)]
-        self.symbols = frozenset(_symbol(node) for node in terms if not isinstance(node, PVar))
-        self.makes = frozenset(_symbol(node) for node in subterms(rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
+        self.symbols = frozenset(symbol_of(node) for node in terms if not isinstance(node, PVar))
+        self.makes = frozenset(symbol_of(node) for node in subterms(rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
         self.variants = [self._variant(swaps) for swaps in self._orders(terms)]
         self._checks, self._binds = self._attr_plan()
         self._plan = self._compile(rule.rhs)
-        self.root = _symbol(rule.lhs)
+        self.root = symbol_of(rule.lhs)
 
     # ---- what to look for
 
@@ -119,13 +119,13 @@ class Matcher:
             name = places[id(node)] = names[node.key]
             if isinstance(node, PVar):
                 continue
-            head = _symbol(node)
-            parts = list(_parts(node))
+            head = symbol_of(node)
+            parts = list(pattern_parts(node))
             if id(node) in swapped:
                 parts.reverse()
             for i, part in enumerate(parts):
                 child = names.setdefault(part.key, len(names))
-                expected = None if isinstance(part, PVar) else _symbol(part)
+                expected = None if isinstance(part, PVar) else symbol_of(part)
                 steps.append((name, i, child, expected))
                 if expected is not None:
                     edges.add((head, i, expected))
@@ -141,7 +141,7 @@ class Matcher:
             tuple(f"e{name}" for name in classes),
             tuple(payloads[id(node)] for node in self._calls),
         )
-        root = [self._slots[part.key] for part in _parts(self.rule.lhs)] if self.rule.reducing else []
+        root = [self._slots[part.key] for part in pattern_parts(self.rule.lhs)] if self.rule.reducing else []
         if id(self.rule.lhs) in swapped:
             root.reverse()
         return Variant(
@@ -222,7 +222,7 @@ class Matcher:
         plan: list[tuple[Pattern, tuple[int, ...]]] = []
         for node in _bottom_up(rhs):
             if node.key not in self._slots:
-                plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in _parts(node))))
+                plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))))
                 made[node.key] = len(plan) - 1
         return plan
 
@@ -239,7 +239,7 @@ class Matcher:
                     payload = graph.attr_id(match.call_attrs(node))
             elif isinstance(node, PGet):
                 payload = node.index
-            made.append(graph.make(_symbol(node), payload, tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])))
+            made.append(graph.make(symbol_of(node), payload, tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])))
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
 
@@ -276,7 +276,7 @@ class Bindings:
             cls = graph.find(self.node(pattern))
             constant = graph.constants.get(cls)
             return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
-        types = [self._term(part).type_ for part in _parts(pattern)]
+        types = [self._term(part).type_ for part in pattern_parts(pattern)]
         if isinstance(pattern, PCall):
             return Term(pattern.op.infer(types, self.call_attrs(pattern)))
         if isinstance(pattern, PTuple):
@@ -352,7 +352,8 @@ def _kept(attrs: Mapping[str, AnyValue], op: Op) -> dict[str, AnyValue]:
     return {name: value for name, value in attrs.items() if name in op.attr_params}
 
 
-def _symbol(node: Pattern) -> Symbol:
+def symbol_of(node: Pattern) -> Symbol:
+    """What a node applies that a pattern, which is no hole, matches."""
     if isinstance(node, PCall):
         return symbol(CALL, node.op, len(node.args))
     if isinstance(node, PTuple):
@@ -361,10 +362,11 @@ def _symbol(node: Pattern) -> Symbol:
 
 
 def _has_payload(node: Pattern) -> bool:
-    return _symbol(node).has_payload
+    return symbol_of(node).has_payload
 
 
-def _parts(node: Pattern) -> tuple[Pattern, ...]:
+def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
+    """The operands of a pattern, none of a hole or number."""
     if isinstance(node, PCall):
         return node.args
     if isinstance(node, PTuple):

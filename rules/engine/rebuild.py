@@ -48,7 +48,7 @@ def rebuild(
         key = (symbol, payloads[node], parts)  # expressions compare by identity
         expr = equal.get(key)
         if expr is None:
-            expr = origin if origin is not None and _parts(origin) == parts else _make(graph, cls, node, parts, provenance or {})
+            expr = origin if origin is not None and parts_of(origin) == parts else _make(graph, cls, node, parts, provenance or {})
             equal[key] = expr
         made[cls] = expr
         if shared is not None and origin is not None and parts:
@@ -81,7 +81,8 @@ def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
     return made
 
 
-def _parts(expr: Expr) -> tuple[Expr, ...]:
+def parts_of(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of a node of dataflow."""
     if type(expr) is Call:
         return expr.args
     if type(expr) is TupleGetItem:

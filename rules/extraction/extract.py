@@ -1,10 +1,11 @@
 """Taking the best program out of a saturated graph: a worklist over tree costs, then improvement of the cost as a DAG.
 
-The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it.
+The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it, unless
+one of the next best is asked for.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from passat.rules.cost import CostModel
@@ -16,12 +17,15 @@ from passat.rules.extraction.trees import cheapest_trees
 
 class Extraction(NamedTuple):
     """A choice of one node for each class that the roots need, in an order that has parts before wholes, its cost, and the cost of what
-    went in; what no choice costs less than, where exact search was asked for."""
+    went in; what no choice costs less than, where exact search was asked for; at how many of the classes another node could be taken;
+    what there was to choose from."""
 
     choice: dict[int, int]
     cost: float
     input_cost: float
     bound: float | None = None
+    alternatives: int = 0
+    space: Space | None = None
 
 
 def extract(
@@ -31,14 +35,35 @@ def extract(
     model: CostModel,
     exact_seconds: float = 0.0,
     together: Sequence[Sequence[tuple[int, int]]] = (),
+    rank: int = 0,
+    accept: Callable[[Mapping[int, int]], bool] | None = None,
 ) -> Extraction:
     """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `together` choices of nodes
     for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
-    (passat.rules.extraction.exact)."""
+    (passat.rules.extraction.exact). A `rank` above 0 asks for the next best ones that are accepted, the last where there are fewer, and the
+    best where there is no other (passat.rules.extraction.several)."""
     space = Space.of_graph(graph, members, model)
     classes = [graph.find(root) for root in roots]
+    best = _best(space, graph, classes, exact_seconds, together)
+    if not rank or not space.alternatives:
+        return best
+    from passat.rules.extraction.ladder import Climb
+    from passat.rules.extraction.several import several
+
+    known = Climb(best.choice, best.cost, 0.0, False, {})
+    others = [found for found in several(space, classes, known, rank + 1, accept) if found is not known]
+    if not others:
+        return best
+    chosen = others[min(rank, len(others)) - 1]
+    return best._replace(choice=chosen.choice, cost=chosen.cost)
+
+
+def _best(
+    space: Space, graph: Graph, classes: Sequence[int], exact_seconds: float, together: Sequence[Sequence[tuple[int, int]]]
+) -> Extraction:
     best = start = Solution.of_input(space, classes)
     input_cost = start.total
+    places = 0
     if space.alternatives:
         greedy = cheapest_trees(space)
         groups = [[(graph.find(cls), node) for cls, node in group] for group in together]
@@ -48,14 +73,16 @@ def extract(
         if other is not None and other.total < start.total * LESS:
             other.improve(greedy, groups)
             best = other
+        places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly
 
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)
         assert found.choice is not None, "the known choice at least"
-        return Extraction(found.choice, sum([space.costs[node] for node in found.choice.values()]), input_cost, found.bound)
+        cost = sum([space.costs[node] for node in found.choice.values()])
+        return Extraction(found.choice, cost, input_cost, found.bound, places, space)
     choice = best.in_order()
     cost = math.fsum([space.costs[node] for node in choice.values()])
     if cost * LESS > input_cost:  # totals that changed many times, of prices that are many orders of magnitude apart, are off
-        return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost)
-    return Extraction(choice, cost, input_cost)
+        return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost, None, places, space)
+    return Extraction(choice, cost, input_cost, None, places, space)

@@ -116,6 +116,26 @@ class Solution:
             if not self.total < before * LESS:
                 return
 
+    def alternatives(self, preferred: Mapping[int, int]) -> int:
+        """At how many classes of the solution another node could be taken, as far as can be told without a search."""
+        return sum(
+            any(node != self.choice[cls] and self._cone(node, cls, self.position[cls], preferred) is not None for node in nodes)
+            for cls, nodes in self.space.alternatives.items()
+            if self.uses[cls] and len(nodes) > 1
+        )
+
+    def difference(self, cls: int, node: int, preferred: Mapping[int, int]) -> float | None:
+        """What it adds to the total if a class of the solution takes another node, what is freed taken off; None where that might close a
+        cycle. The solution stays as it is."""
+        total = self.total
+        undo = self._take(cls, node, preferred)
+        if undo is None:
+            return None
+        added = self.total - total
+        self._put_back(cls, node, undo)
+        self.total = total
+        return added
+
     def _try(self, cls: int, node: int, preferred: Mapping[int, int]) -> None:
         """Lets a class take a node where that makes the whole cheaper and keeps it acyclic."""
         if self._frees_nothing(self.choice[cls], node) and self.space.costs[node] >= self.space.costs[self.choice[cls]]:

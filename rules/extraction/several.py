@@ -2,60 +2,85 @@
 
 A choice that differs from another lacks one of its nodes. So the next best is looked for once for each node of the best, in the e-graph
 without that node, and what comes of that is branched upon in turn, the cheapest first (Lawler 1972). Each search is greedy, and there are
-only so many of them, so that one may be missed; those that come back are programs, and all different.
+only so many of them, so that one may be missed; those that come back are programs, and all different. How many searches there are goes by
+the size of the e-graph and not by the clock, so that the same comes of it each time.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count as numbers
 from typing import Final
 
+from passat.rules.extraction.improve import Solution
 from passat.rules.extraction.ladder import Climb, NoProgramError, climb
 from passat.rules.extraction.space import Space
+from passat.rules.extraction.trees import trees_from_leaves
 
 BRANCHES: Final = 32
-"""Nodes of one choice, the dearest first, that it is done without."""
+"""Nodes of one choice that it is done without: those in whose place another one adds the least."""
+WORK: Final = 200_000
+"""All searches together look at about so many nodes; there are `FEWEST` in any case."""
+FEWEST: Final = 4
 
 
-def several(space: Space, roots: Sequence[int], first: Climb, count: int) -> list[Climb]:
-    """At most so many different choices for the roots, the cheapest first; `first` is the best that is known, and among them.
+def several(
+    space: Space, roots: Sequence[int], first: Climb, count: int, accept: Callable[[Mapping[int, int]], bool] | None = None
+) -> list[Climb]:
+    """At most so many different choices for the roots, the cheapest first; `first` is the best that is known, and among them. Choices that
+    are not accepted are passed over.
 
     >>> space = Space([0, 0, 0], [(), (), ()], [1.0, 3.0, 2.0], {0: [0, 1, 2]}, [0, 0, 0])
     >>> [found.cost for found in several(space, [0], climb(space, [0]), 5)]
     [1.0, 2.0, 3.0]
     """
     found: list[Climb] = []
+    if count == 1 and (accept is None or accept(first.choice)):
+        return [first]
+    space = space.without(_doubles(space))
+    preferred = trees_from_leaves(space)
+    left = min(BRANCHES * count, max(FEWEST, WORK // len(space.classes)))
     number = numbers()
     told: set[frozenset[int]] = set()
     tried: set[frozenset[int]] = set()
     queue: list[tuple[float, int, Climb, frozenset[int]]] = [(first.cost, next(number), first, frozenset())]
     while queue and len(found) < count:
-        _, _, best, without = heappop(queue)
+        _, _, best, banned = heappop(queue)
         key = frozenset(best.choice.values())
         if key not in told:
             told.add(key)
-            found.append(best)
-        if len(found) == count:
-            break
-        chosen = [node for cls, node in best.choice.items() if len(space.alternatives.get(cls, ())) > 1]
-        for node in sorted(chosen, key=lambda node: (-space.costs[node], node))[:BRANCHES]:
-            banned = without | {node}
-            if banned in tried or len(tried) >= BRANCHES * count:
+            if accept is None or accept(best.choice):
+                found.append(best)
+        if len(found) == count or not left:
+            continue  # what has been found already is taken still
+        for node in _branches(space.without(banned), roots, best, preferred)[:BRANCHES]:
+            without = banned | {node}
+            if without in tried or not left:
                 continue
-            tried.add(banned)
+            tried.add(without)
+            left -= 1
             try:
-                other = climb(_without(space, banned), roots)
+                other = climb(space.without(without), roots)
             except NoProgramError:
                 continue
-            heappush(queue, (other.cost, next(number), other, banned))
+            heappush(queue, (other.cost, next(number), other, without))
     return sorted(found, key=lambda one: one.cost)
 
 
-def _without(space: Space, nodes: Iterable[int]) -> Space:
-    """The space in which no program has these nodes: each of them needs itself."""
-    children, alternatives = list(space.children), dict(space.alternatives)
-    for node in nodes:
-        cls = space.classes[node]
-        children[node] = (cls,)
-        alternatives[cls] = [other for other in alternatives.get(cls, ()) if other != node]
-    return Space(space.classes, children, space.costs, alternatives, space.default)
+def _branches(space: Space, roots: Sequence[int], best: Climb, preferred: Mapping[int, int]) -> list[int]:
+    """The nodes of a choice that there is something else for, by what that adds as far as can be told without a search."""
+    solution = Solution.of_choice(space, best.choice, roots)
+    assert solution is not None, "it is a program"
+    added: list[tuple[float, int]] = []
+    for cls, node in best.choice.items():
+        others = [other for other in space.alternatives.get(cls, ()) if other != node]
+        prices = [solution.difference(cls, other, preferred) for other in others]
+        if prices:
+            added.append((min((price for price in prices if price is not None), default=math.inf), node))
+    return [node for _, node in sorted(added)]
+
+
+def _doubles(space: Space) -> list[int]:
+    """Nodes of classes in which there is a choice that nobody chooses, since there is an equal one or since the class is a constant."""
+    kept = {cls: set(nodes) for cls, nodes in space.alternatives.items()}
+    return [node for node, cls in enumerate(space.classes) if cls in kept and node not in kept[cls]]

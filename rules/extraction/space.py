@@ -1,6 +1,6 @@
 """What extraction chooses from: the nodes of an e-graph as lists, with their classes, operands and costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from passat.rules.cost import EPSILON, ConstantAware, CostModel, price
 from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
@@ -49,6 +49,15 @@ class Space:
                 space.default[cls] = space.alternatives[cls][0]
         space.costs = _costs(graph, space, model)
         return space
+
+    def without(self, nodes: Iterable[int]) -> "Space":
+        """The space in which no program has these nodes: each of them needs itself."""
+        children, alternatives = list(self.children), dict(self.alternatives)
+        for node in nodes:
+            cls = self.classes[node]
+            children[node] = (cls,)
+            alternatives[cls] = [other for other in alternatives.get(cls, ()) if other != node]
+        return Space(self.classes, children, self.costs, alternatives, self.default)
 
 
 def _children(graph: Graph, classes: Sequence[int]) -> list[tuple[int, ...]]:

@@ -6,7 +6,7 @@ import ml_dtypes
 
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import same_dim
-from passat.rules.conditions import Refuse, Term, computed, condition, is_float, shape_of
+from passat.rules.conditions import Refuse, Term, computed, condition, is_float, is_not_empty, shape_of
 from passat.rules.library.batch_norm import is_not, stays_finite
 from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import attributes, constants, op, tensors
@@ -82,7 +82,7 @@ class Products(RuleSet):
     )
     flatten_biased = (
         (_VIEWED >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED)))
-        .when(is_matrix(w), is_vector_of(b, w))
+        .when(is_matrix(w), is_vector_of(b, w), is_not_empty(_VIEWED))  # a size of 0 in newshape means another size
         .inexact(_REGROUPS)
     )
     unflatten = (

@@ -1,17 +1,15 @@
-"""Recipes across runs, in an SQLite file in the user's cache folder (passat.rules.cache_folder).
+"""Recipes across runs (passat.rules.cache_file).
 
 A key says everything that a recipe follows from but the answers about constants, which the recipe has: the region, the rules and the
-sources of their functions, limits, cost model, versions. A cache is never a reason to fail: what cannot be read or written is as if it
-were not there, and a file of another version, or one that is damaged, is made anew, with one line of notice.
+sources of their functions, limits, cost model, versions.
 """
 
 import contextlib
 import functools
 import importlib.metadata
 import inspect
-import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +17,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.rules.cache_folder import cache_folder
+from passat.rules.cache_file import CacheFile
 from passat.rules.cost import NodeCount, Roofline
 from passat.rules.engine.matching import Matcher
 from passat.rules.regions.recipe_text import NoTextError, check, decode, encode, functions_in, sample_key
@@ -30,30 +28,30 @@ if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine, EngineReport
 
 VERSION: Final = 1
-"""Of the tables and of the texts in them."""
+"""Of the table and of the texts in it."""
 FILE: Final = "recipes.sqlite"
 _LONGEST: Final = 1 << 24
-"""Characters of a text that is read at most."""
-_APPLICATION: Final = 0x50535243
+"""Characters that a text has at most."""
 _REPEATED: Final = ("nodes:", "matches:", "rounds:")
 """Limits that are reached at the same place in each run."""
-_WAIT: Final = 5.0
-"""Seconds to wait for another process that writes."""
 
 
 class RecipeStore:
     """The cache in one folder. `notices` has a line for each time that the file had to be made anew."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._path = (cache_folder() if folder is None else folder) / FILE
-        self.notices: list[str] = []
+        self._file = CacheFile(FILE, "recipes (key TEXT, text TEXT, PRIMARY KEY (key, text))", version=VERSION, folder=folder)
+        self.notices = self._file.notices
 
     def find(self, engine: "Engine", sample: Sample, instance: Instance, report: "EngineReport") -> tuple[Recipe, "list[Tensor]"] | None:
         """A recipe that is right for an instance, with its tensors; what it counts goes to the report."""
         identity = identity_of(engine)
         if identity is None:
             return None
-        for text in self._read(_key(identity, sample)):
+        query = "SELECT text FROM recipes WHERE key = ? AND length(text) < ?"
+        for (text,) in self._file.read(query, _key(identity, sample), _LONGEST):
+            if not isinstance(text, str):
+                continue
             own = type(report)()
             try:
                 recipe = decode(text, own, identity.functions, sample.trace.given)
@@ -73,56 +71,9 @@ class RecipeStore:
         if identity is None or report.failures or not all(text.startswith(_REPEATED) for text in report.stopped):
             return
         with contextlib.suppress(NoTextError):
-            self._write(_key(identity, sample), encode(recipe, report, identity.functions))
-
-    # ---- the file
-
-    def _read(self, key: str) -> list[str]:
-        with self._guarded(), self._open() as database:
-            rows = database.execute("SELECT text FROM recipes WHERE key = ? AND length(text) < ?", (key, _LONGEST)).fetchall()
-            return [text for (text,) in rows if isinstance(text, str)]
-        return []
-
-    def _write(self, key: str, text: str) -> None:
-        with self._guarded(), self._open() as database:
-            database.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?)", (key, text))
-
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Does without the file where it cannot be used; where it is wrong in itself, it goes, with a notice."""
-        try:
-            yield
-        except sqlite3.OperationalError:
-            return  # locked, read-only, full, not to be opened
-        except (_WrongFileError, sqlite3.DatabaseError) as error:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
-                what = str(error) if isinstance(error, _WrongFileError) else "it was damaged, or no SQLite file"
-                self.notices.append(f"the cache {self._path} was made anew: {what}")
-        except OSError:
-            return
-
-    def _open(self) -> "contextlib.closing[sqlite3.Connection]":
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
-        try:
-            database.execute("PRAGMA synchronous = OFF")  # nothing is lost that could not be made again
-            found = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-            if found == [0, 0] and not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                database.executescript(
-                    "BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS recipes (key TEXT, text TEXT, PRIMARY KEY (key, text));"
-                    f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
-                )
-            elif found != [_APPLICATION, VERSION]:
-                raise _WrongFileError("it was of another version" if found[0] == _APPLICATION else "it was the file of another program")
-        except BaseException:
-            database.close()
-            raise
-        return contextlib.closing(database)
-
-
-class _WrongFileError(Exception):
-    """The file is another one; the text says which."""
+            text = encode(recipe, report, identity.functions)
+            if len(text) < _LONGEST:
+                self._file.write("INSERT OR IGNORE INTO recipes VALUES (?, ?)", _key(identity, sample), text)
 
 
 # ---- keys
@@ -145,7 +96,7 @@ def identity_of(engine: "Engine") -> Identity | None:
     if rules is None:
         return None
     machine = model.machine if isinstance(model, Roofline) else ""
-    settings = (engine.fold, engine.static, engine.max_growth, engine.exact_seconds > 0, type(model).__name__, machine)
+    settings = (engine.fold, engine.static, engine.max_growth, engine.exact_seconds > 0, engine.rank, type(model).__name__, machine)
     limits = engine.limits._replace(seconds=0.0, memory=0.0)
     return Identity(f"{rules.text}\n{settings}\n{limits}", rules.functions)
 
@@ -156,7 +107,7 @@ def _rules_text(matchers: tuple[Matcher, ...], probes: tuple[Matcher, ...]) -> I
     lines = [_version(), np.__version__]
     for matcher in (*matchers, *probes):
         rule = matcher.rule
-        lines.append(f"{rule.name} {rule!r} {rule.conditions!r} {rule.math} {rule.reducing}")
+        lines.append(f"{rule.name} {rule!r} {rule.conditions!r} {rule.math} {rule.kind} {rule.matches}")
         for function in functions_in([*rule.conditions, rule.lhs, rule.rhs]):
             functions[f"{function.__module__}.{function.__qualname__}"] = function
     modules = {"passat.rules.library"} | {function.__module__ for function in functions.values()}

@@ -21,9 +21,9 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Condition
 from passat.rules.engine.matching import same_type
+from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.saturate import RuleStatistics
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
-from passat.rules.regions.regions import parts_of
 from passat.rules.regions.replay import Instance, Item, Leaf, Recipe, Sample
 from passat.rules.regions.traced import CONTENT, SPLAT, UNIFORM, Folding, Literal, Opinion, Question, Slot, Trace, Traced
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 Functions = Mapping[str, Callable[..., AnyValue]]
 _LITERAL_BYTES: Final = 1 << 16
 """Recipes with larger tensors of their own are not kept."""
-_COUNTED: Final = ("rounds", "nodes", "folded", "merged", "projected", "made_static", "too_large", "cost_before", "cost_after")
+_COUNTED: Final = (
+    *("rounds", "nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives"),
+    *("cost_before", "cost_after"),
+)
 
 
 class NoTextError(Exception):

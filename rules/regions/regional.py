@@ -10,9 +10,12 @@ from weakref import WeakKeyDictionary
 from passat.ir.expr import Expr, Function, Tuple
 from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType
-from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, parts_of, repeats
-from passat.rules.regions.replay import Instance, Recipe, recipe_of, sample_of
-from passat.rules.regions.traced import TracedFolder, TracedGraph
+from passat.passmgr.workers.crew import WorkerLostError
+from passat.rules.engine.rebuild import parts_of
+from passat.rules.regions.ahead import Ahead, looking_ahead
+from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
+from passat.rules.regions.replay import Instance, Recipe, Sample, sample_of
+from passat.rules.regions.solving import solve, unchanged
 
 if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine, EngineReport
@@ -49,16 +52,18 @@ def run_regions(engine: "Engine", function: Function, report: "EngineReport") ->
         regions = cut(function, frozenset(), whole=True) if engine.store is not None else None
     if regions is None:
         return None
-    run = _Run(engine, memory)
     replaced: dict[int, Expr] = {}
     results: list[tuple[Recipe, Instance, list[Tensor], list[Expr]]] = []
-    for region in regions:
-        instance = Instance.of(region, [replaced.get(id(value), value) for value in region.inputs])
-        recipe, tensors = run.recipe(instance, report)
-        nodes, outputs = recipe.apply(instance, tensors)
-        replaced.update((id(old), new) for old, new in zip(region.outputs, outputs, strict=True) if old is not new)
-        results.append((recipe, instance, tensors, nodes))
+    with looking_ahead(engine, regions, memory.numbers) as ahead:
+        run = _Run(engine, memory, ahead)
+        for region in regions:
+            instance = Instance.of(region, [replaced.get(id(value), value) for value in region.inputs])
+            recipe, tensors = run.recipe(instance, report)
+            nodes, outputs = recipe.apply(instance, tensors)
+            replaced.update((id(old), new) for old, new in zip(region.outputs, outputs, strict=True) if old is not new)
+            results.append((recipe, instance, tensors, nodes))
     report.regions += len(regions)
+    report.failures += ahead.notes
     made = function.with_body(_replace_results(function.body, replaced))
     kept = _regions_of(made.body, results)
     if kept is not None:
@@ -69,14 +74,16 @@ def run_regions(engine: "Engine", function: Function, report: "EngineReport") ->
 class _Run:
     """Recipes, found or made, within the limits of one saturation."""
 
-    def __init__(self, engine: "Engine", memory: _Memory) -> None:
+    def __init__(self, engine: "Engine", memory: _Memory, ahead: Ahead) -> None:
         self._engine = engine
         self._memory = memory
+        self._ahead = ahead
         self._start = time.perf_counter()
 
     def recipe(self, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
         """The recipe for an instance, and the tensors that its items number. Adds to the report what the recipe does."""
-        known = self._memory.recipes.setdefault(instance.key(self._memory.numbers), [])
+        key = instance.key(self._memory.numbers)
+        known = self._memory.recipes.setdefault(key, [])
         for recipe, own in known:
             tensors = recipe.trace.holds_for(instance.tensors)
             if tensors is not None:
@@ -84,7 +91,7 @@ class _Run:
                 report.add(own)
                 return recipe, tensors
         own = type(report)()
-        recipe, tensors = self._solve(instance, own)
+        recipe, tensors = self._solve(key, instance, own)
         report.add(own)
         own.failures.clear()  # they are said once
         own.remembered = 0
@@ -92,24 +99,28 @@ class _Run:
             known.append((recipe, own))
         return recipe, tensors
 
-    def _solve(self, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
-        engine = copy.copy(self._engine)
-        spent = time.perf_counter() - self._start
-        engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
-        engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
+    def _solve(self, key: object, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
         sample = sample_of(instance)
-        store = engine.store
+        store = self._engine.store
         found = None if store is None else store.find(self._engine, sample, instance, report)
         if found is not None:
             report.remembered += 1
             return found
-        graph = TracedGraph(sample.trace, TracedFolder(sample.trace, engine.max_growth, static=engine.static) if engine.fold else None)
-        result = engine.optimise(graph, graph.load(sample.body), sample.body, report)
-        nodes = instance.region.nodes
-        recipe = recipe_of(sample, nodes, result) or recipe_of(sample, nodes, sample.body)
-        assert recipe is not None, "the sample itself is a tuple of operators on variables and traced constants"
+        try:
+            recipe, tensors = self._ahead.solved(key, instance, report) or self._solve_here(sample, instance.region, report)
+        except WorkerLostError:
+            recipe = unchanged(sample, instance.region)
+            return recipe, recipe.trace.tensors
         if store is not None:
             store.keep(self._engine, sample, recipe, report)
+        return recipe, tensors
+
+    def _solve_here(self, sample: Sample, region: Region, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
+        engine = copy.copy(self._engine)
+        spent = time.perf_counter() - self._start
+        engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
+        engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
+        recipe = solve(engine, sample, region, report)
         return recipe, recipe.trace.tensors
 
 

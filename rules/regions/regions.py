@@ -9,6 +9,7 @@ from passat.ir.op import Op, is_followed
 from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.rebuild import parts_of
 
 LEAST: Final = 40
 """Nodes that a region has at least; the last one may have fewer."""
@@ -60,15 +61,6 @@ class Numbers:
             self._by_id[id(value)] = found
             self._kept.append(value)  # so that nothing else gets its identity
         return found
-
-
-def parts_of(expr: Expr) -> Sequence[Expr]:
-    """The operands of a node of dataflow."""
-    if type(expr) is Call:
-        return expr.args
-    if type(expr) is TupleGetItem:
-        return (expr.tuple_value,)
-    return expr.fields if type(expr) is Tuple else ()
 
 
 def edges_of(matchers: Iterable[Matcher]) -> Edges:

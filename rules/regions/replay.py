@@ -11,7 +11,8 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import Type, refine
-from passat.rules.regions.regions import Numbers, Region, parts_of
+from passat.rules.engine.rebuild import parts_of
+from passat.rules.regions.regions import Numbers, Region
 from passat.rules.regions.traced import Trace, Traced
 
 _NUMBERS: Final = count()

@@ -283,6 +283,11 @@ class TracedGraph(Graph):
     def __init__(self, trace: Trace, folder: TracedFolder | None) -> None:
         super().__init__(folder)
         self._trace = trace
+        self._traced_folder = folder
+
+    def anew(self) -> "TracedGraph":
+        """A graph of the same trace, without nodes."""
+        return TracedGraph(self._trace, self._traced_folder)
 
     def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
         """The node of a constant."""

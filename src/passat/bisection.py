@@ -1,4 +1,4 @@
-"""Bisecting the optimisation of a model: which pass makes it wrong, slower, crash, or fail a command of the user's."""
+"""Bisecting the optimisation of a model: which pass makes it wrong, slower, larger, crash, or fail a command of the user's."""
 
 import os
 import shlex
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
 
-from passat.checks import Check, CheckError, Command, Crash, Slower, WrongValue
+from passat.checks import Check, CheckError, Command, Crash, Larger, Slower, WrongValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import load, save, to_onnx
 from passat.optimizer import DEFAULT_LEVEL
@@ -80,18 +80,18 @@ def bisect_model(
 ) -> Bisection:
     """The first pass of an optimisation after which a model is bad, by running a logarithmic number of models in between.
 
-    `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time), "crash"
-    (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the path of a model (`passat.checks.Command`). The
-    rest, and the settings of a context around the call, are as in `passat.optimize`.
+    `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time),
+    "larger" (more nodes, or by more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a
+    command, which gets the path of a model (`passat.checks.Command`). The rest, and the settings of a context around the call, are as in
+    `passat.optimize`.
 
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
     VerifyError.
     """
     source = os.fspath(model)
-    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
-        raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
+    refuse_pipe(source)
     tell = progress or (lambda _: None)
-    command = None if check in CHECKS else Command(_words(check), os.path.dirname(source) or ".")
+    command = None if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
     tell("reading the model")
     module = load(source)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
@@ -134,12 +134,32 @@ def _wrong(source: str, seed: int, margin: float) -> Check:
 
 
 def _slower(source: str, seed: int, margin: float) -> Check:
-    return Slower(source, os.path.dirname(source) or ".", margin=margin, seed=seed)
+    return Slower(source, os.path.dirname(source) or ".", margin=margin, seed=seed, doubt=margin / 4)
+
+
+def _larger(source: str, seed: int, margin: float) -> Check:
+    return Larger(source, os.path.dirname(source) or ".", margin=margin)
 
 
 def _crash(source: str, seed: int, margin: float) -> Check:
     return Crash(os.path.dirname(source) or ".")
 
 
-CHECKS: Mapping[str, Callable[[str, int, float], Check]] = {"wrong": _wrong, "slower": _slower, "crash": _crash}
-"""The checks that have a name: what makes one of the path of a model, the seed of its inputs, and the margin of times."""
+CHECKS: Mapping[str, Callable[[str, int, float], Check]] = {"wrong": _wrong, "slower": _slower, "larger": _larger, "crash": _crash}
+"""The checks that have a name: what makes one of the path of a model, the seed of its inputs, and the margin of times and sizes."""
+
+
+def make_check(check: str, source: str, seed: int = 0, margin: float = 0.1) -> Check:
+    """The check of a name, or of a command, for models made of the one at a path. Raises CheckError, OnnxError, VerifyError."""
+    return CHECKS[check](source, seed, margin) if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
+
+
+def read_command(check: str, folder: str) -> Command:
+    """The check of a command line. Raises CheckError where it is none."""
+    return Command(_words(check), folder)
+
+
+def refuse_pipe(source: str) -> None:
+    """Raises CheckError for what can be read once only."""
+    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
+        raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")

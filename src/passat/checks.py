@@ -1,4 +1,4 @@
-"""Questions about a module that a bisection asks by running it: whether its values are wrong, it is slower, it crashes, or a command fails.
+"""Questions about a module that a bisection asks: whether its values are wrong, it is slower or larger, it crashes, or a command fails.
 
 Each is a predicate over modules: True, False, or None where a module cannot tell, as when it is in a form that ONNX does not have.
 A module that is not well-formed or not well-typed, so that no model can be made of it, is bad by every check. `why` is a sentence about
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.module import IRModule
-from passat.ir.onnx import OnnxError, check, save, to_onnx
+from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
+from passat.report import histogram, node_count
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import ModelSource, Reference, Runner, VerifyError, VerifyReport
 
@@ -91,7 +92,8 @@ class Slower(Check):
     """Whether a model takes longer on ONNX Runtime, with its optimisations on and one thread, than the original.
 
     Both run in turns on the same inputs; the medians are compared, and the model is slower where its is above the original's by more than
-    `margin` of it. Symbolic dimensions get the largest of a few sizes on which the original runs.
+    `margin` of it. Within `doubt` of that limit, as a part of the original's time too, it cannot be told: noise would decide. Symbolic
+    dimensions get the largest of a few sizes on which the original runs.
     """
 
     ROUNDS: Final = (15, 200)
@@ -101,9 +103,10 @@ class Slower(Check):
     SLICE: Final = 0.002
     """Seconds that one turn takes at least: a fast model runs several times in it."""
 
-    def __init__(self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, seed: int = 0) -> None:
+    def __init__(self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, seed: int = 0, doubt: float = 0.0) -> None:
         super().__init__(folder)
         self._margin = margin
+        self._doubt = doubt
         self._original = self._runner(original)
         self._feed = self._choose(seed)
 
@@ -127,9 +130,11 @@ class Slower(Check):
             self.unclear = f"it does not run on ONNX Runtime: {' '.join(str(error).split())[:300]}"
             return None
         before, after = self._times(candidate)
-        if after <= before * (1 + self._margin):
-            return ""
-        return f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"
+        times = f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"
+        if abs(after / before - 1 - self._margin) < self._doubt:
+            self.unclear = f"{times}, which is near the limit of {1 + self._margin:g} times"
+            return None
+        return times if after > before * (1 + self._margin) else ""
 
     def _times(self, candidate: Runner) -> tuple[float, float]:
         runners = (self._original, candidate)
@@ -140,6 +145,31 @@ class Slower(Check):
 
     def _time(self, runner: Runner, repeat: int) -> float:
         return time_of(runner, self._feed, repeat)
+
+
+class Larger(Check):
+    """Whether a model has more nodes than the original, or takes more bytes, by more than `margin` of them.
+
+    The original is taken as Passat writes it, so that only what passes do to it counts. Raises OnnxError.
+    """
+
+    def __init__(self, original: str, folder: str | None = None, *, margin: float = 0.1) -> None:
+        super().__init__(folder)
+        self._margin = margin
+        self._nodes, self._bytes = _size(to_onnx(load(original)))
+
+    def judge(self, model: "ModelProto") -> str | None:
+        """The sizes, where the model is larger."""
+        nodes, size = _size(model)
+        if nodes > self._nodes:
+            return f"it has {nodes} nodes where the original has {self._nodes}"
+        if size > self._bytes * (1 + self._margin):
+            return f"it takes {size} bytes where the original takes {self._bytes}"
+        return ""
+
+
+def _size(model: "ModelProto") -> tuple[int, int]:
+    return node_count(histogram(model)), _bytes_of(model)
 
 
 class Crash(Check):
@@ -166,7 +196,7 @@ class Command(Check):
             known = os.path.exists(command[0])
             raise CheckError(
                 f"the command {command[0]!r} to check with {'is no program that can be run' if known else 'does not exist'}; "
-                "--check takes wrong, slower, crash, or a command"
+                "--check takes wrong, slower, larger, crash, or a command"
             )
         self._command = list(command)
 

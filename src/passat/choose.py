@@ -1,8 +1,9 @@
 """Choosing the program by time: several candidates run as whole models on ONNX Runtime, in turns with the input.
 
 A cost model adds up operators one by one; what a whole model takes depends on what ONNX Runtime fuses, and on caches. So the pipeline runs
-under several cost models, under which other programs are the cheapest: the one that was asked for; the others that there are; and the
-first one with the prices of each operator moved up or down by up to a factor of two, which is about how far such models are off.
+several times, so that other programs come of it: under the cost model that was asked for; with one of its passes taking the second best
+program out of its e-graphs, or the third (`rules.pick`); under the other cost models that there are; and under the first one with the
+prices of each operator moved up or down by up to a factor of two, which is about how far such models are off.
 """
 
 import contextlib
@@ -10,22 +11,25 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any as AnyValue
 
 from passat.checks import PROTOBUF_LIMIT
 from passat.ir.attrs import Attrs
-from passat.ir.equality import structural_equal
+from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
 from passat.ir.onnx import save, to_onnx
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.measure import Measured
-from passat.passmgr import Pass, PassContext
+from passat.passmgr import Pass, PassContext, Statistics
 from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
+from passat.rules.engine.interruption import interrupted
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import ModelSource, Runner, VerifyError
 
@@ -61,7 +65,7 @@ class Moved:
 
 
 class Candidate(NamedTuple):
-    """A program, the cost model under which it is the cheapest, and the settings that make it."""
+    """A program, what makes it (a cost model, and where it is not the best by it, of which pass it is the next best), and the settings."""
 
     name: str
     module: IRModule
@@ -75,23 +79,32 @@ def programs(
     settings: PassContext,
     count: int,
     *,
+    statistics: Statistics,
     tell: Callable[[str], None],
     notes: list[str],
 ) -> list[Candidate]:
-    """At most so many different programs that the pipeline makes of `before`, the first of them `after`. Twice as many cost models are
-    tried, at most; `rules.time_limit` holds for all of them together. Those that are `before` itself are left out. `notes` gets what the
+    """At most so many different programs that the pipeline makes of `before`, the first of them `after`, with the `statistics` that the
+    passes kept then. The next best of passes and other cost models take turns: so many of the first and twice as many of the others, at
+    most. `rules.time_limit` holds for all of them together. Programs that are `before` itself are left out. `notes` gets what the
     measuring model has to say."""
     named = settings.get_config("rules.cost")
     first = Candidate(named if isinstance(named, str) else type(named).__name__, after, settings)
     found = [] if after is before else [first]
-    seen = [before, after]
+    seen = _Seen()
+    seen.is_new(before)
+    seen.is_new(after)
     limit = settings.get_config("rules.time_limit")
-    for name, model in _models(settings, 2 * count - 1, first.name):
+    made = {first.name: _main_hash(after)}
+    others = _next_best(settings, statistics, first.name, count, made)
+    for name, options in _in_turns(others, _models(settings, 2 * count - 1, first.name)):
         if len(found) >= count or (limit is not None and limit <= 0):
             break
+        if interrupted():
+            notes.append("interrupted: fewer candidates were looked for")
+            break
         tell(f"looking for another program: {name}")
-        options = {"rules.cost": model} if limit is None else {"rules.cost": model, "rules.time_limit": limit}
-        context = settings.inside(None, options)
+        context = settings.inside(None, options if limit is None else {**options, "rules.time_limit": limit})
+        model = options.get("rules.cost")
         if isinstance(model, Measured):
             model.begin()
         with context:
@@ -100,23 +113,86 @@ def programs(
             notes += model.notes()
         if limit is not None:
             limit -= sum(counters.get("seconds", 0.0) for counters in context.statistics.counters.values())
-        if not any(module is other or structural_equal(module["main"], other["main"]) for other in seen):
-            seen.append(module)
+        made[name] = _main_hash(module)
+        if seen.is_new(module):
             found.append(Candidate(name, module, context.with_instruments()))
     return found
 
 
-def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str, CostModel]]:
+_Options = Mapping[str, AnyValue]
+"""Settings that make another program."""
+
+
+class _Seen:
+    """Programs that are known, by what they compute in which way: what their values are called makes no difference."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[IRModule]] = {}
+
+    def is_new(self, module: IRModule) -> bool:
+        """Whether a program is another one than all before it; from now on it is known."""
+        same = self._known.setdefault(_main_hash(module), [])
+        if any(module is other or structural_equal(module["main"], other["main"]) for other in same):
+            return False
+        same.append(module)
+        return True
+
+
+def _main_hash(module: IRModule) -> int:
+    return structural_hash(module["main"])
+
+
+def _in_turns(*sources: Iterator[tuple[str, _Options]]) -> Iterator[tuple[str, _Options]]:
+    waiting = deque(sources)
+    while waiting:
+        source = waiting.popleft()
+        one = next(source, None)
+        if one is not None:
+            yield one
+            waiting.append(source)
+
+
+def _next_best(
+    settings: PassContext, statistics: Statistics, first: str, count: int, made: Mapping[str, int]
+) -> Iterator[tuple[str, _Options]]:
+    """So many times the next best program of one pass: the second best of each pass whose e-graphs had more than one, then the third. Those
+    that changed something come first, in the order in which they ran. `made` tells what came of what has been asked for: where it is what
+    came of the rank before, the pass has no more."""
+    counters = statistics.counters
+    able = [name for name in counters if counters[name].get("alternatives")]
+    able.sort(key=lambda name: not counters[name].get("changed"))
+    pick = settings.get_config("rules.pick")
+    queue = deque((name, pick.get(name, 0) + 1, first) for name in able)
+    while queue and count:
+        name, rank, before = queue.popleft()
+        said = f"{first}, {_ordinal(rank + 1)} of {name}"
+        yield said, {"rules.pick": {**pick, name: rank}}
+        count -= 1
+        if made.get(said) != made[before]:
+            queue.append((name, rank + 1, said))
+
+
+def _ordinal(number: int) -> str:
+    """A number as a place.
+
+    >>> _ordinal(2), _ordinal(3), _ordinal(11), _ordinal(21)
+    ('2nd', '3rd', '11th', '21st')
+    """
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str, _Options]]:
     for name in NAMED[: count + 1]:
         if name != first and count > 0:
             count -= 1
             if name == "roofline of this machine":
-                yield name, cost_model("roofline", "this")
+                yield name, {"rules.cost": cost_model("roofline", "this")}
             else:
-                yield name, cost_model(name)  # type: ignore[arg-type]  # the other three are names of models
+                yield name, {"rules.cost": cost_model(name)}  # type: ignore[arg-type]  # the other three are names of models
     base = cost_model(settings.get_config("rules.cost"), settings.get_config("rules.machine"))
     for seed in range(1, count + 1):
-        yield f"{first}, moved ({seed})", Moved(base, seed)
+        yield f"{first}, moved ({seed})", {"rules.cost": Moved(base, seed)}
 
 
 def race(

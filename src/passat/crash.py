@@ -107,11 +107,11 @@ def make_reproducer(
 ) -> CrashReproducer:
     """The instrument that writes what replays a failure of `optimize`: the model, or where it is, the passes as they were given, and
     the names of rule files. Raises ReproducerError."""
-    own: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": _file_of(one)} for one in rules]
+    own: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": file_of(one)} for one in rules]
     files = list(dict.fromkeys(one["file"] or "FILE.py" for one in own))
 
     def extra(target: str, data: dict[str, AnyValue]) -> None:
-        kept = _keep_model(model, path, target)
+        kept = keep_model(model, path, target)
         remarks = data["remarks"]
         if "path" in kept:
             remarks.append(f"The model is not in here; it was read from {kept['path']}.")
@@ -126,12 +126,14 @@ def make_reproducer(
     return CrashReproducer(folder, pipeline, extra=extra, arguments=[word for file in files for word in ("--rules", file)])
 
 
-def _file_of(rules: type[RuleSet]) -> str | None:
+def file_of(rules: type[RuleSet]) -> str | None:
+    """The file that defines a rule set."""
     file = getattr(sys.modules.get(rules.__module__), "__file__", None)
     return None if file is None else os.path.abspath(file)
 
 
-def _keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, AnyValue]:
+def keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, AnyValue]:
+    """Writes a model into a folder, or says where it is, as `kept_path` reads it; neither for a large one in memory."""
     from passat.ir.onnx.sizes import model_bytes
 
     external = any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer)
@@ -169,7 +171,7 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
         unusable = error
     if found and found[0].same:
         return found
-    if pipeline is not None and (whole := _model_of(recorded, stated)) is not None:
+    if pipeline is not None and (whole := _kept_model(recorded.folder, stated.get("model"))) is not None:
         found.append(attempt(recorded, "the whole pipeline on the model", pipeline, lambda: whole))
     if unusable is not None and not found:
         raise unusable
@@ -179,16 +181,7 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
 def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Sequence[type[RuleSet]]) -> Sequential | None:
     """The pipeline as it was given to `optimize`, with the rules of the user; None where it was no text."""
     wanted = stated.get("rules", [])
-    names = {one.__name__ for one in rules}
-    if not isinstance(wanted, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted):
-        raise ReproducerError(f"{recorded.folder}: the list of its rules is not as it should be")
-    missing = [one for one in wanted if one["name"] not in names]
-    if missing:
-        file = missing[0].get("file") or "a file that is not known"
-        raise ReproducerError(
-            f"{recorded.folder} needs the rules {missing[0]['name']} of {file}, which is a program and not kept in the folder: "
-            "give it with --rules"
-        )
+    require_rules(recorded.folder, wanted, rules)
     exact = stated.get("given_as") in ("text", "default")
     text = stated.get("passes") if exact else recorded.pipeline
     if exact and not isinstance(text, str) and stated["given_as"] == "text":
@@ -204,14 +197,35 @@ def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Seque
         raise ReproducerError(f"{recorded.folder}: its pipeline cannot be made here: {reason}") from error
 
 
-def _model_of(recorded: Reproducer, stated: Mapping[str, AnyValue]) -> IRModule | None:
-    """The module of the model in the folder, or of the file that it was read from, where that is still the same; None without either."""
-    kept = stated.get("model")
+def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -> None:
+    """Raises ReproducerError where rules of the user's own are not given with which a reproducer was made."""
+    names = {one.__name__ for one in rules}
+    if not isinstance(wanted, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted):
+        raise ReproducerError(f"{folder}: the list of its rules is not as it should be")
+    missing = [one for one in wanted if one["name"] not in names]
+    if missing:
+        file = missing[0].get("file") or "a file that is not known"
+        raise ReproducerError(
+            f"{folder} needs the rules {missing[0]['name']} of {file}, which is a program and not kept in the folder: give it with --rules"
+        )
+
+
+def _kept_model(folder: str, kept: object) -> IRModule | None:
+    """The module of the model in a folder, or of the file that it was read from, where that is still the same; None without either."""
+    path = kept_path(folder, kept)
+    try:
+        return None if path is None else from_onnx(path)
+    except OnnxError:
+        return None
+
+
+def kept_path(folder: str, kept: object) -> str | None:
+    """Where the model is of which `keep_model` has kept this; None where it is gone, or another one."""
     if not isinstance(kept, dict):
         return None
     path = kept.get("path")
     if kept.get("file") == MODEL_NAME:
-        path = os.path.join(recorded.folder, MODEL_NAME)
+        path = os.path.join(folder, MODEL_NAME)
         if os.path.islink(path) or not os.path.isfile(path):
             return None
     elif (
@@ -221,7 +235,4 @@ def _model_of(recorded: Reproducer, stated: Mapping[str, AnyValue]) -> IRModule 
         or _digest(path) != kept.get("sha256")
     ):
         return None
-    try:
-        return from_onnx(path)
-    except OnnxError:
-        return None
+    return path

@@ -119,9 +119,8 @@ class Measured:
             new, old, estimated = (self._counts[what] for what in ("measured", "remembered", "estimated"))
             notes = [f"{new} operators measured in {self._spent:.1f} s, {old} remembered from before, {estimated} estimated"]
             notes += [f"{count} estimated: {reason}" for reason, count in self._reasons.most_common(3)]
-            if self._times.notice:
-                notes.append(self._times.notice)
-                self._times.notice = ""
+            notes += self._times.notices
+            self._times.notices.clear()
         return notes
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:

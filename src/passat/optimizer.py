@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
+from passat.certificates import Certificate
 from passat.checks import READ_AND_WRITTEN, check_candidate, find_guilty
 from passat.choose import MARGIN, Candidate, programs, race
 from passat.crash import FailureWatch, check_passes, make_reproducer
@@ -21,12 +22,19 @@ from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
 from passat.measure import Measured
+from passat.page.record import Record
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument
 from passat.pipelines import Passes, build_pipeline, text_of
 from passat.report import MismatchError, Report, histogram, node_count
 from passat.rules import RuleSet
 from passat.rules.cost import CostError, CostModel, CostName, Roofline, cost_model, program_cost
+from passat.rules.engine.interruption import interruptible
+from passat.rules.engine.journal import Journal
 from passat.rules.passes import dynamic_to_static
+from passat.rules.pick import check_pick
+from passat.rules.provenance.explanation import ExplainError, Explanation
+from passat.rules.provenance.plain import CertificateError
+from passat.tracing import Tracing
 from passat.turns import NothingToTimeError
 from passat.verify import ModelSource, Reference, VerifyReport
 from passat.vetoes import VetoWatch
@@ -47,11 +55,16 @@ class Result:
     """An optimised model, and the report of how it came about.
 
     `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
+    `record` is what `write_report` needs beside the report, where that was asked for.
     """
 
-    def __init__(self, model: "ModelProto", report: Report, folder: str | None) -> None:
+    def __init__(
+        self, model: "ModelProto", report: Report, folder: str | None, record: Record | None = None, tracing: Tracing | None = None
+    ) -> None:
         self.model = model
         self.report = report
+        self.record = record
+        self._tracing = tracing
         self._folder = folder
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -59,6 +72,32 @@ class Result:
         with _clock(self.report.seconds, "save"), _about(self.report.source, os.fspath(path)):
             save(self.model, path, folder=self._folder)
         self.report.output = os.fspath(path)
+
+    def explain(self, node: str | None = None) -> Explanation:
+        """Where the nodes come from: all of them, or those of a name. Raises ExplainError for an unknown name, and where `optimize` was
+        not asked with `explain=True`."""
+        if self._tracing is None or self._tracing.explanation is None:
+            raise ExplainError("ask for it beforehand: optimize(..., explain=True)")
+        return self._tracing.explanation if node is None else self._tracing.explanation.of(node)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate (`passat.certificates`), plain data for JSON. Raises CertificateError where `optimize` was not asked with
+        `certificate=True`."""
+        if self._tracing is None or self._tracing.certificate is None:
+            raise CertificateError("ask for it beforehand: optimize(..., certificate=True)")
+        return self._tracing.certificate
+
+    def write_report(self, path: str | os.PathLike[str]) -> None:
+        """Writes what happened as one HTML page that needs nothing else: the program before and after, rules, e-graphs, times, order.
+
+        Raises ValueError where `optimize` was not called with `record=True`, OSError where the file cannot be written.
+        """
+        if self.record is None:
+            raise ValueError("nothing was recorded that a page could show: optimize(..., record=True)")
+        from passat.page.write import write_page
+
+        write_page(path, self.report, self.record)
 
     def __repr__(self) -> str:
         report = self.report
@@ -83,6 +122,9 @@ def optimize(
     progress: Progress | None = None,
     reproducer: str | os.PathLike[str] | None = None,
     instruments: Iterable[PassInstrument] = (),
+    record: bool = False,
+    explain: bool = False,
+    certificate: bool = False,
 ) -> Result:
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
@@ -104,10 +146,17 @@ def optimize(
     * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the context around the call; when
       the pipeline runs again for a check they do not, but the passes that they vetoed do not run either.
     * `reproducer`: a folder that is written when a pass raises, and that `passat replay` runs again.
+    * `explain`: the metadata of the result's nodes says where they come from (`Result.explain`); `certificate`: the result comes with a
+      proof that it computes the same (`Result.certificate`). Both want `choose="cost"`, and as for `record`, functions are taken whole.
+    * `record`: keeps all that rules did, for `result.write_report` and for the full statistics of rules in the report. Functions are then
+      saturated whole, and nothing is taken from the cache.
 
-    A result that is not cheaper than the input is replaced by it, and the report says so. Raises OnnxError for a model that cannot be
-    read, PipelineError for a pipeline, RuleError for rules, PassError where a pass raises,
-    VerifyError without ONNX Runtime, MismatchError where the values differ, ReproducerError for a folder that cannot be one.
+    A result that is not cheaper than the input is replaced by it, and the report says so; what rules lower is dearer on purpose. Ctrl-C
+    while rules run ends saturation with the best so far (`report.interrupted`); a second one ends the call.
+
+    Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError for rules, AttributeError for options,
+    PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ, ReproducerError for a folder
+    that cannot be one.
     """
     tell = progress or _silent
     if time_limit is not None and not time_limit >= 0:
@@ -116,6 +165,8 @@ def optimize(
         raise ValueError(f"choose is 'cost' or 'time', not {choose!r}")
     if candidates < 1:
         raise ValueError(f"candidates are at least one, not {candidates!r}")
+    if choose == "time" and (explain or certificate):
+        raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
     sets = tuple(rules)
     report = Report()
     options = dict(config or {})
@@ -125,6 +176,11 @@ def optimize(
         options["rules.cost"] = cost
     outer = PassContext.entered()
     surroundings = outer or PassContext(DEFAULT_LEVEL)
+    journal: Journal | None = options.get("rules.journal") or surroundings.get_config("rules.journal")
+    if (record or explain or certificate) and journal is None:
+        journal = options["rules.journal"] = Journal()
+    earlier = len(journal.runs) if journal is not None else 0
+    tracing = Tracing(journal) if journal is not None and (explain or certificate) else None
     settings = surroundings.inside(opt_level, options).with_instruments()
     prices = _begin_pricing(settings, report)
     clock = partial(_clock, report.seconds)
@@ -143,6 +199,7 @@ def optimize(
                 raise
         pipeline = settings.run(build_pipeline, passes, sets)
         report.pipeline = text_of(pipeline)
+        check_pick(settings, [step.pass_ for step in pipeline.plan(settings).walk()])
         crash = None
         if reproducer is not None:
             path = report.source if in_file else None
@@ -150,11 +207,12 @@ def optimize(
         with clock("passes"):
             timing, watch, vetoes = PassTimingInstrument(), FailureWatch(), VetoWatch()
             counting = PassProgress(partial(_announce, tell), pipeline.plan(settings))
-            around = [vetoes, timing, counting, watch, *([crash] if crash else []), *instruments]
+            around = [vetoes, timing, counting, watch, *([crash] if crash else []), *([tracing.trail] if tracing else []), *instruments]
             context = surroundings.inside(opt_level, options, around)
             try:
-                with _about(report.source) if in_file else contextlib.nullcontext(), _told(watch, crash), context:
+                with _about(report.source) if in_file else contextlib.nullcontext(), _told(watch, crash), context, interruptible() as asked:
                     optimised = pipeline(module)
+                report.interrupted = asked.requested
             finally:
                 if outer is not None:
                     outer.statistics.add(context.statistics)
@@ -166,14 +224,22 @@ def optimize(
             original = report.source if in_file and os.path.isfile(report.source) else proto
             try:
                 result = None
+                first = len(journal.runs) if journal is not None else 0
                 if choose == "time":
                     started = time.perf_counter()
-                    rivals = programs(pipeline, module, optimised, settings, candidates, tell=tell, notes=report.cost_notes)
+                    with interruptible():
+                        rivals = programs(
+                            *(pipeline, module, optimised, settings, candidates),
+                            statistics=context.statistics,
+                            tell=tell,
+                            notes=report.cost_notes,
+                        )
                     tell("timing the candidates on ONNX Runtime")
-                    result, settings = _fastest(report, module, rivals, proto, original, settings, prices, place, seed)
+                    result, made, settings = _fastest(report, module, rivals, proto, original, settings, prices, place, seed)
                     report.seconds["choose"] = time.perf_counter() - started
                 if result is None:
-                    result = _cheaper(report, module, optimised, proto, settings, prices)
+                    made = optimised
+                    result = _cheaper(report, module, optimised, proto, settings, prices, tracing)
                 if isinstance(prices, Measured):
                     report.cost_notes += prices.notes()
             except CostError:
@@ -184,6 +250,20 @@ def optimize(
                 )  # a pass that broke the module is who is to be named
                 raise
         report.seconds["write"] -= report.seconds.get("choose", 0.0)
+        if tracing is not None:
+            with clock("explain"):
+                if explain:
+                    tell("writing down where its nodes come from")
+                    tracing.annotate(result, proto, module if report.kept else optimised, report)
+                if certificate:
+                    tell("writing the certificate")
+                    tracing.certify(result, place, module, optimised, kept=bool(report.kept))
+        kept = None
+        if record and journal is not None:
+            from passat.page.statistics import add_statistics
+
+            kept = Record(module, module if report.kept else made, pipeline.plan(settings), journal.runs[earlier:], first - earlier)
+            add_statistics(report, kept)
     if verify and not report.kept:
         with clock("verify"):
             tell("checking the result")
@@ -197,7 +277,7 @@ def optimize(
                 guilty = find_guilty(reference, pipeline, module, settings.with_instruments([vetoes.again()]), place)
                 report.verification = replace(report.verification, guilty=guilty)
                 raise MismatchError(_accusation(report.verification), report)
-    return Result(result, report, place)
+    return Result(result, report, place, kept, tracing)
 
 
 def _open(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLike[str] | None) -> "tuple[ModelProto, str | None]":
@@ -234,28 +314,34 @@ def _fastest(
     model: CostModel,
     folder: str | None,
     seed: int,
-) -> "tuple[ModelProto | None, PassContext]":
-    """The fastest of some programs and the settings that made it, or the original where that is as fast; fills in the report. None where
-    there is nothing to time."""
+) -> "tuple[ModelProto | None, IRModule, PassContext]":
+    """The fastest of some programs, also as a module, and the settings that made it, or the original where that is as fast; fills in the
+    report. None where there is nothing to time."""
     if not rivals:
-        return None, settings
+        return None, before, settings
     try:
         timings, best, result = race(source, report.node_count_before, rivals, folder, seed)
     except NothingToTimeError as error:
         report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
-        return None, settings
+        return None, before, settings
     report.timings = timings
     report.cost_before = report.cost_after = _cost(before, model)
     if best is None or result is None:
         report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
         report.kept = f"no candidate is faster than the input by more than {MARGIN:.0%}"
-        return _with_shapes(original, before), settings
+        return _with_shapes(original, before), before, settings
     report.nodes_after, report.bytes_after, report.cost_after = histogram(result), _bytes_of(result), _cost(best.module, model)
-    return result, best.settings
+    return result, best.module, best.settings
 
 
 def _cheaper(
-    report: Report, before: IRModule, after: IRModule, original: "ModelProto", settings: PassContext, model: CostModel
+    report: Report,
+    before: IRModule,
+    after: IRModule,
+    original: "ModelProto",
+    settings: PassContext,
+    model: CostModel,
+    tracing: Tracing | None = None,
 ) -> "ModelProto":
     """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
     report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
@@ -268,10 +354,10 @@ def _cheaper(
         # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
         with settings:
             report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), model))
-    result = to_onnx(after)
+    result = to_onnx(after, written=None if tracing is None else tracing.written)
     nodes, count = histogram(result), report.node_count_before
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
-    if (cost > report.cost_before and not same) or (same and node_count(nodes) >= count):
+    if not report.lowered and ((cost > report.cost_before and not same) or (same and node_count(nodes) >= count)):
         from passat.render import cost_text
 
         report.kept = (

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from passat.report import NOT_COUNTED, Report
+from passat.report import NOT_COUNTED, PROVENANCE, Report
 from passat.verify import VerifyReport
 
 RULES_SHOWN: Final = 20
@@ -32,10 +32,11 @@ def render_report(report: Report) -> RenderableType:
         parts += [Text(), _passes(report)]
     if report.timings:
         parts += [Text(), _timings(report)]
-    parts += [Text(), _rules(report)]
+    parts += [Text(), _statistics(report) if report.recorded else _rules(report)]
     parts += _idle(report)
     parts += [Text(f"! {limit}", style="yellow") for limit in report.limits]
     parts += [Text(f"cost: {note}") for note in report.cost_notes]
+    parts += [Text(remark) for remark in report.remarks if remark.startswith(PROVENANCE)]
     parts += [Text(), _verification(report)]
     if report.output:
         parts.append(Text(f"written to {report.output}"))
@@ -87,7 +88,7 @@ def _timings(report: Report) -> Table:
     for timing in report.timings:
         first = timing is report.timings[0]
         shown = timing.failed or ("" if first else f"faster than the input in {timing.faster:.0%} of {timing.rounds} rounds")
-        name = timing.name if first else f"cheapest by {timing.name}"
+        name = timing.name if first else f"by {timing.name}"
         time = "" if timing.failed else seconds(timing.seconds)
         table.add_row(name, str(timing.nodes), time, "<-" if timing.chosen else "", shown, style="green" if timing.chosen else None)
     return table
@@ -139,6 +140,22 @@ def _rules(report: Report) -> RenderableType:
     return table
 
 
+def _statistics(report: Report) -> RenderableType:
+    """All rules that matched something, with their time and their part of the result, and why they were refused."""
+    matched = [rule for rule in report.rules if rule.matched or rule.fired]
+    if not matched:
+        return Text("no rule matched anything")
+    table = plain_table("rule", "fired", "matched", "refused", "time", "made", "")
+    for rule in matched:
+        part = f"{rule.share:.0%} of the result" if rule.made else ""
+        table.add_row(rule.name, *map(str, (rule.fired, rule.matched, rule.refused)), seconds(rule.seconds), str(rule.made), part)
+    why = plain_table("rule", "refused", "because")
+    for rule in matched:
+        for at, (reason, count) in enumerate(sorted(rule.reasons.items(), key=lambda item: -item[1])):
+            why.add_row("" if at else rule.name, str(count), reason)
+    return Group(table, Text(), why) if why.row_count else table
+
+
 def _verification(report: Report) -> Text:
     if report.verification is not None:
         return verification_text(report.verification)
@@ -167,7 +184,7 @@ def verification_text(report: VerifyReport) -> Text:
 def plain_table(*headings: str) -> Table:
     """A table without lines; columns of numbers stand to the right, and stay whole where there is little room."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "level", "nodes") for heading in headings]
+    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "made", "level", "nodes") for heading in headings]
     for i, (heading, numeric) in enumerate(zip(headings, numbers, strict=True)):
         names = i == 0 and not all(numbers[1:])  # a text beside them gives way first
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")

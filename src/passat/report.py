@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 NOT_COUNTED: Final = frozenset(("Constant", "ConstantOfShape"))
 """Operators that only hold data: they do not count as nodes."""
+PROVENANCE: Final = "provenance: "
+"""How remarks begin that say where it is written down what nodes come from."""
 
 
 @dataclass
 class RuleReport:
-    """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired."""
+    """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired. Where it was
+    recorded: the seconds that its matches took, the first reasons of refusals in each pass, and how many calls of the result it made, which
+    is what part of them."""
 
     name: str
     matched: int = 0
@@ -27,6 +31,10 @@ class RuleReport:
     fired: int = 0
     own: bool = False
     """Whether the user gave the rule: then the report says why it did not fire, where it did not."""
+    seconds: float = 0.0
+    reasons: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+    share: float = 0.0
 
 
 @dataclass
@@ -42,7 +50,7 @@ class PassReport:
 @dataclass(frozen=True)
 class Timing:
     """The time of a model, as the median of some rounds, and in which part of the rounds it was below the input's. Candidates are named
-    for the cost model under which they are the cheapest; `failed` says why there is no time."""
+    for the cost model by which they are the cheapest, or the next best of a pass; `failed` says why there is no time."""
 
     name: str
     seconds: float = 0.0
@@ -60,7 +68,8 @@ class Report:
     Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
     are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
     are those of the input and of the candidates, where the time was to decide. `kept` says why the
-    input came back, where it did. `limits` lists limits that stopped a pass, with the best so far as its result.
+    input came back, where it did. `limits` lists limits that stopped a pass, with the best so far as its result; `interrupted` says that
+    Ctrl-C did. `lowered` calls were put into other words whatever that costs. `recorded` says that rules have all of their statistics.
     """
 
     source: str = ""
@@ -81,6 +90,9 @@ class Report:
     remarks: list[str] = field(default_factory=list)
     verification: VerifyReport | None = None
     kept: str = ""
+    interrupted: bool = False
+    lowered: int = 0
+    recorded: bool = False
     output: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -128,6 +140,7 @@ class Report:
         for counters in statistics.counters.values():
             for key, amount in counters.items():
                 what, colon, rule = key.partition(":")
+                self.lowered += int(amount) if key == "lowered" else 0
                 if colon and what in ("matched", "refused", "fired"):
                     entry = rules.setdefault(rule, RuleReport(rule))
                     setattr(entry, what, getattr(entry, what) + int(amount))
@@ -135,7 +148,8 @@ class Report:
         for name, remarks in statistics.remarks.items():
             for text, times in remarks.items():
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
-                (self.limits if text.startswith("stopped at the limit") else self.remarks).append(said)
+                limit = text.startswith("stopped at the limit") or text.endswith("the best so far was taken")
+                (self.limits if limit else self.remarks).append(said)
 
 
 class MismatchError(RuntimeError):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,8 @@ import passat
 import passat.ir.onnx
 from passat.cli.app import app
 from passat.ir.onnx.errors import raise_interrupt
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.matching import Matcher
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -263,7 +265,7 @@ def start(*arguments: str, **options: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]  # options of the caller
 
 
-def test_an_interruption_during_saturation_writes_nothing() -> None:
+def test_an_interruption_during_saturation_writes_the_best_so_far() -> None:
     Path("rules.py").write_text(EXPLODING + 'open("loaded", "w").close()\n')
     onnx.save(sum_of(40), "in.onnx")
     limits = ["--config", "rules.nodes=100000000", "--config", "rules.matches=100000000", "--config", "rules.seconds=600.0"]
@@ -275,9 +277,28 @@ def test_an_interruption_during_saturation_writes_nothing() -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert err == "error: interrupted; nothing was written\n"
-    assert out == ""
-    assert sorted(os.listdir()) == ["in.onnx", "loaded", "rules.py"]
+    assert err == "error: interrupted; the best so far was written to out.onnx\n"
+    assert "interrupted; the best so far was taken" in out
+    assert len(onnx.load("out.onnx").graph.node) <= 39
+    assert sorted(os.listdir()) == ["in.onnx", "loaded", "out.onnx", "rules.py"]
+
+
+def test_a_second_interruption_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = Matcher.decide
+
+    def pressed(self: Matcher, graph: Graph, row: Sequence[int]) -> tuple[int, int]:
+        signal.raise_signal(signal.SIGINT)
+        return decide(self, graph, row)
+
+    monkeypatch.setattr(Matcher, "decide", pressed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    Path("rules.py").write_text(EXPLODING)
+    onnx.save(sum_of(4), "in.onnx")
+    result = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py"])
+    signal.signal(signal.SIGINT, before)
+    assert result.exit_code == 130
+    assert result.stderr == "error: interrupted; nothing was written\n"
+    assert not Path("out.onnx").exists()
 
 
 def test_a_full_disk_leaves_nothing_behind() -> None:

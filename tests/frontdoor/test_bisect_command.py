@@ -152,7 +152,7 @@ def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             "no-such-command {}",
-            "the command 'no-such-command' to check with does not exist; --check takes wrong, slower, crash, or a command",
+            "the command 'no-such-command' to check with does not exist; --check takes wrong, slower, larger, crash, or a command",
         ),
         ("", "the command to check with is empty"),
         ("sh 'x", "the command to check with cannot be read: No closing quotation: sh 'x"),

@@ -1,8 +1,10 @@
 """Choosing the program by time: which candidates there are, which of them wins, and what the report says. Times are given, not taken."""
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import onnx
 import pytest
@@ -15,14 +17,17 @@ import passat
 import passat.choose
 import passat.measure
 from passat import optimize
-from passat.choose import MARGIN, SURE, Moved, fastest, programs
+from passat.choose import MARGIN, SURE, Candidate, Moved, fastest, programs
 from passat.cli.app import app
 from passat.ir.attrs import Attrs
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.ir.op import Op, get_op
+from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type
-from passat.passmgr import PassContext, module_pass
+from passat.passmgr import Pass, PassContext, Sequential, module_pass
 from passat.report import Timing
 from passat.rules import CostError, NodeCount, RuleSet, op, rule_pass, tensors
 from passat.turns import NothingToTimeError, choose_feed, take_turns
@@ -140,7 +145,7 @@ def test_candidates_are_different_programs() -> None:
     notes: list[str] = []
     with PassContext(config={"rules.cost": "nodes"}) as context:
         after = pipeline(mod)
-    found = programs(pipeline, mod, after, context, 4, tell=lambda text: None, notes=notes)
+    found = programs(pipeline, mod, after, context, 4, statistics=context.statistics, tell=lambda text: None, notes=notes)
     assert [candidate.name for candidate in found] == ["nodes"]
     assert found[0].module is after
     assert any("operators measured" in note for note in notes)
@@ -150,8 +155,114 @@ def test_the_time_limit_holds_for_all_candidates_together() -> None:
     mod = from_onnx(model("Neg", "Neg", "Exp"))
     told: list[str] = []
     context = PassContext(config={"rules.time_limit": 0.0})
-    assert programs(rule_pass(Twice), mod, mod, context, 4, tell=told.append, notes=[]) == []
+    assert programs(rule_pass(Twice), mod, mod, context, 4, statistics=context.statistics, tell=told.append, notes=[]) == []
     assert told == []
+
+
+class Doubles(RuleSet):
+    """Three ways of doubling."""
+
+    product = (op.add(x, x) >> op.multiply(x, 2.0)).exploring()
+    division = (op.add(x, x) >> op.divide(x, 0.5)).exploring()
+
+
+class Signs(RuleSet):
+    """Two ways of turning a sign."""
+
+    sign = (op.negative(x) >> op.multiply(x, -1.0)).exploring()
+
+
+class Odd:
+    """Prices that no other model has."""
+
+    prices: ClassVar = {"add": 5.0, "multiply": 1.0, "divide": 2.0, "negative": 0.5}
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        return self.prices.get(op.name, 1.0)
+
+
+def doubled() -> ModelProto:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in ("x", "y")]
+    nodes = [helper.make_node("Add", ["x", "x"], ["v"]), helper.make_node("Neg", ["v"], ["y"])]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def candidates_of(pipeline: Pass, count: int, *, pick: dict[str, int] | None = None) -> tuple[list[Candidate], list[str]]:
+    mod, told = from_onnx(doubled()), list[str]()
+    with PassContext(config={"rules.cost": Odd(), "rules.pick": pick or {}}) as context:
+        after = pipeline(mod)
+    return programs(pipeline, mod, after, context, count, statistics=context.statistics, tell=told.append, notes=[]), told
+
+
+def calls(module: IRModule) -> list[str]:
+    return [node.op.name for node in post_order(module["main"]) if isinstance(node, Call) and isinstance(node.op, Op)]
+
+
+def test_the_next_best_of_each_pass_take_turns_with_other_models() -> None:
+    """The second best of Signs is the second of all that passes have, though Doubles has more."""
+    found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 3)
+    assert [candidate.name for candidate in found] == ["Odd", "Odd, 2nd of Doubles", "Odd, 2nd of Signs"]
+    assert [calls(candidate.module) for candidate in found] == [["multiply", "negative"], ["divide", "negative"], ["multiply", "multiply"]]
+    assert [text.removeprefix("looking for another program: ") for text in told] == [
+        "Odd, 2nd of Doubles",
+        "roofline",
+        "Odd, 2nd of Signs",
+    ]
+    assert found[1].settings.get_config("rules.pick") == {"Doubles": 1}
+    with found[1].settings:
+        assert calls(Sequential([rule_pass(Doubles), rule_pass(Signs)])(from_onnx(doubled()))) == ["divide", "negative"]
+
+
+def test_what_changed_nothing_comes_last() -> None:
+    found, _ = candidates_of(Sequential([rule_pass(Signs), rule_pass(Doubles)]), 2)
+    assert [candidate.name for candidate in found] == ["Odd", "Odd, 2nd of Doubles"]
+
+
+def test_a_pass_is_not_asked_for_more_than_it_has() -> None:
+    """The third best is the input and no candidate; the fourth is the third again."""
+    found, told = candidates_of(rule_pass(Doubles), 6)
+    assert [calls(candidate.module) for candidate in found] == [["multiply", "negative"], ["divide", "negative"]]
+    assert [text for text in told if " of Doubles" in text] == [
+        f"looking for another program: Odd, {which} of Doubles" for which in ("2nd", "3rd", "4th")
+    ]
+
+
+def test_what_was_picked_is_where_the_next_best_begin() -> None:
+    """The third best of Doubles is the input, and so no candidate."""
+    found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 2, pick={"Doubles": 1})
+    assert calls(found[0].module) == ["divide", "negative"]
+    assert told[0] == "looking for another program: Odd, 3rd of Doubles"
+    found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 4, pick={"Doubles": 1})
+    named = {candidate.name: candidate for candidate in found}
+    assert named["Odd, 2nd of Signs"].settings.get_config("rules.pick") == {"Doubles": 1, "Signs": 1}
+    assert "Odd, 3rd of Doubles" not in named
+
+
+def test_candidates_are_the_same_each_time() -> None:
+    first, second = (candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 4)[0] for _ in range(2))
+    assert [candidate.name for candidate in first] == [candidate.name for candidate in second]
+    assert all(structural_equal(a.module["main"], b.module["main"]) for a, b in zip(first, second, strict=True))
+
+
+def test_no_program_is_a_candidate_twice() -> None:
+    found, _ = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 8)
+    pairs = itertools.combinations([from_onnx(doubled()), *(candidate.module for candidate in found)], 2)
+    assert not any(structural_equal(a["main"], b["main"]) for a, b in pairs)
+
+
+@pytest.mark.parametrize(("fast", "taken"), [(1, ["Mul", "Neg"]), (2, ["Div", "Neg"]), (0, ["Add", "Neg"])])
+def test_the_second_best_may_win(fast: int, taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 0.5 if which == fast else 1.0))
+    result = optimize(doubled(), passes="Doubles", rules=[Doubles], cost=Odd(), choose="time", candidates=2)
+    assert [node.op_type for node in result.model.graph.node if node.op_type != "Constant"] == taken
+    assert [(timing.name, timing.chosen) for timing in result.report.timings] == [
+        (name, number == fast) for number, name in enumerate(("the input", "Odd", "Odd, 2nd of Doubles"))
+    ]
+    if fast:
+        assert result.report.verification is not None
+        assert result.report.verification.equal is True
+    assert "by Odd, 2nd of Doubles" in str(result.report)
 
 
 def test_moved_prices_stay_within_a_factor_of_two() -> None:
@@ -179,7 +290,7 @@ def test_the_fastest_is_taken_and_verified(monkeypatch: pytest.MonkeyPatch) -> N
     assert (report.node_count_before, report.node_count_after) == (3, 1)
     assert report.cost_after < report.cost_before
     text = str(report)
-    assert "cheapest by roofline" in text
+    assert "by roofline" in text
     assert "faster than the input in 100% of 11 rounds" in text
 
 

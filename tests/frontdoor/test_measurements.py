@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -34,7 +32,7 @@ def test_what_is_put_in_comes_out(tmp_path: Path) -> None:
     times.put("add", 2.5)
     assert times.get("add") == 2.5
     again = cache(tmp_path / "a" / "b")
-    assert (again.get("add"), len(again), again.notice) == (2.5, 1, "")
+    assert (again.get("add"), len(again), again.notices) == (2.5, 1, [])
 
 
 def test_other_machines_and_versions_have_measurements_of_their_own(tmp_path: Path) -> None:
@@ -50,12 +48,11 @@ def test_a_file_that_was_cut_short_is_rebuilt(tmp_path: Path, share: float) -> N
     path = filled(tmp_path)
     os.truncate(path, int(path.stat().st_size * share))
     times = cache(tmp_path)
-    assert times.notice == f"the cache {path} was rebuilt: it was cut short or damaged"
-    assert "\n" not in times.notice
+    assert times.notices == [f"the cache {path} was rebuilt: it was cut short or damaged"]
     assert len(times) == 0
     times.put("add", 1.0)
     again = cache(tmp_path)
-    assert (again.get("add"), again.notice) == (1.0, "")
+    assert (again.get("add"), again.notices) == (1.0, [])
     assert os.listdir(tmp_path) == [FILE]
 
 
@@ -63,7 +60,7 @@ def test_a_file_of_no_bytes_is_a_new_one(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     times = cache(tmp_path)
     times.put("add", 1.0)
-    assert (times.notice, cache(tmp_path).get("add")) == ("", 1.0)
+    assert (times.notices, cache(tmp_path).get("add")) == ([], 1.0)
 
 
 def test_a_file_that_is_damaged_inside_is_rebuilt(tmp_path: Path) -> None:
@@ -71,13 +68,13 @@ def test_a_file_that_is_damaged_inside_is_rebuilt(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:8192] = b"\xff" * 4096
     path.write_bytes(data)
-    assert cache(tmp_path).notice == f"the cache {path} was rebuilt: it was cut short or damaged"
+    assert cache(tmp_path).notices == [f"the cache {path} was rebuilt: it was cut short or damaged"]
 
 
 def test_a_file_that_is_no_database_is_rebuilt(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("This is a text, and longer than the first page of a database is.\n" * 100)
     times = cache(tmp_path)
-    assert times.notice == f"the cache {tmp_path / FILE} was rebuilt: it was no SQLite file"
+    assert times.notices == [f"the cache {tmp_path / FILE} was rebuilt: it was no SQLite file"]
     times.put("add", 1.0)
     assert cache(tmp_path).get("add") == 1.0
 
@@ -99,7 +96,7 @@ def test_a_file_of_another_version_is_rebuilt(tmp_path: Path, change: str, said:
         database.execute(change)
         database.commit()
     times = cache(tmp_path)
-    assert times.notice == f"the cache {path} was rebuilt: {said}"
+    assert times.notices == [f"the cache {path} was rebuilt: {said}"]
     times.put("add", 1.0)
     assert cache(tmp_path).get("add") == 1.0
 
@@ -111,7 +108,7 @@ def test_rows_that_are_no_times_are_passed_over(tmp_path: Path) -> None:
             database.execute("INSERT INTO times VALUES (?, ?, ?, ?)", (MACHINE, RUNTIME, key, seconds))
         database.commit()
     times = cache(tmp_path)
-    assert (times.notice, len(times)) == ("", 200)
+    assert (times.notices, len(times)) == ([], 200)
     assert [times.get(key) for key in "abcde"] == [None] * 5
 
 
@@ -119,58 +116,27 @@ def test_a_folder_that_cannot_be_made_means_no_cache(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     times = cache(tmp_path / "file" / "passat")
     times.put("add", 1.0)
-    assert (times.get("add"), times.notice) == (1.0, "")
+    assert (times.get("add"), times.notices) == (1.0, [])
 
 
 def test_a_folder_in_the_place_of_the_file_means_no_cache(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
     times = cache(tmp_path)
     times.put("add", 1.0)
-    assert (times.get("add"), times.notice) == (1.0, "")
+    assert (times.get("add"), times.notices) == (1.0, [])
     assert (tmp_path / FILE).is_dir()
 
 
 def test_a_file_that_another_process_holds_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path)
-    monkeypatch.setattr("passat.measurements._WAIT", 0.01)
+    monkeypatch.setattr("passat.rules.cache_file.WAIT", 0.01)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN EXCLUSIVE")
         times = cache(tmp_path)
         times.put("add", 1.0)
-        assert (times.get("add"), len(times), times.notice) == (1.0, 1, "")
+        assert (times.get("add"), len(times), times.notices) == (1.0, 1, [])
         database.execute("COMMIT")
     assert len(cache(tmp_path)) == 200
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from passat.measurements import Measurements
-times = Measurements("a machine", "a runtime 1.0", Path(sys.argv[1]))
-for number in range(60):
-    times.put(f"{sys.argv[2]} {number}", number + 1.0)
-print(times.notice)
-"""
-
-
-@pytest.mark.parametrize("wrong", [False, True])
-def test_several_processes_write_at_once(tmp_path: Path, wrong: bool) -> None:
-    """All of them keep what they measured, or lose it to one that rebuilt the file: no one fails, and the file is whole."""
-    if wrong:
-        (tmp_path / FILE).write_bytes(b"nonsense" * 1000)
-    started = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for name in "abc"
-    ]
-    for process in started:
-        _, errors = process.communicate(timeout=60)
-        assert (process.returncode, errors) == (0, "")
-    times = cache(tmp_path)
-    assert times.notice == ""
-    if not wrong:
-        assert len(times) == 180
-    assert all(times.get(f"{name} {number}") in (None, number + 1.0) for name in "abc" for number in range(60))
-    assert os.listdir(tmp_path) == [FILE]
 
 
 def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,5 +150,5 @@ def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert cache_folder() == tmp_path / "shared" / "passat"
     monkeypatch.setenv("PASSAT_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
-    assert Measurements(MACHINE, RUNTIME).notice == ""
+    Measurements(MACHINE, RUNTIME).put("add", 1.0)
     assert (tmp_path / "own" / FILE).is_file()

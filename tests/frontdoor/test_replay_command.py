@@ -228,7 +228,7 @@ def test_a_reproducer_that_cannot_be_written_is_told_and_hides_nothing(monkeypat
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("passat.crash._keep_model", full)
+    monkeypatch.setattr("passat.crash.keep_model", full)
     result = crash("--reproducer", "crash")
     assert "the pass inner / Broken failed" in result.stderr
     assert "a reproducer could not be written to" in result.stderr

@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 HOME: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("README.md", "docs/passes.md", "docs/search.md")
+DOCUMENTS: Final = ("README.md", "docs/passes.md", "docs/search.md", "docs/trust.md")
 BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")

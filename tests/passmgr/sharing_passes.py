@@ -166,3 +166,11 @@ def made(by: float = 4.0) -> FunctionPass:
         return func.with_body(func.body * const(by))
 
     return function_pass(scale, opt_level=1, name="Made")
+
+
+@function_pass(opt_level=0)
+def die_at_two(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    """Kills the process at the third function, where that is a worker."""
+    if index(func, mod) == 2 and os.getpid() != ctx.get_config("test.sharing"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return func.with_attr("done", 1)

@@ -1,13 +1,14 @@
 """Adjacent passes that run as one: which ones, when, and what the others notice."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import ModulePass, Pass, PassContext, PassInfo, Sequential, register_option
 from passat.passmgr.planning.joint import joint_runs
+from passat.passmgr.planning.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -54,6 +55,46 @@ def test_passes_that_do_not_run_do_not_stand_between() -> None:
     log: list[str] = []
     run([Joinable("A", log), Joinable("High", log, None, level=4), Joinable("B", log)])
     assert log == ["A+B"]
+
+
+def test_a_pass_may_stand_several_times_in_a_group() -> None:
+    register_option("test.joint", bool, False)
+    log: list[str] = []
+    a, b = Joinable("A", log), Joinable("B", log)
+    run([a, b, a, a])
+    run([a, a])
+    assert log == ["A+B+A+A", "A+A"]
+
+
+def test_what_a_plan_joins_is_what_the_context_asks_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_option("test.joint", bool, False)
+    register_option("test.other", bool, False)
+    made: list[Plan] = []
+    make = Plan.__init__
+
+    def count(plan: Plan, *arguments: Any) -> None:
+        made.append(plan)
+        make(plan, *arguments)
+
+    monkeypatch.setattr(Plan, "__init__", count)
+    log: list[str] = []
+    options = ("test.joint", "test.joint", "test.other", "test.other")
+    pipeline = Sequential([Joinable(name, log, option) for name, option in zip("ABCD", options, strict=True)])
+    asked = [
+        ((True, False), ["A+B", "C", "D"]),
+        ((True, True), ["A+B", "C+D"]),
+        ((False, False), ["A", "B", "C", "D"]),
+        ((False, True), ["A", "B", "C+D"]),
+    ]
+    counts = []
+    for _ in range(3):
+        for (joint, other), expected in asked:
+            with PassContext(config={"test.joint": joint, "test.other": other}):
+                pipeline(IRModule({}))
+            assert log == expected
+            log.clear()
+        counts.append(len(made))
+    assert counts == [counts[0]] * 3, "nothing is grouped twice"
 
 
 def test_where_passes_stand_side_by_side() -> None:

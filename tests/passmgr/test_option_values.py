@@ -1,13 +1,14 @@
 """Values of options: conversion to an annotation, and their text."""
 
 import enum
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
 
-from passat.passmgr.options import convert, given_options, parameters, show_annotation, show_value
+from passat.passmgr.options import Word, convert, given_options, parameters, show_annotation, show_value
 
 
 @dataclass
@@ -61,6 +62,53 @@ def test_what_fits(value: object, annotation: object, result: object) -> None:
     converted = convert(value, annotation)
     assert converted == result
     assert type(converted) is type(result)
+
+
+class Switch(enum.Enum):
+    none = 0
+    all = 1
+
+
+@pytest.mark.parametrize(
+    ("text", "annotation", "result"),
+    [
+        ("none", str, "none"),
+        ("None", str, "None"),
+        ("none", str | None, None),
+        ("none", int | None, None),
+        ("none", Literal["none", "all"], "none"),
+        ("true", Literal["true"], "true"),
+        ("true", bool, True),
+        ("true", bool | str, True),
+        ("inf", float, float("inf")),
+        ("inf", str, "inf"),
+        ("none", Switch, Switch.none),
+        ("none", Any, None),
+        ("none", inspect.Parameter.empty, None),
+        ("false", "a string annotation", False),
+    ],
+)
+def test_a_word_means_itself_where_strings_are_wanted(text: str, annotation: object, result: object) -> None:
+    for value, wanted, expected in [
+        (Word(text), annotation, result),
+        ((Word(text), "a"), tuple[annotation, str], (result, "a")),  # type: ignore[valid-type]  # a type for each case
+        ({"a": Word(text)}, dict[str, annotation], {"a": result}),  # type: ignore[valid-type]  # likewise
+    ]:
+        converted = convert(value, wanted)
+        assert converted == expected
+        assert type(converted) is type(expected)
+
+
+@pytest.mark.parametrize("annotation", [object, Any, inspect.Parameter.empty, tuple, list, tuple | int, list[dict]])  # type: ignore[type-arg]  # as users write
+def test_no_word_is_let_through(annotation: object) -> None:
+    assert list(convert(({"a": (Word("none"), "b")},), annotation)) == [{"a": (None, "b")}]
+
+
+def test_the_error_for_a_word_is_about_what_it_means() -> None:
+    with pytest.raises(TypeError, match=r"int is wanted, None is given"):
+        convert(Word("none"), int)
+    with pytest.raises(TypeError, match=r"tuple\[int, ...\] is wanted, \(True, 1\) is given"):
+        convert((Word("true"), 1), tuple[int, ...])
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_bad_arguments() -> None:
         PassContext("3")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(TypeError, match="disabled_pass is expected to be the type of list/tuple/set, not the one string 'FuseOps'"):
         PassContext(disabled_pass="FuseOps")
-    with pytest.raises(TypeError, match="required_pass is expected to hold names of passes; int 1 is none"):
+    with pytest.raises(TypeError, match="required_pass is expected to hold names; 1 is none"):
         PassContext(required_pass=[1])  # type: ignore[list-item]  # the mistake
     with pytest.raises(
         TypeError, match=r"instruments must be a list of PassInstrument objects; .* is none; did you mean PassInstrument\(\)"

@@ -40,8 +40,8 @@ def test_info_repr_is_that_of_tvm() -> None:
         (lambda: PassInfo("2", "P"), "the opt_level of a pass is an integer, not '2'"),  # type: ignore[arg-type]
         (lambda: PassInfo(2, 3), "the name of a pass is a string, not 3"),  # type: ignore[arg-type]
         (lambda: PassInfo(2, "P", "A"), "Required is expected to be the type of list/tuple."),
-        (lambda: PassInfo(2, "P", [1]), "required is a list of names; 1 is none"),  # type: ignore[list-item]
-        (lambda: PassInfo(2, "P", provides="types"), "provides is a list of names, not the one string 'types'"),
+        (lambda: PassInfo(2, "P", [1]), "required is expected to hold names; 1 is none"),  # type: ignore[list-item]
+        (lambda: PassInfo(2, "P", provides="types"), "provides is expected to be the type of list/tuple/set, not the one string 'types'"),
     ],
 )
 def test_bad_info(make: Any, text: str) -> None:

@@ -14,8 +14,9 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
-from tests.rules.random_attrs import Dice, random_attributes
-from tests.rules.running import draw_array
+from passat.rules.checking.attributes import random_attributes
+from passat.rules.checking.dice import Dice
+from passat.rules.checking.values import draw_array
 
 _MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
 _TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")
@@ -119,7 +120,7 @@ class _Builder:
         assert isinstance(type_, TensorType)
         op = get_op(self.dice.pick(_MOVES))
         shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
-        made = Call(op, [part], op.bind_attrs(random_attributes(op.name, shape, type_.dtype, self.dice)))
+        made = Call(op, [part], op.bind_attrs(random_attributes(op, shape, type_.dtype, self.dice)))
         type_ = infer_type(made).checked_type
         return made if isinstance(type_, TensorType) and type_.ndim <= 5 and isinstance(type_.size, int) and type_.size <= 200 else None
 

@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.ir.dtypes import FLOATS, from_numpy, to_numpy
+from passat.ir.dtypes import FLOATS, from_numpy
 from passat.ir.evaluate import Value, evaluate_call
 from passat.ir.expr import (
     Call,
@@ -32,6 +32,8 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
 from passat.passmgr.statistics import Statistics
+from passat.rules.checking import compare
+from passat.rules.checking.values import EXTREME, PLAIN, draw_array
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.engine.rebuild import rebuild
@@ -131,62 +133,29 @@ def sized(type_: TensorType, sizes: Mapping[str, int], assumed: int = 2) -> tupl
     return tuple(evaluate_dim(dim, sizes, assumed) for dim in type_.shape)
 
 
-def draw_array(generator: np.random.Generator, shape: Sequence[int], dtype: str, *, special: bool = False) -> Array:
-    """Random elements; with `special`, among them those at which identities break: zeros of both signs, infinities, nan, extremes."""
-    shape = tuple(shape)
-    kind: np.dtype[AnyValue] = to_numpy(dtype)
-    if dtype == "bool":
-        return np.asarray(generator.integers(0, 2, shape), bool)
-    if dtype not in FLOATS:
-        low, high = np.iinfo(kind).min, np.iinfo(kind).max
-        small = generator.integers(max(low, -9), 10, shape).astype(kind)
-        if not special:
-            return np.asarray(small)
-        extremes = generator.choice(np.array([low, high, high // 2, 0, 1, max(low, -1) % (high + 1) if low == 0 else -1], kind), shape)
-        return np.asarray(np.where(generator.random(shape) < 0.5, small, extremes), kind)
-    values = generator.normal(size=shape)
-    if special:
-        odd = generator.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e38, 1e-6, 7e4], shape)
-        values = np.where(generator.random(shape) < 0.5, values, odd)
-    with np.errstate(all="ignore"):
-        return np.asarray(values).astype(kind)
-
-
 def feeds_of(
     function: Function, generator: np.random.Generator, *, special: bool = False, sizes: Mapping[str, int] | None = None
 ) -> list[Tensor]:
     """Random inputs of a function whose parameters are tensors."""
     types = [tensor_type(param.checked_type, param.name_hint) for param in function.params]
-    arrays = [draw_array(generator, sized(type_, sizes or {}), type_.dtype, special=special) for type_ in types]
+    odd = EXTREME if special else PLAIN
+    arrays = [draw_array(generator, sized(type_, sizes or {}), type_.dtype, odd) for type_ in types]
     return [Tensor.dense(array) for array in arrays]
 
 
 def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool, tolerance: float = 0.0) -> str | None:
     """What is different between two lists of results, or None. `exact`: bit for bit, one nan being as good as another; integers and
     bools always. Otherwise floats may differ by rounding, or by `tolerance` where that is more."""
-    if len(found) != len(expected):
-        return f"{len(found)} results, {len(expected)} expected"
-    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return f"result {i} is {a.dtype}{list(a.shape)}, expected {b.dtype}{list(b.shape)}"
-        if from_numpy(a.dtype) not in FLOATS:
-            if not np.array_equal(a, b):
-                return f"result {i} is {a.tolist()}, expected {b.tolist()}"
-            continue
-        with np.errstate(all="ignore"):  # signalling nans
-            x, y = a.astype(np.float64), b.astype(np.float64)
-        if exact:
-            same = (np.isnan(x) & np.isnan(y)) | ((x == y) & (np.signbit(x) == np.signbit(y)))
-        else:
-            narrow = 0.1 if from_numpy(a.dtype) == "bfloat16" else {2: 3e-2, 4: 2e-4}.get(a.dtype.itemsize, 1e-9)
-            narrow = max(narrow, tolerance)
-            scale = float(np.max(np.abs(y), initial=1.0, where=np.isfinite(y)))
-            with np.errstate(all="ignore"):
-                same = (np.isnan(x) & np.isnan(y)) | (x == y) | (np.abs(x - y) <= narrow * scale)
-        if not np.all(same):
-            place = tuple(int(index) for index in np.argwhere(~same)[0])
-            return f"result {i} has {a[place]!r} at {place}, expected {b[place]!r}"
-    return None
+    return compare.difference(found, expected, None if exact else [_bound(array, tolerance) for array in expected])
+
+
+def _bound(array: Array, tolerance: float) -> float:
+    if from_numpy(array.dtype) not in FLOATS:
+        return 0.0
+    with np.errstate(all="ignore"):  # signalling nans
+        values = array.astype(np.float64)
+    narrow = 0.1 if from_numpy(array.dtype) == "bfloat16" else {2: 3e-2, 4: 2e-4}.get(array.dtype.itemsize, 1e-9)
+    return max(narrow, tolerance) * float(np.max(np.abs(values), initial=1.0, where=np.isfinite(values)))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from passat.ir.attrs import Attrs
 from passat.ir.shape import ANY, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -74,6 +75,45 @@ MATRIX, WIDE, NAMED, UNKNOWN = typed(2, 3), typed(2, 3, dtype="float64"), typed(
         (known.shape_of(MATRIX), (2, 3)),
         (known.dtype_of(WIDE), "float64"),
         (known.scalar_of(holding([2.5, 2.5])), 2.5),
+        (known.same_shape(MATRIX, WIDE), True),
+        (known.same_shape(NAMED, NAMED), True),
+        (known.same_shape(NAMED, MATRIX), "the shapes differ: Tensor[(n, 3), float32] and Tensor[(2, 3), float32]"),
+        (known.same_shape(UNKNOWN, UNKNOWN), "the shapes differ: Tensor[(?, 3), float32] and Tensor[(?, 3), float32]"),
+        (known.same_rank(MATRIX, UNKNOWN), True),
+        (known.same_rank(MATRIX, typed()), "they have 2 and 0 dimensions"),
+        (known.same_size(MATRIX, typed(7, 3), 1), True),
+        (known.same_size(MATRIX, typed(7, 3), -2), "along axis -2 the sizes are 2 and 7"),
+        (known.same_size(MATRIX, typed(3), 1), "Tensor[(2, 3), float32] or Tensor[(3,), float32] has no axis 1"),
+        (known.is_integer(typed(dtype="uint8")), True),
+        (known.is_integer(MATRIX), "the elements are float32, not integers"),
+        (known.is_not_empty(typed()), True),
+        (known.is_not_empty(typed(2, 0)), "Tensor[(2, 0), float32] may be empty"),
+        (known.is_not_empty(UNKNOWN), "Tensor[(?, 3), float32] may be empty"),
+        (known.is_not_negative(holding([0, -0.0, 2])), True),
+        (known.is_not_negative(holding([1, -1])), "an element of the constant is negative, infinite or no number"),
+        (known.is_not_negative(holding([np.inf])), "an element of the constant is negative, infinite or no number"),
+        (known.is_positive(holding([1, 2])), True),
+        (known.is_positive(holding([0, 2])), "an element of the constant is not above zero, infinite or no number"),
+        (known.has_no_zero(holding([1, np.nan])), True),
+        (known.has_no_zero(holding([1, -0.0])), "an element of the constant is 0"),
+        (known.is_finite(holding([1, -2])), True),
+        (known.is_finite(holding([np.nan])), "an element of the constant is infinite or no number"),
+        (known.is_ungrouped(Attrs(groups=1)), True),
+        (known.is_ungrouped(Attrs(groups=2)), "it has 2 groups"),
+        (known.is_channels_first(Attrs(layout="NCHW")), True),
+        (known.is_channels_first(Attrs(data_layout="NHWC", kernel_layout="OIHW")), "the layouts are NHWC and OIHW"),
+        (known.is_usual_convolution(Attrs(groups=1, data_layout="NCHW", kernel_layout="OIHW")), True),
+        (
+            known.is_usual_convolution(Attrs(groups=2, data_layout="NCHW", kernel_layout="OIHW")),
+            "it has 2 groups, and data laid out as NCHW",
+        ),
+        (known.is_unpadded(Attrs(padding=(0, 0))), True),
+        (known.is_unpadded(Attrs(padding=1)), "it pads by 1"),
+        (known.has_unit_strides(Attrs(strides=(1, 1))), True),
+        (known.has_unit_strides(Attrs(strides=(1, 2))), "its strides are (1, 2)"),
+        (known.is_axis(-1, 1, MATRIX), True),
+        (known.is_axis(0, 1, MATRIX), "axis 0 of Tensor[(2, 3), float32] is not axis 1"),
+        (known.is_axis(0, 2, MATRIX), "Tensor[(2, 3), float32] has no axis 2"),
     ],
     ids=lambda value: "" if isinstance(value, (bool, str, tuple, float)) else value.function.__name__,
 )
@@ -85,6 +125,7 @@ def test_answers(asked: Condition | Computed, answer: object) -> None:
     ("asked", "reason"),
     [
         (known.is_all(MATRIX, 0), "is not a constant"),
+        (known.is_positive(holding([1j], "complex64")), "the elements are complex numbers"),
         (known.is_float(Term(TupleType(()))), "() is not the type of a tensor"),
         (known.shape_of(NAMED), "Tensor[(n, 3), float32] is not static"),
         (known.shape_of(UNKNOWN), "Tensor[(?, 3), float32] is not static"),

@@ -98,6 +98,16 @@ def test_a_pass_that_is_vetoed_takes_no_part(vetoed: str) -> None:
     assert operators(made) == ["add", "subtract", "negative", "negative"]
 
 
+def test_a_pass_that_stands_there_twice_runs_once_with_the_others() -> None:
+    spell, cancel, twice = (rule_pass(rules) for rules in SETS)
+    watcher = Watcher()
+    made, statistics = run([spell, twice, spell, cancel], program(), watcher)
+    assert operators(made) == []
+    assert [name for name in watcher.seen if "+" in name] == ["before Spell+Twice+Spell+Cancel", "after Spell+Twice+Spell+Cancel"]
+    assert watcher.seen.count("before Spell") == 2
+    assert statistics.counters["Spell"]["fired:Spell.minus"] == 1
+
+
 def test_limits_hold_for_the_whole() -> None:
     with PassContext(config={"rules.joint": True, "rules.rounds": 0}) as ctx:
         made = Sequential([rule_pass(rules) for rules in SETS])(program())["main"]

@@ -79,6 +79,7 @@ def test_what_is_counted() -> None:
     outcome = apply(rule_pass(Negations), function)
     counted = {key: value for key, value in outcome.statistics.counters["Negations"].items() if key != "seconds"}
     assert counted == {
+        "changed": 1,
         "rounds": 2,
         "nodes": counted["nodes"],
         "matched:Negations.twice": 1,

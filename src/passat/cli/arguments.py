@@ -52,6 +52,21 @@ ConfigOption = Annotated[
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
 ]
+CheckOption = Annotated[
+    str,
+    typer.Option(
+        "--check",
+        metavar="CHECK",
+        help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a pass "
+        "or ONNX Runtime that fails; or a command that fails on a model. It gets the path in place of {} or as its last argument, and runs "
+        "without a shell; its exit code 0 is good, 125 cannot tell, any other is bad.",
+    ),
+]
+MarginOption = Annotated[
+    float,
+    typer.Option("--margin", min=0, metavar="X", help="With --check slower or larger: more by this part of the time or the bytes is bad."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random inputs.")]
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 
 
@@ -78,13 +93,13 @@ def warn_of_names(passes: str | None, rules: "Sequence[type[RuleSet]]") -> None:
             print(f"note: {note}", file=sys.stderr)
 
 
-def check_output(path: Path) -> None:
-    """Ends the command where nothing can be written to a path, before any work is done."""
+def check_output(path: Path, option: str = "-o") -> None:
+    """Ends the command where nothing can be written to the path that an option gives, before any work is done."""
     folder = path.parent
     if path.is_dir():
-        fail(f"{path} is a folder; -o names the file to write", USAGE)
+        fail(f"{path} is a folder; {option} names the file to write", USAGE)
     if path.exists() and not path.is_file():
-        fail(f"{path} is no file; -o names the file to write", USAGE)
+        fail(f"{path} is no file; {option} names the file to write", USAGE)
     if not folder.is_dir():
         fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
     if not os.access(folder, os.W_OK):

@@ -10,13 +10,16 @@ import typer
 
 from passat.cli.app import app
 from passat.cli.arguments import (
+    CheckOption,
     ConfigOption,
     DisableOption,
     JsonOption,
     LevelOption,
+    MarginOption,
     PassesOption,
     RequireOption,
     RulesOption,
+    SeedOption,
     check_output_folder,
     load,
     parse_config,
@@ -31,29 +34,19 @@ from passat.cli.output import console
 def bisect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimisation goes wrong.", show_default=False)],
     *,
-    check: Annotated[
-        str,
-        typer.Option(
-            metavar="CHECK",
-            help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'crash', a pass or ONNX Runtime that fails; "
-            "or a command that fails on a model. It gets the path in place of {} or as its last argument, and runs without a shell; "
-            "its exit code 0 is good, 125 cannot tell, any other is bad.",
-        ),
-    ] = "wrong",
+    check: CheckOption = "wrong",
     passes: PassesOption = None,
     opt_level: LevelOption = 3,
     disable: DisableOption = None,
     require: RequireOption = None,
     rules: RulesOption = None,
     config: ConfigOption = None,
-    margin: Annotated[
-        float, typer.Option(min=0, metavar="X", help="With --check slower: slower by more than this part of the time is bad.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.")] = 0,
+    margin: MarginOption = 0.1,
+    seed: SeedOption = 0,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the pass that makes a model wrong, slower or crash, in a logarithmic number of runs.
+    """Find the pass that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
     Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
     """

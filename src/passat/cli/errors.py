@@ -2,16 +2,19 @@
 
 Where a model is wrong in several places, all of them stand below the sentence, each with the nodes that it is about.
 
-Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted.
+Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted,
+143 terminated.
 """
 
 import contextlib
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 import typer
 
@@ -21,8 +24,17 @@ if TYPE_CHECKING:
 FAILURE: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 TRACEBACK: Final = "PASSAT_TRACEBACK"
 """Where this environment variable is set, errors come with the traceback of Python."""
+
+
+_UsageError: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+"""What typer finds wrong with arguments; the class has no public name in all of its versions."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come."""
 
 
 class CommandError(Exception):
@@ -43,8 +55,9 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     """Turns what may go wrong into one sentence and an exit code. `outcome` says what an interruption left undone."""
     try:
         yield
-    except KeyboardInterrupt:
-        end(f"interrupted{'; ' + outcome if outcome else ''}", INTERRUPTED, as_json)
+    except KeyboardInterrupt as error:
+        what, code = ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+        end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except (BrokenPipeError, typer.Exit):
@@ -55,6 +68,29 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
         message, code = explain(error)
         sentence, *picture = message.split("\n", 1)  # of a pipeline, the place where it is wrong is shown
         end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json, _details(error))
+
+
+@contextlib.contextmanager
+def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Lets what typer finds wrong with the arguments of a command pass, and prints it in JSON as well where they ask for that."""
+    as_json = "--json" in arguments
+    try:
+        yield
+    except _UsageError as error:
+        if as_json:
+            _print_json(" ".join(error.format_message().split()))
+        raise
+
+
+def terminate_in_order() -> None:
+    """Makes the first SIGTERM an interruption, so that files are closed and workers end, unless somebody else handles it."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the second time is meant otherwise
+    raise Terminated
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -68,6 +104,8 @@ def explain(error: Exception) -> tuple[str, int]:
     from passat.rulefile import RuleFileError
     from passat.rules.cost import CostError
     from passat.rules.pattern import RuleError
+    from passat.rules.provenance.explanation import ExplainError
+    from passat.rules.provenance.plain import CertificateError
     from passat.verify import VerifyError
 
     if isinstance(error, CommandError):
@@ -78,7 +116,9 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), USAGE
     if isinstance(error, AttributeError) and "config" in str(error):
         return str(error), USAGE
-    if isinstance(error, (MismatchError, RuleFileError, RuleError, CostError, VerifyError, PassError, BisectError)):
+    if isinstance(
+        error, (MismatchError, ExplainError, CertificateError, RuleFileError, RuleError, CostError, VerifyError, PassError, BisectError)
+    ):
         return str(error), FAILURE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -104,7 +144,7 @@ def _details(error: Exception) -> "Sequence[Diagnostic]":
     return ()
 
 
-def end(message: str, code: int, as_json: bool, details: "Sequence[Diagnostic]" = ()) -> None:
+def end(message: str, code: int, as_json: bool = False, details: "Sequence[Diagnostic]" = ()) -> None:
     """Prints a sentence, with the details below it, and leaves. In JSON the details are the list `errors` of sentences."""
     print(f"error: {message}", file=sys.stderr)
     if details:
@@ -113,6 +153,10 @@ def end(message: str, code: int, as_json: bool, details: "Sequence[Diagnostic]" 
         colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         print(f"\n{render_diagnostics(details, colour)}", file=sys.stderr)
     if as_json:
-        listed = {"errors": [diagnostic.sentence for diagnostic in details]} if details else {}
-        print(json.dumps({"error": message, **listed}))
+        _print_json(message, details)
     raise typer.Exit(code)
+
+
+def _print_json(message: str, details: "Sequence[Diagnostic]" = ()) -> None:
+    listed = {"errors": [diagnostic.sentence for diagnostic in details]} if details else {}
+    print(json.dumps({"error": message, **listed}))

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from passat.cli.arguments import (
     read_pipeline,
     warn_of_names,
 )
-from passat.cli.errors import errors
+from passat.cli.errors import INTERRUPTED, USAGE, end, errors, fail
 from passat.cli.inspection import (
     DumpOption,
     Inspection,
@@ -80,6 +81,18 @@ def optimize(
     candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: how many candidates there are at most.")] = 4,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs that the models are compared on.")] = 0,
     as_json: JsonOption = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", metavar="", help="Tell of each rule the time, why it refused, and how much of the result it made.")
+    ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="Write what happened as a page: programs before and after, rules, e-graphs, times.",
+            show_default=False,
+        ),
+    ] = None,
     print_ir_before: PrintBeforeOption = None,
     print_ir_after: PrintAfterOption = None,
     print_ir_changed: PrintChangedOption = False,
@@ -89,14 +102,29 @@ def optimize(
     memory_passes: MemoryOption = False,
     pass_limit: PassLimitOption = None,
     reproducer: ReproducerOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", metavar="", help="Write into OUT where its nodes come from, for `passat explain OUT`.")
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", metavar="FILE.json", help="Write a proof that OUT computes what IN does.")
+    ] = None,
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
     with errors(as_json, "nothing was written"):
         import passat.optimizer
+        from passat.certificates import write_certificate
         from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
         check_output(output)
+        if certificate is not None:
+            check_output(certificate, "--certificate")
+            if os.path.realpath(certificate) == os.path.realpath(output):
+                fail(f"--certificate and -o both name {certificate}", USAGE)
+        if page is not None:
+            check_output(page, "--report")
+            if os.path.realpath(page) == os.path.realpath(output):
+                fail(f"--report and -o both name {page}", USAGE)
         prices = {} if cost is None else {"rules.cost": cost.value}
         settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices})
         text = read_pipeline(passes)
@@ -132,13 +160,24 @@ def optimize(
                 reproducer=reproducer,
                 instruments=inspection.instruments,
                 progress=progress,
+                record=stats or page is not None,
+                explain=explain,
+                certificate=certificate is not None,
             )
             progress(f"writing {output}")
             result.save(output)
+            if certificate is not None:
+                write_certificate(result.certificate, certificate)
     with errors(as_json, f"{output} was written"):
+        if page is not None:
+            result.write_report(page)
         if as_json:
             print(result.report.to_json())
         else:
             from passat.render import render_report
 
             show(render_report(result.report))
+            if page is not None:
+                print(f"the page is in {page}")
+        if result.report.interrupted:
+            end(f"interrupted; the best so far was written to {output}", INTERRUPTED)

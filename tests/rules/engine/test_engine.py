@@ -324,7 +324,7 @@ def test_a_stateful_call_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("method", ["step", "load", "begin", "declare"])
-def test_when_the_engine_fails_the_input_comes_back(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_when_the_engine_fails_what_was_decided_until_then_holds(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise EngineError("egglog failed: on purpose")
 
@@ -333,8 +333,8 @@ def test_when_the_engine_fails_the_input_comes_back(monkeypatch: pytest.MonkeyPa
     fresh = RuleSetMeta("Fresh", (RuleSet,), {"__doc__": method, "twice": op.negative(op.negative(x)) >> x})
     function = func(ops.exp(negated(a)))
     outcome = optimise(function, fresh)
-    assert outcome.function is function
-    assert outcome.remarks == ["egglog failed: on purpose"]
+    assert operators(outcome.function) == ["exp"]
+    assert outcome.remarks == ["egglog failed: on purpose; the best so far was taken"]
 
 
 def test_after_a_failure_the_next_run_is_as_good_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +343,7 @@ def test_after_a_failure_the_next_run_is_as_good_as_ever(monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(EGraph, "_run", lambda *texts: panic())
         outcome = optimise(function, fresh, fold=True)
-        assert outcome.function is function
+        assert operators(outcome.function) == ["exp", "add"]
         assert outcome.remarks[0].startswith("egglog failed: ")
     assert operators(optimise(function, fresh, fold=True).function) == ["exp", "add"]
 

@@ -10,6 +10,7 @@ from passat.rules.engine.graph import CALL, CONST, Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import RuleStatistics, Saturation, Saturator
+from passat.rules.engine.stage import Stage
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import func, ops, splat, tup, var
@@ -26,7 +27,7 @@ COMMUTE = (x + y >> y + x).exploring().named("R.commute")
 def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None = None) -> Saturator:
     graph = Graph(Folder() if fold else None)
     graph.load(func(body).body)
-    found = Saturator(graph, [Matcher(rule) for rule in rules], limits or Limits())
+    found = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], limits or Limits())
     found.run()
     return found
 

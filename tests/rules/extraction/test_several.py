@@ -1,14 +1,19 @@
 """The cheapest few choices: against all choices there are, where the search is sure to find them; always different programs."""
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.rules.extraction.ladder import climb
-from passat.rules.extraction.several import several
+from passat.rules.extraction import several as several_module
+from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.ladder import Climb, climb
+from passat.rules.extraction.several import BRANCHES, FEWEST, WORK, several
 from passat.rules.extraction.space import Space
+from passat.rules.extraction.trees import trees_from_leaves
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]
 """Nodes as (class by number, cost, classes of the operands by number)."""
@@ -55,6 +60,60 @@ def test_a_cycle_is_no_program() -> None:
     assert costs_of([(0, 1, ()), (0, 1, (1,)), (1, 1, (0,)), (1, 5, ())], 1, 5) == [2, 5]
 
 
+def test_what_is_not_accepted_is_passed_over() -> None:
+    space, first = space_of(INDEPENDENT)
+
+    def dear_leaf(choice: Mapping[int, int]) -> bool:
+        return 0 not in choice.values()
+
+    found = several(space, [first[2]], climb(space, [first[2]]), 3, dear_leaf)
+    assert [one.cost for one in found] == [113, 123, 133]
+    assert all(dear_leaf(one.choice) for one in found)
+    assert several(space, [first[2]], climb(space, [first[2]]), 3, lambda choice: False) == []
+
+
+def test_an_equal_node_is_no_other_program() -> None:
+    classes, costs = [0, 0, 2, 2, 2], [1.0, 1.0, 1.0, 1.0, 2.0]
+    space = Space(classes, [(), (), (0,), (0,), ()], costs, {0: [0], 2: [2, 4]}, [0, 0, 2, 2, 2])
+    assert [found.choice for found in several(space, [2], climb(space, [2]), 9)] == [{0: 0, 2: 2}, {2: 4}]
+
+
+def chain(length: int) -> Nodes:
+    """Classes on top of each other, each with two nodes; the second of class i costs i + 2 instead of 1."""
+    return [
+        node for cls in range(length) for node in ((cls, 1.0, [cls - 1] if cls else []), (cls, float(cls + 2), [cls - 1] if cls else []))
+    ]
+
+
+@pytest.mark.parametrize("length", [10, 2_000])
+def test_the_next_best_is_where_least_is_added(length: int) -> None:
+    assert costs_of(chain(length), length - 1, 3) == [length, length + 1, length + 2]
+
+
+@pytest.mark.parametrize(("length", "count"), [(20, 2), (2_000, 2), (2_000, 50), (60_000, 3)])
+def test_searches_are_bounded(length: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = chain(length)
+    space, first = space_of(nodes)
+    best = climb(space, [first[length - 1]])
+    searches = 0
+
+    def counted(space: Space, roots: Sequence[int]) -> Climb:
+        nonlocal searches
+        searches += 1
+        return climb(space, roots)
+
+    monkeypatch.setattr(several_module, "climb", counted)
+    found = several(space, [first[length - 1]], best, count)
+    assert 1 < len(found) <= count
+    assert 0 < searches <= min(BRANCHES * count, max(FEWEST, WORK // len(nodes)))
+
+
+def test_the_same_comes_each_time() -> None:
+    space, first = space_of(chain(200))
+    found = [several(space, [first[199]], climb(space, [first[199]]), 5) for _ in range(2)]
+    assert [one.choice for one in found[0]] == [one.choice for one in found[1]]
+
+
 @st.composite
 def egraphs(draw: st.DrawFn) -> Nodes:
     """E-graphs of some classes; each has a node that needs only earlier ones, so that there is a program, and others that need any."""
@@ -86,3 +145,30 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
             done.add(cls)
         assert root in done
         assert one.cost == sum(space.costs[node] for node in one.choice.values())
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(egraphs())
+def test_what_another_node_adds(nodes: Nodes) -> None:
+    """The difference is that of the costs of two programs, and leaves the first as it was."""
+    space, first = space_of(nodes)
+    root = first[max(cls for cls, _, _ in nodes)]
+    trees = trees_from_leaves(space)
+    choice = climb(space, [root]).choice
+    solution = Solution.of_choice(space, choice, [root])
+    assert solution is not None
+    places = 0
+    for cls, node in choice.items():
+        possible = 0
+        for other in space.alternatives.get(cls, ()):
+            if other == node:
+                continue
+            added = solution.difference(cls, other, trees)
+            changed = Solution.of_choice(space, {**trees, **choice, cls: other}, [root])
+            if added is not None:
+                possible += 1
+                assert changed is not None
+                assert math.isclose(changed.total, solution.total + added)
+            assert (solution.total, solution.in_order()) == (sum(space.costs[one] for one in choice.values()), choice)
+        places += possible > 0
+    assert solution.alternatives(trees) == places

@@ -157,7 +157,7 @@ def test_a_limit_that_every_run_reaches_is_kept() -> None:
 
 
 def notices(outcome: Outcome) -> list[str]:
-    return [remark for remark in outcome.remarks if "was made anew" in remark]
+    return [remark for remark in outcome.remarks if "was rebuilt" in remark]
 
 
 def spoil(folder: Path, how: str) -> None:

@@ -1,0 +1,323 @@
+"""Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what conditions ask for."""
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import NAMES
+from passat.ir.evaluate import Value
+from passat.ir.op import KnownValue, OpTypeError
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.checking.attributes import Attributes
+from passat.rules.checking.case import Case, Key, Unfit, name_of
+from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, RARE_TYPES, Dice
+from passat.rules.checking.operands import Around, Fit, fit
+from passat.rules.checking.values import PLAIN, Odd, draw_array, draw_constant, uniform
+from passat.rules.conditions import Condition
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
+
+_TRIES: Final = 4
+"""How often operands and attributes of one call are drawn before the whole is given up."""
+_PATIENCE: Final = 12
+"""After so many draws of an element type without one that is accepted, it is drawn seldom."""
+
+
+class Wishes:
+    """What is known of a rule before instances are drawn: numbers that it names, holes that its conditions look at, and, as instances are
+    tried, which element types come to anything."""
+
+    def __init__(self, pattern: Pattern, conditions: Sequence[Condition], others: Sequence[Pattern] = ()) -> None:
+        self.pattern = pattern
+        self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, [condition.args for condition in conditions]))))
+        self.constants = {node.name for node in subterms(pattern) if isinstance(node, PConst)}
+        self.looked_at = {
+            name for condition in conditions if "const" in condition.function.__name__ for name in tensor_holes(condition.args)
+        }
+        self.plain = list(_plain([condition.args for condition in conditions]))
+        self.dtypes = [value for value in self.plain if isinstance(value, str) and value in NAMES]
+        self.named = {name for condition in conditions for name in tensor_holes(condition.args)}
+        self.drawn: dict[str, int] = {}
+        self.accepted: dict[str, int] = {}
+
+    def dtype(self, dice: Dice) -> str:
+        """The element type that an instance is mostly about."""
+        if self.dtypes and dice.chance(0.3):
+            return dice.pick(self.dtypes)  # type: ignore[no-any-return]  # of strings
+        way = dice.generator.random()
+        for _ in range(3):
+            found: str = dice.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
+            if self.accepted.get(found) or self.drawn.get(found, 0) < _PATIENCE or dice.chance(0.05):
+                break
+            way = dice.generator.random()
+            if self.accepted and dice.chance(0.7):
+                found = dice.pick(sorted(self.accepted))
+                break
+        self.drawn[found] = self.drawn.get(found, 0) + 1
+        return found
+
+    def looks_at(self, name: str) -> bool:
+        """Whether a condition wants a constant there. Holes of the roots of a rule with several are numbered."""
+        return name in self.looked_at or (bool(self.looked_at) and name.rstrip("0123456789") in self.looked_at)
+
+    def want_constants(self) -> None:
+        """A condition has asked for a constant: all holes that conditions name are constants more often from now on."""
+        self.looked_at |= self.named
+
+    def accept(self, dtype: str) -> None:
+        """An instance of that element type was accepted."""
+        self.accepted[dtype] = self.accepted.get(dtype, 0) + 1
+
+
+def _numbers(value: AnyValue) -> Iterator[float]:
+    """The numbers in patterns, conditions and computed attributes."""
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _numbers(part)
+    elif isinstance(value, Computed):
+        yield from _numbers(value.args)
+    elif isinstance(value, Pattern):
+        for node in subterms(value):
+            if isinstance(node, PLiteral):
+                yield float(node.value)
+    elif isinstance(value, (int, float)) and value is not None:
+        yield float(value)
+
+
+def _plain(value: AnyValue) -> Iterator[AnyValue]:
+    """The plain values among the arguments of conditions: what an attribute may have to be."""
+    if isinstance(value, (tuple, list)):
+        if isinstance(value, tuple) and value and all(isinstance(part, int) for part in value):
+            yield value
+        for part in value:
+            yield from _plain(part)
+    elif isinstance(value, Computed):
+        yield from _plain(value.args)
+    elif not isinstance(value, (Pattern, AttrHole)):
+        yield value
+
+
+def draw(wishes: Wishes, dice: Dice, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:
+    """An instance and the element type that it is about. `odd`: how odd the elements are; `unknown`: the program may not know some
+    sizes. Raises Unfit where operands that go together were not found."""
+    dtype = wishes.dtype(dice)
+    drawer = _Drawer(wishes, dice, dtype)
+    drawer.visit(wishes.pattern)
+    case = drawer.case(odd)
+    return (with_unknown(case, dice, wishes.constants) if unknown else case), dtype
+
+
+class _Drawer:
+    """Draws one instance: calls are visited from the leaves up, each call draws those of its operands that have no type yet."""
+
+    def __init__(self, wishes: Wishes, dice: Dice, dtype: str) -> None:
+        self.wishes = wishes
+        self.dice = dice
+        self.around = Around(dice, dtype, dice.shape(), [])
+        self.types: dict[Key, Type] = {}
+        self.names: dict[str, Key] = {}
+        self.attrs: dict[Key, Attrs] = {}
+        self.holes: dict[str, AnyValue] = {}
+        self.values: dict[Key, Tensor] = {}
+        self.before: dict[str, tuple[list[Type], Attrs]] = {}
+
+    # ---- types and attributes
+
+    def visit(self, node: Pattern) -> Type | None:
+        """The type of a term; None for a hole that has none yet, and for a tuple of such holes."""
+        found = self.types.get(node.key)
+        if found is not None:
+            return found
+        name = name_of(node)
+        if name is not None:
+            self.names[name] = node.key
+            return None
+        if isinstance(node, PTuple):
+            fields = [self.visit(field) for field in node.fields]
+            return self.settle(node, TupleType(fields)) if None not in fields else None  # type: ignore[arg-type]  # none of them is None
+        if isinstance(node, PGet):
+            return self.settle(node, self.field(node))
+        assert isinstance(node, PCall)
+        return self.settle(node, self.call(node))
+
+    def settle(self, node: Pattern, type_: Type) -> Type:
+        self.types[node.key] = type_
+        if isinstance(type_, TensorType):
+            self.around.seen.append(tuple(dim if isinstance(dim, int) else 2 for dim in type_.shape))
+        return type_
+
+    def field(self, node: PGet) -> Type:
+        whole = self.visit(node.of)
+        if whole is None:
+            some = [TensorType(self.around.shape(), self.around.dtype) for _ in range(node.index + self.dice.integer(1, 2))]
+            whole = self.assign(node.of, TupleType(some))
+        if not isinstance(whole, TupleType) or node.index >= len(whole.fields):
+            raise Unfit(f"{whole!r} has no field {node.index}")
+        return whole.fields[node.index]
+
+    def call(self, node: PCall) -> Type:
+        known = [self.partly(arg) for arg in node.args]
+        fixed = self.fixed(node)
+        error = ""
+        for turn in range(_TRIES):
+            made = self.again(node, known, fixed) if turn == 0 else None
+            said = {**self.wished(node), **fixed}
+            made = made or fit(node.op, known, said, self.around)
+            try:
+                attrs = node.op.bind_attrs({**made.attrs, **said})
+                result = node.op.infer(made.types, attrs, _known(made) if node.op.known_operands else None)
+            except (OpTypeError, ValueError) as problem:
+                error = str(problem)
+                continue
+            for i, (arg, type_) in enumerate(zip(node.args, made.types, strict=True)):
+                self.assign(arg, type_)
+                if i in made.values and name_of(arg) is not None:
+                    self.values[arg.key] = made.values[i]
+            self.attrs[node.key] = attrs
+            self.before[node.op.name] = (made.types, attrs)
+            self.bind(node, attrs)
+            return result
+        raise Unfit(error)
+
+    def partly(self, node: Pattern) -> Type | None:
+        """What is known of the type of an operand; a field of a tuple that is not known has an empty tuple for its type."""
+        found = self.visit(node)
+        if found is None and isinstance(node, PTuple):
+            return TupleType([self.types.get(field.key, TupleType(())) for field in node.fields])
+        return found
+
+    def again(self, node: PCall, known: Sequence[Type | None], fixed: Attributes) -> Fit | None:
+        """Operands and attributes like those of an earlier call of the operator, where they go with what is known."""
+        before = self.before.get(node.op.name)
+        if before is None or len(before[0]) != len(known) or self.dice.chance(0.3):
+            return None
+        types = [_other(old, given, self.dice) for old, given in zip(before[0], known, strict=True)]
+        if any(isinstance(type_, TupleType) and TupleType(()) in type_.fields for type_ in types):
+            return None
+        return Fit(types, {**before[1], **fixed})
+
+    def assign(self, node: Pattern, type_: Type) -> Type:
+        if node.key not in self.types:
+            if isinstance(node, PTuple) and isinstance(type_, TupleType):
+                for field, part in zip(node.fields, type_.fields, strict=True):
+                    self.assign(field, part)
+            self.settle(node, type_)
+        return type_
+
+    def fixed(self, node: PCall) -> Attributes:
+        """The attributes that the pattern says, or that holes have from an earlier call."""
+        fixed: Attributes = {}
+        whole = node.attrs.get("attrs")
+        if isinstance(whole, AttrHole) and whole.name in self.holes:
+            fixed.update((name, value) for name, value in self.holes[whole.name].items() if name in node.op.attr_params)
+        for name, value in node.attrs.items():
+            if isinstance(value, AttrHole):
+                if name != "attrs" and value.name in self.holes:
+                    fixed[name] = self.holes[value.name]
+            else:
+                fixed[name] = tuple(value) if isinstance(value, list) else value
+        return fixed
+
+    def wished(self, node: PCall) -> Attributes:
+        """Attributes that conditions may ask for, now and then."""
+        plain, dice = self.wishes.plain, self.dice
+        names = [name for name, value in node.attrs.items() if name != "attrs" and isinstance(value, AttrHole)] if plain else []
+        return {name: dice.pick(plain) for name in names if dice.chance(0.25)}
+
+    def bind(self, node: PCall, attrs: Attrs) -> None:
+        for name, value in node.attrs.items():
+            if isinstance(value, AttrHole):
+                self.holes.setdefault(value.name, attrs if name == "attrs" else attrs[name])
+
+    # ---- values
+
+    def case(self, odd: Odd) -> Case:
+        """The instance, with values for all that has a type now."""
+        dice, wishes = self.dice, self.wishes
+        types: dict[str, Type] = {}
+        constants: dict[str, Value] = {}
+        inputs: dict[str, Value] = {}
+        for node in subterms(wishes.pattern):
+            name = name_of(node)
+            if name is None or name in types:
+                continue
+            type_ = types[name] = self.types.get(node.key) or TensorType(self.around.shape(), self.around.dtype)
+            shape = type_.concrete_shape if isinstance(type_, TensorType) else ()
+            if isinstance(node, PLiteral) and isinstance(type_, TensorType):
+                constants[name] = uniform(node.value, shape, type_.dtype, stored_once=dice.chance(0.5))
+            elif node.key in self.values and (isinstance(node, PConst) or dice.chance(0.9)):
+                constants[name] = self.values[node.key]
+            elif name in wishes.constants or dice.chance(0.5 if wishes.looks_at(name) else 0.06):
+                constants[name] = constant_of(type_, dice, wishes.literals, odd)
+            else:
+                inputs[name] = self.values.get(node.key) or value_of(type_, dice, odd)
+        return Case(types, constants, inputs, self.attrs)
+
+
+def _known(made: Fit) -> list[KnownValue | None]:
+    return [np.asarray(made.values[i].numpy(), np.object_) if i in made.values else None for i in range(len(made.types))]
+
+
+def _other(old: Type, given: Type | None, dice: Dice) -> Type:
+    """A type like an old one, with what is given of it; a tensor may be of another size along one axis."""
+    if isinstance(old, TupleType) and isinstance(given, TupleType) and len(old.fields) == len(given.fields):
+        return TupleType(_other(a, None if b == TupleType(()) else b, dice) for a, b in zip(old.fields, given.fields, strict=True))
+    if given is not None:
+        return given
+    if isinstance(old, TensorType) and old.shape and dice.chance(0.25):
+        axis = dice.integer(0, old.ndim - 1)
+        return old.with_shape((*old.shape[:axis], dice.dim(), *old.shape[axis + 1 :]))
+    return old
+
+
+def varied(case: Case, wishes: Wishes, dice: Dice, odd: Odd) -> Case:
+    """The case with other elements: what conditions accepted once they mostly accept again."""
+    inputs = {name: value_of(case.types[name], dice, odd) for name in case.inputs}
+    constants = {
+        name: constant_of(case.types[name], dice, wishes.literals, odd)
+        if name in wishes.constants and name.isidentifier() and dice.chance(0.3)
+        else value
+        for name, value in case.constants.items()
+    }
+    return case._replace(inputs=inputs, constants=constants)
+
+
+def value_of(type_: Type, dice: Dice, odd: Odd) -> Value:
+    """A random value of a type."""
+    if isinstance(type_, TupleType):
+        return tuple(value_of(field, dice, odd) for field in type_.fields)
+    if not isinstance(type_, TensorType):
+        raise Unfit(f"{type_!r} has no values to draw")
+    return Tensor.dense(draw_array(dice.generator, type_.concrete_shape, type_.dtype, odd))
+
+
+def constant_of(type_: Type, dice: Dice, literals: Sequence[float], odd: Odd) -> Value:
+    """A random constant of a type."""
+    if isinstance(type_, TupleType):
+        return tuple(constant_of(field, dice, literals, odd) for field in type_.fields)
+    if not isinstance(type_, TensorType):
+        raise Unfit(f"{type_!r} has no constants to draw")
+    return draw_constant(dice, type_.concrete_shape, type_.dtype, literals, odd)
+
+
+def with_unknown(case: Case, dice: Dice, fixed: Container[str]) -> Case:
+    """The case with sizes of inputs that the program does not know as numbers, equal sizes mostly under one name, and with lists of sizes
+    that it reads off those inputs, other than the constants that are `fixed`."""
+    unknown: dict[tuple[str, int], str] = {}
+    of_size: dict[int, list[tuple[str, int]]] = {}
+    for name in case.inputs:
+        type_ = case.types[name]
+        for axis, dim in enumerate(type_.concrete_shape if isinstance(type_, TensorType) else ()):
+            if dice.chance(0.5):
+                unknown[name, axis] = dice.pick([f"n{dim}", f"n{dim}", f"{name}{axis}", "?"])
+                of_size.setdefault(dim, []).append((name, axis))
+    computed = {}
+    for name, value in case.constants.items():
+        if isinstance(value, Tensor) and value.dtype == "int64" and value.ndim == 1 and name not in fixed and dice.chance(0.6):
+            sources = [dice.pick(of_size[int(size)]) if int(size) in of_size and dice.chance(0.7) else None for size in value.numpy()]
+            if any(sources):
+                computed[name] = sources
+    return case._replace(unknown=unknown, computed=computed)

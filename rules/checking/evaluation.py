@@ -1,0 +1,104 @@
+"""Values of programs by the operators' kernels, with the size of what comes up on the way, and the same in float64."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
+from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from passat.ir.op import Op
+from passat.ir.tensor import Array, Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, TupleType, Type
+
+_WIDE: Final = "float64"
+
+
+class Evaluation:
+    """Values of expressions over some inputs, each part once. `wide`: floats are computed in float64 throughout."""
+
+    def __init__(self, inputs: Mapping[Var, Value], *, wide: bool = False) -> None:
+        self.inputs = inputs
+        self.wide = wide
+        self._done: dict[int, Value] = {}
+        self._kept: list[Expr] = []  # what is found by identity must live
+
+    def __call__(self, root: Expr) -> list[Array]:
+        """The value of an expression, tuples flattened. Raises EvaluateError where a kernel refuses its operands."""
+        done = self._done
+        for node in post_order(root):
+            if id(node) in done:
+                continue
+            if isinstance(node, Var):
+                value = self._take(self.inputs[node])
+            elif isinstance(node, Constant):
+                value = self._take(node.data)
+            elif isinstance(node, Tuple):
+                value = tuple(done[id(field)] for field in node.fields)
+            elif isinstance(node, TupleGetItem):
+                whole = done[id(node.tuple_value)]
+                assert isinstance(whole, tuple)
+                value = whole[node.index]
+            elif isinstance(node, Call) and isinstance(node.op, Op):
+                args = [done[id(arg)] for arg in node.args]
+                value = evaluate_call(node.op, args, self._attrs(node.attrs), self._type(node.checked_type))
+            elif isinstance(node, Op):
+                continue
+            else:
+                raise NotImplementedError(f"{type(node).__name__} has no kernel")
+            done[id(node)] = value
+            self._kept.append(node)
+        return [tensor.numpy() for tensor in flatten(done[id(root)])]
+
+    def magnitude(self) -> float:
+        """The greatest finite size of a number, other than an integer, that has come up."""
+        largest = 0.0
+        for value in self._done.values():
+            for tensor in flatten(value):
+                if (tensor.dtype in FLOATS or tensor.dtype in COMPLEX) and tensor.size:
+                    with np.errstate(all="ignore"):
+                        size = np.abs(tensor.numpy().astype(np.float64 if tensor.dtype in FLOATS else np.complex128))
+                    largest = max(largest, float(np.max(size, initial=0.0, where=np.isfinite(size))))
+        return largest
+
+    def _take(self, value: Value) -> Value:
+        if not self.wide:
+            return value
+        if isinstance(value, tuple):
+            return tuple(map(self._take, value))
+        with np.errstate(all="ignore"):
+            return Tensor.dense(value.numpy().astype(np.float64)) if value.dtype in FLOATS else value
+
+    def _type(self, type_: Type) -> Type:
+        if not self.wide:
+            return type_
+        if isinstance(type_, TupleType):
+            return TupleType(map(self._type, type_.fields))
+        return type_.with_dtype(_WIDE) if isinstance(type_, TensorType) and type_.dtype in FLOATS else type_
+
+    def _attrs(self, attrs: Attrs) -> Attrs:
+        if self.wide and attrs and attrs.get("dtype") in FLOATS:
+            return Attrs({**attrs, "dtype": _WIDE})
+        return attrs
+
+
+def flatten(value: Value) -> list[Tensor]:
+    """The tensors of a value, in order."""
+    if isinstance(value, tuple):
+        return [tensor for part in value for tensor in flatten(part)]
+    return [value]
+
+
+def is_float(array: Array) -> bool:
+    """Whether the elements are floating-point numbers, real or complex."""
+    return array.dtype.kind == "c" or from_numpy(array.dtype) in FLOATS
+
+
+def limit_of(dtype: str) -> float:
+    """The greatest number of an element type of floats."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(to_numpy(dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it

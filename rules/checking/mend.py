@@ -1,0 +1,265 @@
+"""The one guard that mends a rule: conditions over its holes and terms, the weakest that leaves nothing wrong."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from passat.rules import conditions as library
+from passat.rules.checking.trial import Trier, Verdict
+from passat.rules.checking.trying import WRONG, Checked, tried, triers
+from passat.rules.conditions import Condition, Refuse, condition
+from passat.rules.engine.matching import Bindings
+from passat.rules.multi_root import Each, MultiRule
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PTuple, PVar, subterms
+from passat.rules.rule import FINITE, MATH_LEVELS, REASSOCIATE, Rule
+
+Match = tuple[Bindings, ...]
+_INSTANCES: Final = 100
+"""Instances of each kind that guards are compared on."""
+_ROUNDS: Final = 8
+"""Guards that are tried on new instances, one after the other, before the rule is given up."""
+_ENOUGH: Final = 3
+"""Wrong instances after which a guard is given up."""
+_AGAIN: Final = 2
+"""So many times twice as many instances as a rule is checked on must find nothing wrong with a guard."""
+_OF_TWO: Final = 0.6
+"""What two guards accept counts so much beside what one accepts."""
+_OF_TERMS: Final = 0.8
+"""What a guard over terms accepts counts so much beside what one over holes accepts."""
+_SHARE: Final = 0.1
+"""A guard that accepts less of what is right than this mends nothing."""
+_NOTE: Final = "to be said"
+_SAYS: Final = {REASSOCIATE: ".inexact(...)", FINITE: ".finite(...)"}
+_REQUIRED: Final = inspect.Parameter.empty
+
+
+@condition
+def _names(*terms: AnyValue) -> bool | str:
+    """Always holds; what it names is bound where the rule matches."""
+    return True
+
+
+def mended(checked: Checked, seed: int, instances: int) -> str:
+    """How the rule is mended, as it is written: `.when(same_shape(x, y))`; empty where nothing is found.
+
+    That it may do more to values than it says is looked at first, and attributes that its left side leaves open; then guards, for the rule
+    as it is and for those forms of it.
+    """
+    forms = list(_forms(checked.rule))
+    for text, rule in forms[1:]:
+        if not _still_wrong(rule, checked) and _is_sound(rule, seed, instances):
+            return text
+    for math in MATH_LEVELS:
+        found = []
+        for text, rule in forms:
+            if rule.math == math:
+                guards = _guards_for(checked if rule is checked.rule else tried(rule, seed, instances), seed, instances)
+                found += [(len(guards), text, guards)] if guards else []
+        if found:
+            _, text, guards = min(found, key=lambda entry: entry[0])
+            joint = "" if not text or text.startswith(".") else ", and "
+            return f"{text}{joint}.when({', '.join(map(repr, guards))})"
+    return ""
+
+
+def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Condition, ...]:
+    """The guards that mend a rule. What is wrong with the best ones so far is evidence against the next."""
+    evidence = _Evidence(checked.rule)
+    evidence.add(checked)
+    for _ in range(_ROUNDS):
+        guards = evidence.best()
+        if not guards:
+            return ()
+        for more in range(_AGAIN):
+            again = tried(checked.rule.when(*guards), seed + more, 2 * instances, enough=_ENOUGH)
+            if again.wrong or again.raised or again.report.compared < min(instances, 20):
+                break
+        else:
+            return guards
+        if not again.wrong:
+            return ()
+        evidence.add(again)
+    return ()
+
+
+def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
+    """The rule as it is, and with less said of values or more said of attributes, the smallest changes first; each as it is written."""
+    closed = next((call for call in subterms(rule.lhs) if _is_open(call)), None)
+    for math in MATH_LEVELS[MATH_LEVELS.index(rule.math) :]:
+        loose = loosened(rule, math)
+        yield _SAYS[math] if loose is not rule else "", loose
+        if isinstance(closed, PCall):
+            said = ", ".join(f"{name}={value!r}" for name, value in closed.op.defaults.items())
+            text = f"{closed.op.name}(..., {said}) on the left side, where any attributes match now"
+            yield f"{text}{', and ' if loose is not rule else ''}{_SAYS[math] if loose is not rule else ''}", _with_defaults(loose, closed)
+
+
+def _is_open(node: Pattern) -> bool:
+    """Whether a term of the left side applies an operator with any attributes."""
+    return isinstance(node, PCall) and not node.attrs and bool(node.op.attr_params) and _REQUIRED not in node.op.defaults.values()
+
+
+def loosened(rule: Rule, math: str) -> Rule:
+    """The rule where it may do more to values than it says."""
+    if rule.math == math:
+        return rule
+    return rule.finite(_NOTE) if math == FINITE else rule.inexact(_NOTE)
+
+
+def _still_wrong(rule: Rule, checked: Checked) -> bool:
+    """Whether a form of the rule that has its left side is wrong on an instance on which the rule is."""
+    again = {trier.pattern.key: trier for trier in triers(rule)}
+    return any(
+        again[trier.pattern.key].try_case(trial.case).verdict in WRONG for trier, trial in checked.wrong if trier.pattern.key in again
+    )
+
+
+def _is_sound(rule: Rule, seed: int, instances: int) -> bool:
+    again = tried(rule, seed + 1, instances, enough=1)
+    return not again.wrong and not again.raised and again.report.compared >= min(instances, 20)
+
+
+def _with_defaults(rule: Rule, call: PCall) -> Rule:
+    """The rule whose left side applies the operator of a call with its default attributes only."""
+    said: dict[str, AnyValue] = {"math": rule.math, "note": rule.note, "name": rule.name, "source": rule.source}
+    left = _closed(rule.lhs, call)
+    if isinstance(rule, MultiRule):
+        return MultiRule(Each(left, rule.left.shared), rule.right, rule.conditions, **said)
+    return Rule(left, rule.rhs, rule.conditions, back=rule.back, kind=rule.kind, **said)
+
+
+def _closed(node: Pattern, like: PCall) -> Pattern:
+    """The pattern with the default attributes wherever the operator is applied without any."""
+    if isinstance(node, PCall):
+        attrs = like.op.defaults if node.op is like.op and not node.attrs else node.attrs
+        return PCall(node.op, [_closed(arg, like) for arg in node.args], attrs)
+    if isinstance(node, PTuple):
+        return PTuple([_closed(field, like) for field in node.fields])
+    return PGet(_closed(node.of, like), node.index) if isinstance(node, PGet) else node
+
+
+class _Evidence:
+    """Matches of a rule at which the sides agree and at which they do not, and which guards hold at which."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.guards = list(_guards(rule))
+        self.good = self.wrong = self._table(())
+
+    def add(self, checked: Checked) -> None:
+        """More matches, of the rule or of the rule under guards."""
+        good, wrong = _matches(checked)
+        self.good = np.hstack([self.good, self._table(good)])
+        self.wrong = np.hstack([self.wrong, self._table(wrong)])
+
+    def _table(self, matches: Sequence[Match]) -> "npt.NDArray[np.bool_]":
+        return np.array([[_holds(guard, match) for match in matches] for guard in self.guards], bool).reshape(
+            len(self.guards), len(matches)
+        )
+
+    def best(self) -> tuple[Condition, ...]:
+        """The guard that leaves nothing wrong and most of what is right; two together where they leave much more than one does."""
+        least = max(_SHARE * self.good.shape[1], 2)
+        if not self.wrong.shape[1]:
+            return ()
+        places = np.flatnonzero((self.good.sum(1) >= least) & (self.wrong.sum(1) < self.wrong.shape[1])).tolist()
+        alone = [i for i in places if not self.wrong[i].any()]
+        found = [(-self._plain(i) * float(self.good[i].sum()), [i]) for i in alone]
+        # That integers do not round is no guard that anybody means.
+        some = [i for i in places if i not in alone and self.guards[i].function.__name__ != "is_integer"]
+        for i, j in combinations(some, 2):
+            accepted = float((self.good[i] & self.good[j]).sum())
+            if accepted >= least and not (self.wrong[i] & self.wrong[j]).any():
+                found.append((-_OF_TWO * self._plain(i) * self._plain(j) * accepted, [i, j]))
+        return tuple(self.guards[i] for i in min(found)[1]) if found else ()
+
+    def _plain(self, i: int) -> float:
+        return _OF_TERMS if any(isinstance(arg, (PCall, PGet)) for arg in self.guards[i].args) else 1.0
+
+
+def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
+    """What the holes are bound to at matches where the sides agree, and where they do not."""
+    good: list[Match] = []
+    wrong: list[Match] = []
+    probes: dict[int, Trier] = {}
+    for trier, trial in (*checked.agreeing[:_INSTANCES], *checked.wrong[:_INSTANCES]):
+        probe = probes.get(id(trier))
+        if probe is None:
+            probe = probes[id(trier)] = Trier(trier.rule.when(_names(*_terms(trier.rule.lhs))), trier.roots, keep=True)
+        for rewrite, verdict, _, _ in probe.try_matches(trial.case)[1]:
+            if verdict is Verdict.AGREES:
+                good.append(rewrite.matches)
+            elif verdict in WRONG:
+                wrong.append(rewrite.matches)
+    return good, wrong
+
+
+def _holds(guard: Condition, match: Match) -> bool:
+    try:
+        return all(guard.function(*map(bound.value, guard.args)) is True for bound in match)
+    except (Refuse, LookupError, TypeError, ValueError, AttributeError):
+        return False
+
+
+# ---- guards
+
+
+def _terms(pattern: Pattern) -> list[Pattern]:
+    """The terms of a pattern that have a type of their own, holes first, each once."""
+    found = {node.key: node for node in subterms(pattern) if isinstance(node, (PVar, PConst, PCall, PGet))}
+    return sorted(found.values(), key=lambda node: not isinstance(node, (PVar, PConst)))
+
+
+def _guards(rule: Rule) -> Iterator[Condition]:
+    """Guards over the terms and attributes of the left side, those that are said most easily first."""
+    terms = _terms(rule.lhs)
+    yield from _attribute_guards(rule)
+    for i, x in enumerate(terms):
+        for y in terms[i + 1 :]:
+            yield from (guard(x, y) for guard in (library.same_rank, library.same_dtype, library.same_shape, library.same_type))
+            yield from (library.same_size(x, y, axis) for axis in (0, 1, -1))
+    for x in terms:
+        yield from (guard(x) for guard in (library.is_float, library.is_integer, library.is_not_empty, library.is_constant))
+        yield from (library.has_rank(x, rank) for rank in (1, 2, 3, 4))
+        if isinstance(x, (PVar, PConst)):
+            guards = (library.is_not_negative, library.is_positive, library.has_no_zero, library.is_uniform, library.is_finite)
+            yield from (guard(x) for guard in guards)
+
+
+def _attribute_guards(rule: Rule) -> Iterator[Condition]:
+    single: dict[str, AttrHole] = {}
+    whole: dict[str, AttrHole] = {}
+    for call in subterms(rule.lhs):
+        for name, value in call.attrs.items() if isinstance(call, PCall) else ():
+            if not isinstance(value, AttrHole):
+                continue
+            assert isinstance(call, PCall)
+            if name == "attrs":
+                whole[value.name] = value
+                for parameter, guard in _OF_ATTRIBUTES.items():
+                    if parameter in call.op.attr_params:
+                        yield guard(value)
+                continue
+            single[value.name] = value
+            if name == "axis" and call.args:
+                yield from (library.is_axis(value, axis, call) for axis in (0, 1, -1))
+            elif name == "axes" and call.args:
+                yield library.is_identity(value, call)
+            yield from (library.equals(value, plain) for plain in (0, 1, -1, True, False, None))
+    for holes in (list(single.values()), list(whole.values())):
+        for i, a in enumerate(holes):
+            yield from (library.equals(a, b) for b in holes[i + 1 :])
+
+
+_OF_ATTRIBUTES: Final = {
+    "groups": library.is_ungrouped,
+    "dilation": library.is_usual_convolution,
+    "data_layout": library.is_channels_first,
+    "layout": library.is_channels_first,
+    "padding": library.is_unpadded,
+    "strides": library.has_unit_strides,
+}

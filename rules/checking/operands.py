@@ -1,0 +1,314 @@
+"""Random types for the operands of a call, of which some are known: shapes that an operator takes, as far as its kind tells."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from passat.ir.op import Op, get_op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
+from passat.rules.checking.dice import Dice
+
+Shape = tuple[int, ...]
+
+
+class Fit(NamedTuple):
+    """Types of all operands of a call, its attributes, and values of operands that must be constants."""
+
+    types: list[Type]
+    attrs: Attributes
+    values: Mapping[int, Tensor] = {}
+
+
+class Around(NamedTuple):
+    """What a call is drawn for: the element type and the shape that the program is about, and the shapes that occur in it so far."""
+
+    dice: Dice
+    dtype: str
+    base: Shape
+    seen: list[Shape]
+
+    def shape(self) -> Shape:
+        """A shape that goes with the others, mostly."""
+        if self.dice.chance(0.55):
+            return self.base
+        if self.seen and self.dice.chance(0.4):
+            return self.dice.pick(self.seen)  # type: ignore[no-any-return]  # of shapes
+        return self.dice.weaker(self.base) if self.dice.chance(0.7) else self.dice.shape()
+
+
+Known = Sequence[Type | None]
+
+
+def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    """Types for the operands of a call that are not known, and attributes; `fixed` are those that the rule says. It need not come out
+    well typed."""
+    name = op.name
+    if name.startswith("nn.conv"):
+        return _convolution(op, known, fixed, around)
+    if name.startswith("dyn."):
+        return _dynamic(op, known, around)
+    if name in _TUPLES:
+        return _tuple(op, known, fixed, around)
+    dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and _own(op, i) is None), around.dtype)
+    first = _shape(known[0]) if known and known[0] is not None else _first(op, fixed, around)
+    attrs = {**random_attributes(op, first, dtype, around.dice, (*around.seen, around.base)), **fixed}
+    shapes = _SHAPES.get(name, _broadcast if op.elementwise else _alike)(op, known, first, attrs, around)
+    types = [
+        type_ if type_ is not None else TensorType(shape, _own(op, i) or dtype)
+        for i, (type_, shape) in enumerate(zip(known, shapes, strict=True))
+    ]
+    return Fit(types, attrs)
+
+
+def _own(op: Op, i: int) -> str | None:
+    """The element type that an operand has whatever the others have."""
+    if op.name.startswith("logical") or (op.name == "where" and i == 0):
+        return "bool"
+    indices = i == 1 and op.name in ("take", "gather", "gather_nd", "scatter_elements", "scatter_nd")
+    return "int64" if indices or (op.name == "one_hot" and i == 0) else None
+
+
+def _shape(type_: Type | None) -> Shape:
+    """The shape of a tensor, with 2 for what is not known."""
+    return tuple(dim if isinstance(dim, int) else 2 for dim in type_.shape) if isinstance(type_, TensorType) else ()
+
+
+def _first(op: Op, fixed: Attributes, around: Around) -> Shape:
+    """The shape of a first operand."""
+    dice, name = around.dice, op.name
+    if "pool" in name or name == "nn.lrn":
+        rank = int(name[-2]) if name.endswith("d") else 2
+        return (dice.pick((1, 1, 2, 0)), dice.pick((1, 2, 3)), *(dice.pick((1, 2, 3, 4)) for _ in range(rank)))
+    if name == "nn.depth_to_space":
+        block = _number(fixed.get("block_size"), 2)
+        return (dice.full(), dice.pick((1, block * block, 2 * block * block)), dice.full(), dice.full())
+    if name == "nn.space_to_depth":
+        block = _number(fixed.get("block_size"), 2)
+        return (dice.full(), dice.full(), dice.pick((block, 2 * block, 1)), dice.pick((block, 2 * block)))
+    if name.endswith("_norm"):
+        return dice.shape(2) if dice.chance(0.8) else around.base
+    if name in ("nn.matmul", "nn.dense", "nn.batch_matmul"):
+        return _product(op, around)
+    return around.shape()
+
+
+def _number(value: AnyValue, otherwise: int) -> int:
+    return value if isinstance(value, int) and 0 < value < 10 else otherwise
+
+
+def _product(op: Op, around: Around) -> Shape:
+    dice = around.dice
+    rows, inner = dice.pick((1, 2, 4, 3, 0)), dice.pick((1, 2, 3, 4, 0))
+    if op.name == "nn.batch_matmul":
+        return (dice.full(), rows, inner)
+    if dice.chance(0.25) and len(around.base) >= 2:
+        return around.base
+    odd = (inner,) if op.name == "nn.matmul" else (dice.full(), rows, inner)
+    return dice.pick([(rows, inner)] * 5 + [(inner, inner), (2, rows, inner), odd])  # type: ignore[no-any-return]  # of shapes
+
+
+Shapes = list[Shape]
+Operands = Callable[[Op, Known, Shape, Attributes, Around], Shapes]
+
+
+def _broadcast(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    """The first operand as it is; the others equal to it or weaker, now and then stronger."""
+    dice = around.dice
+    model = max((_shape(type_) for type_ in known if type_ is not None), key=len, default=first)
+    drawn: Shapes = []
+    for type_ in known:
+        if type_ is not None:
+            drawn.append(_shape(type_))
+        elif not drawn and known[0] is None and all(other is None for other in known):
+            drawn.append(model)
+        else:
+            way = dice.generator.random()
+            if way < 0.35:
+                drawn.append(model)
+            elif way < 0.6:
+                drawn.append(dice.weaker(model))
+            else:
+                drawn.append(dice.along(model) if way < 0.9 else dice.stronger(model))
+    return drawn
+
+
+def _alike(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    return [first, *(around.dice.weaker(first) if around.dice.chance(0.4) else first for _ in known[1:])][: len(known)]
+
+
+def _factor(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    """Operands of a product; where the second one is known, the first goes with it."""
+    dice = around.dice
+    columns = dice.dim()
+    if op.name == "nn.dense":
+        if known[0] is None and known[1] is not None and _shape(known[1]):
+            first = (*first[:-1], _shape(known[1])[-1])
+        return [first, (columns, first[-1] if first else 1)]
+    swap_a, swap_b = bool(attrs.get("transpose_a")), bool(attrs.get("transpose_b", op.name == "nn.batch_matmul"))
+    if known[0] is None and known[1] is not None and _shape(known[1]):
+        second = _shape(known[1])
+        inner = second[-1] if swap_b or len(second) == 1 else second[-2]
+        batch = second[:-2] if dice.chance(0.7) else dice.weaker(second[:-2])
+        rows = dice.full()
+        return [(*batch, inner, rows) if swap_a else (*batch, rows, inner), second]
+    if not first:
+        return [first, (columns,)]
+    inner = first[-2] if swap_a and len(first) > 1 else first[-1]
+    batch = first[:-2] if op.name == "nn.batch_matmul" or dice.chance(0.3) else ()
+    square = dice.chance(0.25)
+    second = (*batch, inner, inner if square else columns)
+    if op.name == "nn.matmul" and dice.chance(0.1):
+        second = (inner,) if dice.chance(0.5) else (2, inner, columns)
+    return [first, (*second[:-2], second[-1], second[-2]) if swap_b and len(second) > 1 else second]
+
+
+def _vectors(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    """Data, and vectors along one of its axes."""
+    if op.name == "nn.bias_add" and known[0] is None and known[1] is not None and len(_shape(known[1])) == 1:
+        size = _shape(known[1])[0]
+        axis = attrs.get("axis", 1)
+        at = axis % len(first) if first and -len(first) <= axis < len(first) else 0
+        return [(*first[:at], size, *first[at + 1 :]), (size,)]
+    axis = attrs.get("axis", 1)
+    size = first[axis] if isinstance(axis, int) and -len(first) <= axis < len(first) else 1
+    if op.name == "nn.prelu" and around.dice.chance(0.3):
+        size = 1
+    return [first, *[(size,) for _ in known[1:]]]
+
+
+def _layer(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    axis = attrs.get("axis", -1)
+    rest = first[axis:] if -len(first) <= axis < len(first) else first
+    return [first, *[rest for _ in known[1:]]]
+
+
+def _indices(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    dice = around.dice
+    if op.name == "gather_nd":
+        return [first, (*dice.shape(0, 1), dice.integer(1, max(len(first), 1)))]
+    if op.name == "gather":
+        return [first, tuple(dim if dice.chance(0.6) else dice.full() for dim in first)]
+    if op.name == "scatter_elements":
+        return [first, first, first]
+    if op.name == "scatter_nd":
+        return [first, (2, 1), (2, *first[1:])]
+    return [first, dice.shape(0, 2)]
+
+
+def _one_hot(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
+    return [first, (), ()]
+
+
+_SHAPES: Final[dict[str, Operands]] = {
+    **dict.fromkeys(("nn.matmul", "nn.dense", "nn.batch_matmul"), _factor),
+    **dict.fromkeys(("nn.bias_add", "nn.batch_norm", "nn.instance_norm", "nn.group_norm", "nn.prelu"), _vectors),
+    **dict.fromkeys(("nn.layer_norm", "nn.rms_norm"), _layer),
+    **dict.fromkeys(("take", "gather", "gather_nd", "scatter_elements", "scatter_nd"), _indices),
+    "one_hot": _one_hot,
+}
+_TUPLES: Final = frozenset({"concatenate", "stack", "einsum", "elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum"})
+
+
+def _tuple(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    """The operand of an operator that takes a tuple: known, known in part, or not at all."""
+    dice = around.dice
+    whole = known[0]
+    given: Known = whole.fields if isinstance(whole, TupleType) else [None] * dice.pick((1, 2, 2, 3))
+    parts = [type_ if isinstance(type_, TensorType) else None for type_ in given]  # a field that is not known has no type of a tensor
+    model = next((type_ for type_ in parts if type_ is not None), None) or TensorType(around.shape(), around.dtype)
+    attrs = {**random_attributes(op, _shape(model), model.dtype, dice), **fixed}
+    if op.name == "einsum":
+        attrs = {"equation": _equation([_shape(type_) if type_ else _shape(model) for type_ in parts], dice), **fixed}
+    made = [type_ or model.with_shape(_field(op, _shape(model), attrs, dice)) for type_ in parts]
+    return Fit([TupleType(made)], attrs)
+
+
+def _field(op: Op, model: Shape, attrs: Attributes, dice: Dice) -> Shape:
+    """The shape of a field beside one of a shape."""
+    if op.name == "concatenate":
+        axis = attrs.get("axis", 0)
+        if not isinstance(axis, int) or not -len(model) <= axis < len(model) or dice.chance(0.5):
+            return model
+        at = axis % len(model)
+        return (*model[:at], dice.dim(), *model[at + 1 :])
+    return dice.weaker(model) if op.name.startswith("elemwise") and dice.chance(0.5) else model
+
+
+def _equation(shapes: Sequence[Shape], dice: Dice) -> str:
+    """Letters by size, so that equal sizes may meet."""
+    terms = ["".join("abcde"[min(dim, 4)] for dim in shape) for shape in shapes]
+    letters = sorted({letter for text in terms for letter in text})
+    return f"{','.join(terms)}->{''.join(letter for letter in letters if dice.chance(0.6))}"
+
+
+def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    dice = around.dice
+    rank = int(op.name.removeprefix("nn.conv")[0])
+    transposed = op.name.endswith("transpose")
+    attrs = {**convolution_attributes(rank, dice), **fixed}
+    last = not str(attrs.get("data_layout", "NC")).startswith("NC")
+    data, weight = (_shape(type_) if type_ is not None else None for type_ in known)
+    inner = (data[-1] if last else data[1]) if data is not None and len(data) == rank + 2 else None
+    groups = attrs.get("groups")
+    if groups is None:
+        groups = dice.pick((1, 1, 1, 2)) if inner is None or inner % 2 == 0 else dice.pick((1, 1, max(inner, 1)))
+        attrs["groups"] = groups
+    if weight is not None and len(weight) == rank + 2:
+        inner = inner if inner is not None else weight[0] if transposed else weight[1] * groups
+    if inner is None:
+        inner = groups * dice.pick((1, 2))
+    outer = groups * dice.pick((1, 1, 2, 3))
+    if data is None:
+        places = tuple(dice.pick((3, 4, 3, 2)) for _ in range(rank))
+        batch = dice.pick((1, 2, 1, 0))
+        data = (batch, *places, inner) if last else (batch, inner, *places)
+    if weight is None:
+        window = (dice.pick((1, 2, 3)),) * rank if dice.chance(0.5) else tuple(dice.pick((1, 1, 2, 3)) for _ in range(rank))
+        weight = (inner, outer // groups, *window) if transposed else (outer, inner // groups, *window)
+    dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype)
+    return Fit([known[0] or TensorType(data, dtype), known[1] or TensorType(weight, dtype)], attrs)
+
+
+def _dynamic(op: Op, known: Known, around: Around) -> Fit:
+    """A `dyn.` operator, whose further operands are constants: what the static operator has as attributes."""
+    dice = around.dice
+    kind = op.name.removeprefix("dyn.")
+    data = known[0]
+    if not isinstance(data, TensorType):
+        data = TensorType(() if kind == "full" else around.shape(), "int64" if kind == "one_hot" else around.dtype)
+    shape = _shape(data)
+    static = get_op("nn.pad" if kind == "pad" else kind)
+    drawn = random_attributes(static, shape, data.dtype, dice, around.seen)
+    tensors: list[Tensor] = [Tensor.dense(np.asarray(vector, np.int64)) for vector in _lists(kind, drawn, shape, dice)]
+    attrs: dict[str, AnyValue] = {}
+    if kind == "pad":
+        attrs["pad_mode"] = drawn["pad_mode"]
+        tensors.append(Tensor.dense(np.asarray(dice.pick((0, 1))), data.dtype))
+    elif kind == "one_hot":
+        tensors += [Tensor.dense(np.asarray(value), around.dtype) for value in (1, 0)]
+        attrs["axis"] = dice.pick((-1, 0))
+    elif kind == "topk":
+        attrs["axis"], attrs["largest"] = dice.pick((-1, 0)), dice.chance(0.5)
+    types: list[Type] = [data, *(TensorType(tensor.shape, tensor.dtype) for tensor in tensors)]
+    return Fit([given or type_ for given, type_ in zip(known, types, strict=True)], attrs, dict(enumerate(tensors, 1)))
+
+
+def _lists(kind: str, drawn: Attributes, shape: Shape, dice: Dice) -> list[Sequence[int]]:
+    """The lists of integers that a dynamic operator takes after its data."""
+    if kind == "reshape":
+        return [drawn["newshape"]]
+    if kind == "broadcast_to":
+        return [drawn["shape"]]
+    if kind == "full":
+        return [dice.shape(0, 3)]
+    if kind == "tile":
+        return [drawn["reps"][-len(shape) :] if shape else ()]
+    if kind == "strided_slice":
+        return [drawn["begin"], drawn["end"], drawn["strides"] or (1,) * len(drawn["begin"]), drawn["axes"]]
+    if kind == "pad":
+        return [[before for before, _ in drawn["pad_width"]] + [after for _, after in drawn["pad_width"]]]
+    return [[dice.integer(0, 3)]]

@@ -1,0 +1,285 @@
+"""What rules are to each other and to the cost of programs: one covers another, some go round in a circle, one only enlarges."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.infer import infer_type
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import children, post_order, with_children
+from passat.rules.checking.case import constant
+from passat.rules.checking.trying import Checked
+from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.rebuild import rebuild
+from passat.rules.pattern import (
+    AttrHole,
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PVar,
+    attr_holes,
+    holes_of,
+    subterms,
+)
+from passat.rules.rule import MATH_LEVELS, REDUCING, Rule
+
+_LOOKED_AT: Final = 4
+"""Instances of a rule that are followed through the other rules."""
+_STEPS: Final = 4
+_STATES: Final = 40
+"""A circle is looked for over so many steps and programs."""
+_COSTED: Final = 60
+
+
+# ---- rules that enlarge
+
+
+def enlarges(checked: Checked) -> bool:
+    """Whether a rule that is to make programs better made all its instances dearer by the roofline model."""
+    if checked.rule.kind != REDUCING:
+        return False
+    constants = {node.name for node in subterms(checked.rule.lhs) if isinstance(node, PConst)}
+    pairs = []
+    for _, trial in checked.agreeing[:_COSTED]:
+        plain = all(name in constants or not name.isidentifier() for name in trial.case.constants)  # what is folded costs nothing
+        if plain and not trial.case.unknown and trial.program is not None and trial.right is not None:
+            pairs.append((trial.program.body, trial.right))
+    return len(pairs) >= 5 and all(
+        program_cost(infer_type(right), ROOFLINE) > program_cost(left, ROOFLINE) * (1 + 1e-9) for left, right in pairs
+    )
+
+
+# ---- rules that go round in a circle
+
+
+def circles(all_checked: Sequence[Checked]) -> list[tuple[str, ...]]:
+    """Rules that are to make programs better and come back to the program that they began with: their names in order, each circle once."""
+    matchers: dict[Symbol, list[Matcher]] = {}
+    for checked in all_checked:
+        if checked.rule.kind == REDUCING:
+            matcher = Matcher(checked.rule)
+            matchers.setdefault(matcher.root, []).append(matcher)
+    found: dict[frozenset[str], tuple[str, ...]] = {}
+    for checked in all_checked:
+        if checked.rule.kind != REDUCING:
+            continue
+        for _, trial in checked.agreeing[:_LOOKED_AT]:
+            if trial.program is not None:
+                path = _circle(_folded(trial.program.body), checked.rule.name, matchers)
+                if path:
+                    found.setdefault(frozenset(path), path)
+    return list(found.values())
+
+
+def _circle(start: Expr, first: str, matchers: Mapping[Symbol, Sequence[Matcher]]) -> tuple[str, ...]:
+    """The names of the rules that lead back from a program to itself, the given one first; none where it is not found."""
+    target = _fingerprint(start)
+    seen = {target}
+    states: list[tuple[Expr, tuple[str, ...]]] = [(start, ())]
+    for _ in range(_STEPS):
+        following = []
+        for expr, path in states:
+            for name, made in _next(expr, matchers):
+                if not path and name != first:
+                    continue
+                mark = _fingerprint(made)
+                if mark == target:
+                    return (*path, name)
+                if mark not in seen and len(seen) < _STATES:
+                    seen.add(mark)
+                    following.append((made, (*path, name)))
+        states = following
+    return ()
+
+
+def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[tuple[str, Expr]]:
+    """The programs that one application of one rule makes, with its name."""
+    graph = Graph()
+    graph.load(infer_type(expr))
+    nodes = {graph.ids[id(part)]: part for part in post_order(expr) if id(part) in graph.ids}
+    for node, part in nodes.items():
+        for matcher in matchers.get(graph.symbols[node], ()):
+            for variant in matcher.variants:
+                for row in variant.search(graph, [node]):
+                    try:
+                        _, built = matcher.decide(graph, row)
+                    except Exception:  # a refusal, or what a condition raises, which is told where the rule itself is tried
+                        continue
+                    made = rebuild(graph, {number: number for number in range(len(graph))}, built)
+                    yield matcher.name, _folded(_with(expr, part, made))
+
+
+def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with another one in the place of a part."""
+    done: dict[int, Expr] = {}
+    for node in post_order(expr):
+        parts = children(node)
+        made = tuple(done[id(part)] for part in parts)
+        same = all(a is b for a, b in zip(made, parts, strict=True))
+        done[id(node)] = new if node is old else node if same else with_children(node, made)
+    return infer_type(done[id(expr)])
+
+
+def _folded(expr: Expr) -> Expr:
+    """The expression with what is computed from constants alone as constants, which is how programs come before rules."""
+    done: dict[int, Expr] = {}
+    for node in post_order(infer_type(expr)):
+        parts = children(node)
+        made = tuple(done[id(part)] for part in parts)
+        same = all(a is b for a, b in zip(made, parts, strict=True))
+        done[id(node)] = _fold(infer_type(node if same else with_children(node, made)))
+    return done[id(expr)]
+
+
+def _fold(node: Expr) -> Expr:
+    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
+        return node.tuple_value.fields[node.index]
+    if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.stateful or not node.args:
+        return node
+    values = [_constant_value(arg) for arg in node.args]
+    if any(value is None for value in values):
+        return node
+    try:
+        return infer_type(constant(evaluate_call(node.op, values, node.attrs, node.checked_type)))  # type: ignore[arg-type]  # none of them is None
+    except EvaluateError:
+        return node
+
+
+def _constant_value(expr: Expr) -> Value | None:
+    if isinstance(expr, Constant):
+        return expr.data
+    if isinstance(expr, Tuple):
+        parts = [_constant_value(field) for field in expr.fields]
+        return None if None in parts else tuple(part for part in parts if part is not None)
+    return None
+
+
+def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
+    """What is equal for equal programs over the same variables."""
+    done: dict[int, tuple[AnyValue, ...]] = {}
+    for node in post_order(expr):
+        parts = tuple(done[id(part)] for part in children(node))
+        if isinstance(node, Call):
+            done[id(node)] = ("call", node.attrs, *parts)
+        elif isinstance(node, Constant):
+            done[id(node)] = ("constant", node.data.content_key() if isinstance(node.data, Tensor) else ())
+        elif isinstance(node, TupleGetItem):
+            done[id(node)] = ("field", node.index, *parts)
+        else:
+            done[id(node)] = (type(node).__name__, id(node) if not parts else 0, *parts)
+    return done[id(expr)]
+
+
+# ---- rules that cover others
+
+
+def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """Pairs of rules of which the first does all that the second does: its left side is more general, its right side then the same, and
+    it asks for no more."""
+    for i, general in enumerate(rules):
+        for j, special in enumerate(rules):
+            same = i != j and type(general) is type(special) is Rule and _root(general) == _root(special)
+            if same and covers(general, special) and not (j < i and covers(special, general)):
+                yield general, special
+
+
+def _root(rule: Rule) -> object:
+    return rule.lhs.op if isinstance(rule.lhs, PCall) else type(rule.lhs)
+
+
+def covers(general: Rule, special: Rule) -> bool:
+    """Whether one rule does all that another one does."""
+    if MATH_LEVELS.index(general.math) > MATH_LEVELS.index(special.math):
+        return False
+    asked = {repr(condition) for condition in special.conditions}
+    for solution in _matches(general.lhs, special.lhs, {}):
+        if any(isinstance(value, _Open) and name in _needed(general) for name, value in solution.items()):
+            continue
+        conditions = {f"{c.function.__name__}({', '.join(repr(_put(arg, solution)) for arg in c.args)})" for c in general.conditions}
+        if conditions <= asked and _put(general.rhs, solution).key == special.rhs.key:
+            return True
+    return False
+
+
+class _Open:
+    """An attribute that the special rule leaves open."""
+
+
+def _needed(rule: Rule) -> set[str]:
+    return attr_holes(rule.rhs).union(*(holes_of(condition.args) for condition in rule.conditions))
+
+
+_Solution = Mapping[str, AnyValue]
+
+
+def _matches(general: Pattern, special: Pattern, solution: _Solution) -> Iterator[_Solution]:
+    """The ways in which a pattern is an instance of another one: what each hole stands for."""
+    if isinstance(general, (PVar, PConst)):
+        if isinstance(general, PConst) and not isinstance(special, (PConst, PLiteral)):
+            return
+        if general.name not in solution:
+            yield {**solution, general.name: special}
+        elif solution[general.name].key == special.key:
+            yield solution
+    elif isinstance(general, PLiteral):
+        if general.key == special.key:
+            yield solution
+    elif isinstance(general, PCall) and isinstance(special, PCall):
+        if general.op is special.op and len(general.args) == len(special.args):
+            bound = _attributes(general, special, solution)
+            if bound is not None:
+                yield from _all_match(general.args, special.args, bound)
+                if general.op.commutative:
+                    yield from _all_match(general.args, special.args[::-1], bound)
+    elif isinstance(general, PTuple) and isinstance(special, PTuple):
+        if len(general.fields) == len(special.fields):
+            yield from _all_match(general.fields, special.fields, solution)
+    elif isinstance(general, PGet) and isinstance(special, PGet) and general.index == special.index:
+        yield from _matches(general.of, special.of, solution)
+
+
+def _all_match(general: Sequence[Pattern], special: Sequence[Pattern], solution: _Solution) -> Iterator[_Solution]:
+    solutions: Iterable[_Solution] = [solution]
+    for a, b in zip(general, special, strict=True):
+        solutions = [after for before in solutions for after in _matches(a, b, before)]
+    yield from solutions
+
+
+def _attributes(general: PCall, special: PCall, solution: _Solution) -> _Solution | None:
+    bound = dict(solution)
+    for name, value in general.attrs.items():
+        given = special.attrs.get(name, special.attrs["attrs"] if name == "attrs" and "attrs" in special.attrs else _Open())
+        if isinstance(value, AttrHole):
+            if value.name in bound and repr(bound[value.name]) != repr(given):
+                return None
+            bound[value.name] = given
+        elif name not in special.attrs or repr(given) != repr(value):
+            return None
+    return bound
+
+
+def _put(value: AnyValue, solution: _Solution) -> AnyValue:
+    """A term, attribute or argument with what the holes stand for."""
+    if isinstance(value, (PVar, PConst, AttrHole)):
+        return solution.get(value.name, value)
+    if isinstance(value, Computed):
+        return Computed(value.function, [_put(arg, solution) for arg in value.args])
+    if isinstance(value, PNumber):
+        return PNumber(_put(value.value, solution))
+    if isinstance(value, PCall):
+        return PCall(value.op, [_put(arg, solution) for arg in value.args], {k: _put(v, solution) for k, v in value.attrs.items()})
+    if isinstance(value, PTuple):
+        return PTuple([_put(field, solution) for field in value.fields])
+    if isinstance(value, PGet):
+        return PGet(_put(value.of, solution), value.index)
+    return tuple(_put(part, solution) for part in value) if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,270 @@
+"""One instance tried: what the rule makes of it, by the engine's own matching and decisions, and whether both sides have one value."""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from passat.ir.evaluate import EvaluateError, Value
+from passat.ir.expr import Expr
+from passat.ir.infer import InferError, infer_type
+from passat.ir.op import OpTypeError
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, compatible
+from passat.rules.checking.case import Case, Program, Unfit, build
+from passat.rules.checking.compare import difference, rounding
+from passat.rules.checking.evaluation import Evaluation, flatten, is_float, limit_of
+from passat.rules.engine.graph import TUPLE, Graph, symbol
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Bindings, Matcher, Refusal
+from passat.rules.engine.rebuild import rebuild
+from passat.rules.multi_root import MultiRule
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PVar
+from passat.rules.rule import EXACT, FINITE, Rule
+
+_RESERVATION = "-1 cannot be worked out next to a size of 0"
+"""What a reshape may say of an empty tensor whose shape the program does not know (`passat.ir.ops.newshape`)."""
+
+
+class Verdict(enum.Enum):
+    """What came of an instance."""
+
+    UNFIT = "ill-typed"
+    UNMATCHED = "not matched"
+    REFUSED = "refused"
+    UNDEFINED = "left side undefined"
+    UNCOMPARED = "not compared"
+    AGREES = "agrees"
+    DISAGREES = "disagrees"
+    BREAKS = "breaks"
+    RAISES = "raises"
+
+
+class Rewrite(NamedTuple):
+    """What a rule makes of a program, and what its holes are bound to there, for each of its roots; that is kept where it is asked for."""
+
+    body: Expr
+    matches: tuple[Bindings, ...]
+
+
+@dataclass
+class Trial:
+    """An instance with what came of it. `reason` is why; `refusals` are all reasons of the engine; `right` is what the rule made."""
+
+    verdict: Verdict
+    case: Case
+    reason: str = ""
+    refusals: list[str] = field(default_factory=list)
+    program: Program | None = None
+    right: Expr | None = None
+    left_value: list[Array] = field(default_factory=list)
+    right_value: list[Array] = field(default_factory=list)
+
+
+class Trier:
+    """A rule, in one direction, ready to be tried. `pattern` is what instances are drawn of; of a rule with several roots, `roots` of
+    them as a tuple. `keep`: rewrites say what the holes are bound to."""
+
+    def __init__(self, rule: Rule, roots: int = 2, *, keep: bool = False) -> None:
+        self.rule = rule
+        self.roots = roots
+        self.keep = keep
+        self.exact = rule.math == EXACT
+        self.finite = rule.math == FINITE
+        self.pattern = several(rule, roots) if isinstance(rule, MultiRule) else rule.lhs
+        self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
+        self._matcher = Matcher(rule) if self._grouper is None else self._grouper.matcher
+
+    def rewrites(self, program: Program) -> tuple[list[Rewrite], list[str], bool]:
+        """What the rule makes of the whole of a program, once for each match there; the reasons for which it refused; whether the left
+        side was found at all."""
+        graph = Graph()
+        root = graph.load(program.body)
+        made: list[Rewrite] = []
+        reasons: list[str] = []
+        if self._grouper is not None:
+            matched = self._together(graph, root, made, reasons)
+            return made, reasons, matched
+        matched = False
+        if graph.symbols[root] is self._matcher.root:
+            for variant in self._matcher.variants:
+                for row in variant.search(graph, [root]):
+                    matched = True
+                    try:
+                        _, built = self._matcher.decide(graph, row)
+                    except Refusal as refusal:
+                        reasons.append(str(refusal))
+                    else:
+                        bound = (self._matcher.bind(graph, row),) if self.keep else ()
+                        made.append(Rewrite(_expression(graph, built), bound))
+        return made, reasons, matched
+
+    def _together(self, graph: Graph, root: int, made: list[Rewrite], reasons: list[str]) -> bool:
+        """A rule with several roots on the tuple of its roots."""
+        assert self._grouper is not None
+        roots = graph.operands[root]
+        noted = _Noted(reasons)
+        for group in self._grouper.groups(graph, len(graph), noted):
+            if {node for node, _ in group} != set(roots):
+                continue
+            try:
+                built = dict(self._grouper.build(graph, group))
+            except Refusal as refusal:
+                reasons.append(str(refusal))
+                continue
+            whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))
+            made.append(Rewrite(_expression(graph, whole), tuple(match for _, match in group)))
+        return noted.matches > 0
+
+    def try_case(self, case: Case) -> Trial:
+        """Builds, rewrites and compares; the first match at which the sides differ counts."""
+        trial, judged = self.try_matches(case)
+        for rewrite, verdict, reason, right in judged:
+            if verdict is not Verdict.AGREES:
+                trial.verdict, trial.reason, trial.right, trial.right_value = verdict, reason, rewrite.body, right
+                if verdict is not Verdict.UNCOMPARED:
+                    break
+            elif trial.right is None:
+                trial.right, trial.right_value = rewrite.body, right
+        return trial
+
+    def try_matches(self, case: Case) -> tuple[Trial, Iterator[tuple[Rewrite, Verdict, str, list[Array]]]]:
+        """An instance tried as far as its left side goes, and what is found for each match of the rule there: verdict, reason and the
+        value of the right side."""
+        try:
+            program = build(self.pattern, case)
+        except Unfit as unfit:
+            return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
+        try:
+            rewrites, refusals, matched = self.rewrites(program)
+        except Exception as error:  # a condition of the user's may raise anything
+            said = " ".join(str(error).split())
+            return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
+        if not rewrites:
+            reason = refusals[0] if refusals else "the left side is not found in its own instance"
+            return Trial(Verdict.REFUSED if matched else Verdict.UNMATCHED, case, reason, refusals, program), iter(())
+        evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
+        try:
+            left = evaluation(program.body)
+        except EvaluateError as error:
+            return Trial(Verdict.UNDEFINED, case, str(error), refusals, program), iter(())
+        trial = Trial(Verdict.AGREES, case, "", refusals, program, None, left)
+        return trial, ((rewrite, *self._judge(trial, rewrite.body, evaluation)) for rewrite in rewrites)
+
+    def _judge(self, trial: Trial, body: Expr, evaluation: Evaluation) -> tuple[Verdict, str, list[Array]]:
+        assert trial.program is not None
+        try:
+            made = infer_type(body).checked_type
+        except (InferError, OpTypeError) as error:
+            return Verdict.BREAKS, f"the right side is ill-typed: {error}", []
+        if not compatible(made, trial.program.body.checked_type):
+            return Verdict.BREAKS, f"the right side has type {made!r}, the left side {trial.program.body.checked_type!r}", []
+        try:
+            right = evaluation(body)
+        except EvaluateError as error:
+            if _RESERVATION in str(error) and trial.case.unknown:
+                return Verdict.UNCOMPARED, str(error), []
+            return Verdict.BREAKS, f"the left side has a value, the right side has none: {' '.join(str(error).split())}", []
+        verdict, reason = self._compare(trial, body, evaluation, right)
+        return verdict, reason, right
+
+    def _compare(self, trial: Trial, body: Expr, evaluation: Evaluation, right: list[Array]) -> tuple[Verdict, str]:
+        left = trial.left_value
+        if self.exact:
+            wrong = difference(right, left)
+            return (Verdict.DISAGREES, wrong) if wrong else (Verdict.AGREES, "")
+        if self.finite and not (all_finite(trial.case) and any(np.any(_finite(part)) for part in left)):
+            return Verdict.UNCOMPARED, "the left side has no finite value"
+        magnitude = evaluation.magnitude()
+        bounds = [rounding(part, magnitude) for part in left]
+        if not difference(right, left, bounds, finite=self.finite):
+            return Verdict.AGREES, ""
+        return self._compare_widely(trial, body, right, bounds)
+
+    def _compare_widely(self, trial: Trial, body: Expr, right: list[Array], bounds: Sequence[float]) -> tuple[Verdict, str]:
+        """What differs by more than rounding may yet be what the left side itself loses by rounding, or leave the range of numbers on the
+        way: float64 tells."""
+        left, program = trial.left_value, trial.program
+        assert program is not None
+        wide = Evaluation({program.params[name]: value for name, value in trial.case.inputs.items() if name in program.params}, wide=True)
+        try:
+            truth, other = wide(program.body), wide(body)
+        except EvaluateError:
+            truth = other = left
+        floats = [
+            type_.dtype
+            for type_ in map(_type_of, program.terms.values())
+            if type_ is not None and type_.dtype.startswith(("float", "bfloat"))
+        ]
+        if floats and wide.magnitude() > min(map(limit_of, floats)) / 256:
+            return Verdict.UNCOMPARED, "numbers on the way come near the end of the range of their element type"
+        loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
+        wider = [bound + 16 * lost for bound, lost in zip(bounds, loss, strict=True)]
+        wrong = difference(right, left, wider, finite=self.finite)
+        if wrong is None:
+            return Verdict.AGREES, ""
+        if (
+            any(not is_float(part) for part in left)
+            and floats
+            and not difference(other, truth, [rounding(t, wide.magnitude()) for t in truth])
+        ):
+            return Verdict.UNCOMPARED, "rounding decides between integers"
+        return Verdict.DISAGREES, wrong
+
+
+class _Noted:
+    """What a rule with several roots says while its matches are looked for."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        self.matches = 0
+        self._reasons = reasons
+
+    def refuse(self, reason: str) -> None:
+        """Notes a reason."""
+        self._reasons.append(reason)
+
+
+def _expression(graph: Graph, node: int) -> Expr:
+    return rebuild(graph, {number: number for number in range(len(graph))}, node)
+
+
+def _type_of(expr: Expr) -> TensorType | None:
+    return expr.checked_type if isinstance(expr.checked_type, TensorType) else None
+
+
+def _finite(array: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.isfinite(array.astype(np.float64)) if is_float(array) and array.dtype.kind != "c" else np.ones(array.shape, bool)
+
+
+def all_finite(case: Case) -> bool:
+    """Whether all elements that go in are finite."""
+    values: Iterator[Value] = iter((*case.constants.values(), *case.inputs.values()))
+    return all(bool(np.all(_finite(tensor.numpy()))) for value in values for tensor in flatten(value))
+
+
+def _loss(found: Array, exact: Array) -> float:
+    """By how much a result is off."""
+    if not is_float(found) or found.dtype.kind == "c" or found.shape != exact.shape:
+        return 0.0
+    with np.errstate(all="ignore"):
+        off = np.abs(found.astype(np.float64) - exact)
+    return float(np.max(off, initial=0.0, where=np.isfinite(off)))
+
+
+def several(rule: MultiRule, roots: int) -> PTuple:
+    """So many roots of a rule, as a tuple: what they share is one hole, the other holes have a number."""
+    shared = {hole.name for hole in rule.left.shared}
+
+    def renamed(node: Pattern, number: int) -> Pattern:
+        if isinstance(node, (PVar, PConst)):
+            return node if node.name in shared else type(node)(f"{node.name}{number}")
+        if isinstance(node, PCall):
+            return PCall(node.op, [renamed(arg, number) for arg in node.args], node.attrs)
+        if isinstance(node, PTuple):
+            return PTuple([renamed(part, number) for part in node.fields])
+        return PGet(renamed(node.of, number), node.index) if isinstance(node, PGet) else node
+
+    return PTuple([renamed(rule.lhs, number) for number in range(1, roots + 1)])

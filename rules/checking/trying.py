@@ -1,0 +1,160 @@
+"""Many instances of one rule drawn and tried, and counted."""
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from passat.rules.checking.case import Case, Unfit
+from passat.rules.checking.dice import Dice
+from passat.rules.checking.draw import Wishes, draw, varied
+from passat.rules.checking.report import Finding, RuleReport, count
+from passat.rules.checking.trial import Trial, Trier, Verdict
+from passat.rules.checking.values import ENDLESS, EXTREME, PLAIN, Odd
+from passat.rules.multi_root import MultiRule
+from passat.rules.rule import Rule
+
+_DRAWS: Final = 60
+"""So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
+_SELDOM: Final = 25
+"""Where fewer than one in so many draws is accepted, every other instance is an accepted one with other elements."""
+_REMEMBERED: Final = 100
+"""Reasons for which so many draws were ill-typed are remembered."""
+_DETAILS: Final = re.compile(r"Tensor\[[^\]]*\]|\b(u?int|b?float|complex|bool)\w*|[\d,()\s]+")
+"""What differs between reasons of one kind."""
+_SHORT: Final = 60
+"""A reason of fewer characters is one that is always given in the same words."""
+NO_CONSTANT: Final = "is not a constant"
+"""What conditions say that need a constant (`passat.rules.conditions.Term.value`)."""
+WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS)
+
+
+class Checked:
+    """A rule that was tried: the report, and trials of each kind for what looks at them afterwards."""
+
+    def __init__(self, rule: Rule, seed: int) -> None:
+        self.rule = rule
+        self.report = RuleReport(
+            name=rule.name, rule=repr(rule), conditions=[repr(c) for c in rule.conditions], math=rule.math, source=rule.source, seed=seed
+        )
+        self.agreeing: list[tuple[Trier, Trial]] = []
+        self.wrong: list[tuple[Trier, Trial]] = []
+        self.raised: tuple[Trier, Trial] | None = None
+        self.type_errors: dict[str, tuple[int, str]] = {}
+        self.reasons: dict[str, str] = {}
+
+    def find(self, kind: str, text: str, *, refuses: bool = True) -> None:
+        """Notes a finding."""
+        self.report.findings.append(Finding(kind, text, refuses))
+
+
+def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> Checked:
+    """A rule with the instances that it is checked on: so many for each of its directions, fewer where `enough` are wrong."""
+    checked = Checked(rule, seed)
+    ways = list(triers(rule))
+    for number, trier in enumerate(ways):
+        share = -(-instances // len(ways)) if isinstance(rule, MultiRule) else instances
+        try_many(checked, trier, share, generator_for(rule, seed, number), max(share // 8, 5) if enough is None else enough)
+        if checked.raised:
+            break
+    return checked
+
+
+def triers(rule: Rule) -> Iterator[Trier]:
+    """What is tried of a rule: each of its directions; of a rule with several roots, two roots and three."""
+    if isinstance(rule, MultiRule):
+        yield from (Trier(rule, roots) for roots in (2, 3))
+    else:
+        yield from map(Trier, rule.directions())
+
+
+def generator_for(rule: Rule, seed: int, number: int) -> np.random.Generator:
+    """The generator for one direction of a rule."""
+    return np.random.default_rng([abs(seed), zlib.crc32(rule.name.encode()), number])
+
+
+def oddness(trier: Trier, turn: int) -> Odd:
+    """How odd the elements of an instance are: every other one as odd as the rule has to stand."""
+    if trier.finite or turn % 2 == 0:
+        return PLAIN
+    return EXTREME if trier.exact else ENDLESS
+
+
+def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.Generator, enough: int) -> None:
+    """Draws and tries instances until so many are accepted, or so many drawn that it is hopeless, or what is wrong is clear."""
+    report, rule = checked.report, checked.rule
+    wishes = Wishes(trier.pattern, rule.conditions, [trier.rule.rhs])
+    dice = Dice(generator)
+    found: list[Case] = []
+    accepted = 0
+    for turn in range(wanted * _DRAWS):
+        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > wanted * _DRAWS):
+            break
+        report.drawn += 1
+        odd = oddness(trier, turn)
+        try:
+            if found and accepted * _SELDOM < turn and turn > _SELDOM * 10 and turn % 2:
+                case, dtype = varied(dice.pick(found), wishes, dice, odd), ""
+            else:
+                case, dtype = draw(wishes, dice, odd=odd, unknown=turn % 4 == 3)
+        except Unfit as unfit:
+            _ill_typed(checked, str(unfit))
+            continue
+        trial = trier.try_case(case)
+        if trial.verdict is Verdict.RAISES:
+            checked.raised = trier, trial
+            return
+        if trial.reason == NO_CONSTANT:
+            wishes.want_constants()
+        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
+            if dtype:
+                wishes.accept(dtype)
+                found.append(case)
+            accepted += trial.verdict in (Verdict.AGREES, *WRONG)
+        _count(checked, trier, trial)
+
+
+def _ill_typed(checked: Checked, reason: str) -> None:
+    checked.report.ill_typed += 1
+    kind = _DETAILS.sub("", reason)
+    if kind in checked.type_errors or len(checked.type_errors) < _REMEMBERED:
+        number, first = checked.type_errors.get(kind, (0, " ".join(reason.split())))
+        checked.type_errors[kind] = number + 1, first
+
+
+def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
+    report, verdict = checked.report, trial.verdict
+    if verdict is Verdict.UNFIT:
+        _ill_typed(checked, trial.reason)
+    elif verdict in (Verdict.REFUSED, Verdict.UNMATCHED):
+        by = refuser(checked.rule, trial.reason)
+        count(report.refused, by)
+        checked.reasons[by] = trial.reason
+    else:
+        report.accepted += 1
+        if verdict in (Verdict.UNDEFINED, Verdict.UNCOMPARED):
+            count(report.not_compared, _kind_of(trial))
+            return
+        report.compared += 1
+        (checked.agreeing if verdict is Verdict.AGREES else checked.wrong).append((trier, trial))
+
+
+def refuser(rule: Rule, reason: str) -> str:
+    """What refused: a condition as it is written, or what else the engine looks at."""
+    for condition in rule.conditions:
+        if reason.startswith(f"{condition!r}: "):
+            return repr(condition)
+    if reason.startswith("ill-typed: "):
+        return "the right side is ill-typed"
+    if reason.startswith(("the right side has type", "the part has type")):
+        return "the sides have different types"
+    if reason.startswith(("the constant is", "the attribute ")):
+        return "the pattern"
+    return reason if len(reason) < _SHORT else "a condition or a computed attribute"
+
+
+def _kind_of(trial: Trial) -> str:
+    text = trial.reason.split(":")[0]
+    return f"the left side has no value: {text}" if trial.verdict is Verdict.UNDEFINED else text

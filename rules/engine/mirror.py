@@ -1,0 +1,93 @@
+"""The graph as egglog has it: nodes and unions go there, merges and matches come back."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from passat.rules.engine.egraph import EGraphs
+from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.matching import Matcher, Variant
+
+_EGRAPHS: Final = EGraphs()
+
+Asked = tuple[Matcher, Variant, int]
+"""A query: the matcher, its variant, and the stage in which it is asked."""
+
+
+class Mirror:
+    """An e-graph of egglog's that follows a graph. It is begun when there is something to ask, and given back by `close`."""
+
+    def __init__(self, graph: Graph, queries: Sequence[Asked]) -> None:
+        self.begun = False
+        self._graph = graph
+        self._queries = queries
+        self._lease = ExitStack()
+        self._known_as: dict[int, int] = {}
+        self._loaded = 0
+        self._visible: set[Symbol] = set()
+
+    def close(self) -> None:
+        """Gives the e-graph back. After a failure it is not used again."""
+        self._lease.close()
+
+    def abandon(self) -> None:
+        """Drops the e-graph, in which something failed."""
+        self._lease.pop_all()
+
+    def begin(self) -> None:
+        """Gets an e-graph. Only what can match needs to be defined there: rules whose operators occur or can come to be."""
+        self.begun = True
+        self._egraph = self._lease.enter_context(_EGRAPHS.lend(tuple([(matcher, stage) for matcher, _, stage in self._queries])))
+        matchers = list(dict.fromkeys([matcher for matcher, _, _ in self._queries]))
+        present = set(self._graph.symbols)
+        while True:
+            possible = [matcher for matcher in matchers if matcher.symbols <= present]
+            wider = present.union(*(matcher.makes for matcher in possible))
+            if wider == present:
+                break
+            present = wider
+        self._visible = set().union(*(matcher.symbols for matcher in possible))
+        for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
+            self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
+        for matcher in possible:
+            if matcher.rule.reducing:
+                self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
+        chosen = set(possible)
+        for number, (matcher, variant, stage) in enumerate(self._queries):
+            if matcher in chosen:
+                self._known_as[number] = self._egraph.add_query(variant.query, stage)
+        self._egraph.begin()
+
+    def asked(self, stage: int) -> list[int]:
+        """The numbers of the queries of a stage that can match."""
+        return [number for number in self._known_as if self._queries[number][2] == stage]
+
+    def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
+        """Loads the nodes that have been added to the graph since the last time, and makes unions; what is retired matches no more.
+        `retired` has lines of operands and payload for `retire_<symbol>`."""
+        graph, visible = self._graph, self._visible
+        rows: dict[str, list[str]] = {symbol.name: [] for symbol in visible}
+        table = {
+            symbol: (rows[symbol.name].append, "\t".join(["%d"] * (1 + symbol.arity + symbol.has_payload)), symbol.has_payload)
+            for symbol in visible
+        }
+        bare: list[str] = []
+        symbols, payloads, operands = graph.symbols, graph.payloads, graph.operands
+        for node in range(self._loaded, len(graph)):
+            found = table.get(symbols[node])
+            if found is None:
+                bare.append(str(node))
+                continue
+            add, row, has_payload = found
+            add(row % (node, *operands[node], payloads[node]) if has_payload else row % (node, *operands[node]))
+        self._loaded = len(graph)
+        self._egraph.load({"bare": bare, **rows, **retired}, unions)
+
+    def step(self, stage: int) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
+        """The merges, and what the queries of a stage have found that is new, by their numbers."""
+        moved, found = self._egraph.step(stage)
+        return moved, {number: found[self._known_as[number]] for number in self.asked(stage)}
+
+    def merges(self) -> list[tuple[int, ...]]:
+        """The merges that have come of unions."""
+        return self._egraph.merges()

@@ -1,0 +1,29 @@
+"""Stages of a saturation: which rules are heard together, and how long."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Matcher
+from passat.rules.rule import LOWERING
+
+
+class Stage(NamedTuple):
+    """Rules that run in one e-graph until they find nothing new, or for so many rounds. `groupers` are applied when the stage begins, to
+    the program as it came in. `rule_matches` is the budget of its rules in a round where they have none of their own."""
+
+    matchers: tuple[Matcher, ...]
+    groupers: tuple[Grouper, ...] = ()
+    rounds: int | None = None
+    rule_matches: int | None = None
+
+    @staticmethod
+    def of(rules: Iterable[Matcher | Grouper], rounds: int | None = None, rule_matches: int | None = None) -> "Stage":
+        """The stage of some rules; those that lower are none of its own."""
+        given = list(rules)
+        return Stage(
+            tuple(each for each in given if isinstance(each, Matcher) and each.rule.kind != LOWERING),
+            tuple(each for each in given if isinstance(each, Grouper)),
+            rounds,
+            rule_matches,
+        )

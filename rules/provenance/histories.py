@@ -1,0 +1,318 @@
+"""Where the parts of a result come from: from each expression back through the passes to those of the input.
+
+The runs of a journal know the node that each new expression was made of, and which application of a rule made that node. What the rule
+matched has a history in turn: in the same saturation, or in the program that went in.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
+from passat.ir.op import Op
+from passat.ir.traverse import children, post_order
+from passat.rules.engine.graph import CALL, CONST, CONST_SYMBOL, GET_SYMBOL, TUPLE, Symbol, outer_parts, symbol
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.journal import Run
+from passat.rules.engine.matching import Matcher
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.provenance.trail import Passed
+
+FOLDED = "computed from constants"
+STATIC = "made static"
+REWRITTEN = "rewritten"
+
+
+class Step(NamedTuple):
+    """What was done: in which pass, which rule (or `FOLDED`, `STATIC`, `REWRITTEN`), and the names of the nodes of the input at which."""
+
+    pass_name: str
+    rule: str
+    at: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.pass_name}: {self.rule}{' at ' if self.at else ''}{', '.join(self.at)}"
+
+
+class History(NamedTuple):
+    """The steps that led to an expression, each with its place in the order in which they happened, and the nodes of the input that the
+    expression was made of."""
+
+    sources: tuple[str, ...] = ()
+    dated: tuple[tuple[tuple[int, int], Step], ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in order."""
+        return tuple(dict.fromkeys(step for _, step in sorted(self.dated)))
+
+
+def merged(histories: Iterable[History], steps: Iterable[tuple[tuple[int, int], Step]] = (), sources: Iterable[str] = ()) -> History:
+    """Several histories as one, with further steps and sources."""
+    names: dict[str, None] = {}
+    taken: dict[tuple[tuple[int, int], Step], None] = {}
+    for history in histories:
+        names.update(dict.fromkeys(history.sources))
+        taken.update(dict.fromkeys(history.dated))
+    names.update(dict.fromkeys(source for source in sources if source))
+    taken.update(dict.fromkeys(steps))
+    return History(tuple(names), tuple(taken))
+
+
+def name_of(expr: Expr) -> str:
+    """What an expression is called in the input: the name of its node there, or of its result; empty where it has none."""
+    if isinstance(expr, TupleGetItem) and expr.span is None:
+        expr = expr.tuple_value
+    span = expr.span
+    return "" if span is None else span.source_name or next((name for name in span.outputs if name), "")
+
+
+_Key = tuple[int, int]
+"""A node of a run, by their numbers; an expression is (-1, its identity)."""
+_EXPR = -1
+_Dated = tuple[tuple[int, int], Step]
+_Needs = tuple[list[_Key], list[_Dated], list[str]]
+"""Other histories, further steps, and names of the input."""
+
+
+class Histories:
+    """The histories of all expressions that passes have made."""
+
+    def __init__(self, runs: Sequence[Run], passed: Sequence[Passed]) -> None:
+        self.runs = runs
+        self._made: dict[int, tuple[Expr, int, int]] = {}
+        self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
+        self._indexes: dict[int, _Index] = {}
+        self._known: dict[_Key, History] = {}
+        self._exprs: dict[int, Expr] = {}
+        for each in passed:
+            for number in range(each.first, each.end):
+                self._collect(number)
+            if each.after is not each.before:
+                self._compare(each)
+
+    def of(self, expr: Expr) -> History:
+        """The history of an expression of the result."""
+        return self._solve((_EXPR, self._keep(expr)))
+
+    def changed(self, expr: Expr) -> bool:
+        """Whether an expression of the result is not one of the input."""
+        return id(expr) in self._made or id(expr) in self._elsewhere
+
+    # ---- what was made where
+
+    def _collect(self, number: int) -> None:
+        """Finds the node of each expression that a run has made."""
+        run = self.runs[number]
+        if run.choice is None or run.result is run.body:
+            return
+        graph = run.graph
+        stack: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
+        seen: set[int] = set()
+        while stack:
+            expr, cls = stack.pop()
+            if id(expr) in seen:
+                continue
+            seen.add(id(expr))
+            node = run.choice.get(cls)
+            parts = _parts(expr)
+            if node is None or id(expr) in graph.ids or len(parts) != len(graph.operands[node]):
+                continue
+            self._made.setdefault(id(expr), (expr, number, node))
+            stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
+
+    def _compare(self, each: Passed) -> None:
+        """Finds what a pass has made otherwise than by rules."""
+        old: set[int] = set()
+        for function in each.before.functions.values():
+            old.update(map(id, post_order(function)))
+        for function in each.after.functions.values():
+            for expr in post_order(function):
+                if isinstance(expr, Call) and id(expr) not in old and id(expr) not in self._made:
+                    self._elsewhere.setdefault(id(expr), (expr, each.end, each.name))
+
+    def _keep(self, expr: Expr) -> int:
+        self._exprs[id(expr)] = expr
+        return id(expr)
+
+    # ---- histories
+
+    def _solve(self, wanted: _Key) -> History:
+        known = self._known
+        stack = [wanted]
+        begun: set[_Key] = set()
+        while stack:
+            key = stack[-1]
+            if key in known:
+                stack.pop()
+                continue
+            needs, steps, sources = self._needs(key)
+            missing = [need for need in needs if need not in known and need not in begun]
+            if missing and key not in begun:
+                begun.add(key)
+                stack += missing
+                continue
+            stack.pop()
+            known[key] = merged([known[need] for need in needs if need in known], steps, sources)
+        return known[wanted]
+
+    def _needs(self, key: _Key) -> _Needs:
+        """What a history consists of: other histories, further steps, and names of the input."""
+        run, which = key
+        if run != _EXPR:
+            return self._index(run).needs(which, self._keep)
+        expr = self._exprs[which]
+        if which in self._made:
+            _, number, node = self._made[which]
+            return self._index(number).expression(node, self._keep)
+        name = name_of(expr)
+        names = [name] if name else []
+        if which in self._elsewhere:
+            at, pass_name = self._elsewhere[which][1:]
+            return [], [((at, 0), Step(pass_name, REWRITTEN, tuple(names)))], names
+        return [], [], names
+
+    def _index(self, number: int) -> "_Index":
+        found = self._indexes.get(number)
+        if found is None:
+            found = self._indexes[number] = _Index(number, self.runs[number])
+        return found
+
+
+class _Index:
+    """What made the nodes of one run."""
+
+    def __init__(self, number: int, run: Run) -> None:
+        self.number = number
+        self.run = run
+        self.graph = run.graph
+        self._makers: dict[int, int] = {}
+        self._unions: dict[int, list[tuple[int, int, int]]] = {}
+        for place, application in enumerate(run.applications):
+            for node in application.made:
+                self._makers.setdefault(node, place)
+            for root, made in application.unions:
+                self._unions.setdefault(self.graph.find(root), []).append((root, made, place))
+        self._loaded_from: dict[int, Expr] = {}
+        for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
+            self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
+
+    def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
+        """Of what the history of a node consists."""
+        graph = self.graph
+        if node in self._makers:
+            return self._applied(self._makers[node])
+        if node in graph.places:
+            place = graph.places[node]
+            return [(_EXPR, keep(place))], [self._loaded(STATIC, place)], []
+        loaded = self._loaded_from.get(node)
+        if graph.symbols[node].kind == CONST and not isinstance(loaded, Constant):
+            return ([], [], []) if loaded is None else ([], [self._loaded(FOLDED, loaded)], [name_of(loaded)])
+        origin = loaded if loaded is not None else graph.origins[node]
+        return ([] if origin is None else [(_EXPR, keep(origin))]), [], []
+
+    def expression(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
+        """Of what the history of a new expression consists: of its node's, and of what replaced its operands by others that were there
+        before."""
+        needs, steps, names = self.needs(node, keep)
+        assert self.run.choice is not None
+        graph = self.graph
+        for part in _parts(self._loaded_from[node]) if node in self._loaded_from else ():
+            made = graph.ids[id(part)]
+            if graph.symbols[made].kind == CONST and not isinstance(part, Constant) and made in graph.operands[node]:
+                steps.append(self._loaded(FOLDED, part))
+                names.append(name_of(part))
+        for operand in graph.operands[node]:
+            chosen = self.run.choice.get(graph.find(operand), operand)
+            if chosen != operand and (chosen < self.run.initial or graph.symbols[chosen].kind == CONST):
+                for place in self._between(operand, chosen):
+                    more, said, _ = self._applied(place)
+                    needs += more
+                    steps += said
+        return [need for need in dict.fromkeys(needs) if need != (self.number, node)], steps, names
+
+    def _between(self, one: int, other: int) -> list[int]:
+        """The applications that made two nodes of a class equal; where congruence did, the first one at the one node."""
+        edges = self._unions.get(self.graph.find(one), [])
+        ways: dict[int, tuple[int, int] | None] = {one: None}
+        queue = [one]
+        for node in queue:
+            for root, made, place in edges:
+                for here, there in ((root, made), (made, root)):
+                    if here == node and there not in ways:
+                        ways[there] = (node, place)
+                        queue.append(there)
+        if other not in ways:
+            return [place for root, _, place in edges if root == one][:1]
+        path: list[int] = []
+        way = ways[other]
+        while way is not None:
+            path.append(way[1])
+            way = ways[way[0]]
+        return path[::-1]
+
+    def _applied(self, place: int) -> _Needs:
+        """Of what the history of an application consists: of those of the nodes that it matched."""
+        application, graph = self.run.applications[place], self.graph
+        matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
+        at: dict[str, None] = {}
+        nodes: dict[int, None] = {}
+        for row in application.rows:
+            found = self._matched(matcher, row, application.made.start) or [row[0]]
+            nodes.update(dict.fromkeys(found))
+            # The root where it stood in the program that went in; else what was matched that stood there.
+            for node in (row[0], graph.find(row[0]), *found):
+                name = name_of(self._loaded_from[node]) if node in self._loaded_from else ""
+                if name:
+                    at[name] = None
+                    break
+        step = Step(self.run.pass_name, application.rule, tuple(at))
+        return [(self.number, node) for node in nodes], [((self.number, 1 + place), step)], []
+
+    def _loaded(self, what: str, expr: Expr) -> _Dated:
+        """What happened to an expression as the program was loaded."""
+        name = name_of(expr)
+        return (self.number, 0), Step(self.run.pass_name, what, (name,) if name else ())
+
+    def _matched(self, matcher: Matcher, row: Sequence[int], limit: int) -> list[int] | None:
+        """The nodes that a pattern matched, found again."""
+        graph, members, find = self.graph, self.run.members, self.graph.find
+        holes = {key: find(row[i]) for i, key in enumerate(matcher.class_keys)}
+        payloads = dict(zip(map(id, matcher._calls), row[len(matcher.class_keys) :], strict=True))
+
+        def place(pattern: Pattern, cls: int) -> list[int] | None:
+            cls = find(cls)
+            if pattern.key in holes and holes[pattern.key] != cls:
+                return None
+            if isinstance(pattern, (PVar, PConst, PLiteral)):
+                return []
+            head, parts = _head(pattern)
+            for node in sorted(members.get(cls, [cls])):
+                if node >= limit > 0 or graph.symbols[node] is not head:
+                    continue
+                if id(pattern) in payloads and graph.payloads[node] != payloads[id(pattern)]:
+                    continue
+                swapped = isinstance(pattern, PCall) and pattern.op.commutative and len(parts) == 2
+                for order in (graph.operands[node], graph.operands[node][::-1])[: 1 + swapped]:
+                    found = [place(part, operand) for part, operand in zip(parts, order, strict=True)]
+                    if all(each is not None for each in found):
+                        return [node, *(inner for each in found if each is not None for inner in each)]
+            return None
+
+        return place(matcher.rule.lhs, row[0])
+
+
+def _head(pattern: Pattern) -> tuple[Symbol, Sequence[Pattern]]:
+    if isinstance(pattern, PCall):
+        return symbol(CALL, pattern.op, len(pattern.args)), pattern.args
+    if isinstance(pattern, PTuple):
+        return symbol(TUPLE, None, len(pattern.fields)), pattern.fields
+    return (GET_SYMBOL, [pattern.of]) if isinstance(pattern, PGet) else (CONST_SYMBOL, [])
+
+
+def _parts(expr: Expr) -> Sequence[Expr]:
+    """The parts of an expression in the dataflow around it."""
+    if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
+        return outer_parts(expr)
+    if isinstance(expr, Call):
+        return expr.args
+    return children(expr) if isinstance(expr, (Tuple, TupleGetItem)) else ()

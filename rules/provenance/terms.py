@@ -1,0 +1,196 @@
+"""Programs as terms: a table in which every part of every program stands once, as plain data, parts before wholes.
+
+Lets are what they bind. A parameter of a module's function goes by its name, one of a function inside by how deep that is and by its place:
+names that writers make up do not matter. Two programs with the same number are the same program.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import children
+from passat.rules.provenance.plain import Plain, Uncovered, digest_key, plain_attrs, plain_tensor, plain_type
+
+CALL: Final = "call"
+CONST: Final = "const"
+VAR: Final = "var"
+TUPLE: Final = "tuple"
+FIELD: Final = "field"
+FUNCTION: Final = "function"
+IF: Final = "if"
+APPLY: Final = "apply"
+GLOBAL: Final = "global"
+
+
+class Terms:
+    """The table. `rows` are the terms as lists: the kind, what it has of its own, the numbers of its parts. `constants` are those that
+    stand there by their digest."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[AnyValue]] = []
+        self.constants: dict[str, Tensor] = {}
+        self._numbers: dict[str, int] = {}
+        self._known: dict[int, tuple[Expr, int]] = {}
+        self._variables: dict[tuple[str, str], list[Var]] = {}
+        self._places: dict[int, tuple[Var, str, int]] = {}
+        self._tensors: dict[int, tuple[Tensor, Plain]] = {}
+        self._attrs: dict[int, tuple[Attrs, Plain]] = {}
+        self._stateful: dict[int, Call] = {}
+        self._drawing: set[int] = set()
+
+    def begin(self) -> None:
+        """Another module follows, whose variables are those of the same names."""
+        self._variables.clear()
+
+    def add(self, row: list[AnyValue]) -> int:
+        """The number of a term."""
+        key = json.dumps(row, sort_keys=True)
+        found = self._numbers.get(key)
+        if found is None:
+            self._look(row)
+            found = self._numbers[key] = len(self.rows)
+            self.rows.append(row)
+        return found
+
+    def _look(self, row: list[AnyValue]) -> None:
+        """Notes what draws random numbers. A function that does must not be called: two calls of it are not one, though they look the
+        same. Raises Uncovered."""
+        parts = operands_of(row)
+        drawing = [part for part in parts if part in self._drawing]
+        if (row[0] == CALL and len(row) > 4) or drawing:
+            self._drawing.add(len(self.rows))
+        functions = [part for part in drawing if self.rows[part][0] == FUNCTION or (row[0] == IF and part != parts[0])]
+        if functions and row[0] in (CALL, APPLY, IF):
+            raise Uncovered("a function or branch with stateful calls in it")
+
+    def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
+        """The number of a call of an operator; a stateful one is told from others by `expr`. Raises Uncovered."""
+        return self.add([CALL, op.name, self.attrs(attrs), list(operands), *([self.tag(expr)] if op.stateful else [])])
+
+    def attrs(self, attrs: Attrs) -> Plain:
+        """Attributes as plain data."""
+        found = self._attrs.get(id(attrs))
+        if found is None:
+            found = self._attrs[id(attrs)] = (attrs, plain_attrs(attrs))
+        return found[1]
+
+    def constant(self, tensor: Tensor) -> int:
+        """The number of a constant."""
+        found = self._tensors.get(id(tensor))
+        if found is None:
+            data = plain_tensor(tensor)
+            if "sha256" in data:
+                self.constants.setdefault(digest_key(data), tensor)
+            found = self._tensors[id(tensor)] = (tensor, data)
+        return self.add([CONST, found[1]])
+
+    def tag(self, expr: Expr | None) -> str:
+        """What tells a stateful call from others that look the same: the name of its result in the file. Raises Uncovered without one."""
+        if expr is None or expr.span is None or not any(expr.span.outputs):
+            raise Uncovered("a stateful call without a name")
+        return next(name for name in expr.span.outputs if name)
+
+    def encode(self, root: Expr) -> int:
+        """The number of a program: of a function of a module, or of an expression in one that has been encoded. Raises Uncovered for what
+        is not covered."""
+        if isinstance(root, Function) and id(root) not in self._known:
+            self._place(root)
+        known, bound = self._known, dict[int, Expr]()
+        self._stateful.clear()
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            expr, ready = stack.pop()
+            if id(expr) in known:
+                continue
+            if not ready:
+                if isinstance(expr, Let):
+                    if isinstance(expr.value, Function):
+                        raise Uncovered("a function that a let binds")
+                    bound[id(expr.var)] = expr.value
+                    # The value first, as the body may name the variable.
+                    stack += [(expr, True), (expr.body, False), (expr.var, False)]
+                    continue
+                stack.append((expr, True))
+                stack += [(part, False) for part in reversed(list(_parts(expr, bound)))]
+                continue
+            known[id(expr)] = (expr, self._row(expr, bound))
+        return known[id(root)][1]
+
+    def _place(self, root: Function) -> None:
+        """Gives the parameters of functions inside a function their places."""
+        stack: list[tuple[Expr, int]] = [(root, 0)]
+        seen: set[int] = set()
+        while stack:
+            expr, depth = stack.pop()
+            if id(expr) in seen:
+                continue
+            seen.add(id(expr))
+            if isinstance(expr, Function):
+                for place, param in enumerate(expr.params if depth else ()):
+                    self._places.setdefault(id(param), (param, f"#{depth}", place))
+                depth += 1
+            stack += [(part, depth) for part in children(expr)]
+
+    def _row(self, expr: Expr, bound: dict[int, Expr]) -> int:
+        of = self._of
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            number = self.call(expr.op, expr.attrs, [of(arg) for arg in expr.args], expr)
+            if expr.op.stateful and self._stateful.setdefault(number, expr) is not expr:
+                raise Uncovered("two stateful calls of one name")
+            return number
+        if isinstance(expr, Constant):
+            return self.constant(expr.data)
+        if isinstance(expr, Tuple):
+            return self.add([TUPLE, [of(field) for field in expr.fields]])
+        if isinstance(expr, TupleGetItem):
+            return self.add([FIELD, expr.index, [of(expr.tuple_value)]])
+        if isinstance(expr, Let):
+            return of(expr.body)
+        if isinstance(expr, Var):
+            return of(bound[id(expr)]) if id(expr) in bound else self.variable(expr)
+        if isinstance(expr, GlobalVar):
+            return self.add([GLOBAL, expr.name_hint])
+        if isinstance(expr, Function):
+            params = [of(param) for param in expr.params]
+            attrs = {name: value for name, value in expr.attrs.items() if name != "onnx"}  # names, and what else does not compute
+            return self.add([FUNCTION, plain_attrs(attrs), len(params), [*params, of(expr.body)]])
+        if isinstance(expr, If):
+            return self.add([IF, [of(part) for part in children(expr)]])
+        if isinstance(expr, Call):
+            return self.add([APPLY, [of(expr.op), *(of(arg) for arg in expr.args)]])
+        raise Uncovered(f"an expression of kind {type(expr).__name__}")
+
+    def variable(self, var: Var) -> int:
+        """The number of a variable: by its place, or by its name, its type, and which of those of this name it is."""
+        type_ = plain_type(var.type_annotation or var._checked_type)
+        if id(var) in self._places:
+            return self.add([VAR, *self._places[id(var)][1:], type_])
+        same = self._variables.setdefault((var.name_hint, json.dumps(type_)), [])
+        if not any(other is var for other in same):
+            same.append(var)
+        return self.add([VAR, var.name_hint, next(i for i, other in enumerate(same) if other is var), type_])
+
+    def _of(self, expr: Expr) -> int:
+        return self._known[id(expr)][1]
+
+
+def _parts(expr: Expr, bound: dict[int, Expr]) -> Iterator[Expr]:
+    if isinstance(expr, Var):
+        if id(expr) in bound:
+            yield bound[id(expr)]
+    elif isinstance(expr, Call) and isinstance(expr.op, Op):
+        yield from expr.args
+    elif isinstance(expr, (Call, Tuple, TupleGetItem, Function, If)):
+        yield from children(expr)
+
+
+def operands_of(row: Sequence[AnyValue]) -> Sequence[int]:
+    """The numbers of the parts of a term."""
+    kind = row[0]
+    parts: Sequence[int] = row[3] if kind in (CALL, FUNCTION) else row[2] if kind == FIELD else row[1] if kind in (TUPLE, IF, APPLY) else ()
+    return parts

@@ -1,0 +1,6 @@
+"""Why a rule did not fire on a program: what it matched, what refused it, what it would have cost, and what it nearly matched."""
+
+from passat.rules.why_not.answer import Answer, Finding, Kind, set_text
+from passat.rules.why_not.ask import Inquiry, WhyNotError, why_not, why_not_set
+
+__all__ = ["Answer", "Finding", "Inquiry", "Kind", "WhyNotError", "set_text", "why_not", "why_not_set"]

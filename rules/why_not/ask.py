@@ -1,0 +1,215 @@
+"""Asking why a rule, or each rule of a set, did not fire in a pipeline on a module."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.expr import Call, Function
+from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
+from passat.passmgr import Pass, PassContext, list_passes
+from passat.rules.cost import NodeCount, Roofline, cost_model
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Matcher
+from passat.rules.multi_root import MultiRule
+from passat.rules.passes import default_pipeline
+from passat.rules.rule import MATH_LEVELS, Rule, RuleSetMeta
+from passat.rules.rule_pass import RulePass
+from passat.rules.why_not.answer import Answer, Finding, Kind, listed
+from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
+from passat.rules.why_not.earlier import absent, matched_before, rewriters
+from passat.rules.why_not.view import names_of
+from passat.rules.why_not.watch import Ran, Watched, watch
+
+NEAREST: Final = 3
+"""So many of the nearest matches are told."""
+DEFAULT_LEVEL: Final = 3
+"""The level of passes where there is no context around the call."""
+
+
+class WhyNotError(ValueError):
+    """A question about a rule or a node that there is not; the message names the nearest."""
+
+
+def why_not(
+    rule: str | Rule,
+    module: IRModule,
+    *,
+    pipeline: Pass | None = None,
+    node: str | None = None,
+    nearest: int = NEAREST,
+    config: Mapping[str, AnyValue] | None = None,
+) -> Answer:
+    """Why a rule (`Set.rule`, or `Set.rule.back` for the way back) did not fire when a pipeline, by default Passat's own, ran on a module;
+    with `node`, why not at the node of that name in the ONNX file, or at the one whose first output has the name. Settings are those of the
+    context around the call; without one passes of all levels run. Raises WhyNotError for a rule or node that there is not.
+    """
+    inquiry = Inquiry(module, pipeline, config)
+    return inquiry.answer(rule if isinstance(rule, str) else rule.name, node, nearest)
+
+
+def why_not_set(
+    rules: str | RuleSetMeta, module: IRModule, *, pipeline: Pass | None = None, config: Mapping[str, AnyValue] | None = None
+) -> list[Answer]:
+    """Why each rule of a set did not fire. Raises WhyNotError for a set that there is not."""
+    inquiry = Inquiry(module, pipeline, config)
+    return [inquiry.answer(name) for name in inquiry.rules_of(rules if isinstance(rules, str) else rules.__name__)]
+
+
+class Inquiry:
+    """A pipeline that has run on a module, and answers for its rules."""
+
+    def __init__(self, module: IRModule, pipeline: Pass | None = None, config: Mapping[str, AnyValue] | None = None) -> None:
+        settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(None, config)
+        self.module = module
+        self.watched: Watched | None = None
+        self._settings = settings
+        self._pipeline = pipeline or default_pipeline()
+        self._holders: dict[str, list[str]] = {}
+        self._rules: dict[str, Rule] = {}
+        self._known()
+
+    def _known(self) -> None:
+        """The rules of the pipeline, and of the passes that are registered, with the names of the latter."""
+        for entry in list_passes():
+            made = None if entry.info is None else entry.make({})
+            if isinstance(made, RulePass):
+                for rule in made.rules:
+                    self._holders.setdefault(rule.name, []).append(entry.name)
+                    self._rules[rule.name] = rule
+        stack = [self._pipeline]
+        while stack:
+            pass_ = stack.pop()
+            stack += pass_.members or ()
+            if isinstance(pass_, RulePass):
+                self._rules.update((rule.name, rule) for rule in pass_.rules)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a name is that of a rule set."""
+        return name not in self._rules and any(rule.startswith(f"{name}.") for rule in self._rules)
+
+    def rules_of(self, name: str) -> list[str]:
+        """The names of the rules of a set. Raises WhyNotError."""
+        found = [rule for rule in self._rules if rule.partition(".")[0] == name]
+        if not found:
+            raise WhyNotError(f"there is no rule set {name!r}{_hint(name, {rule.partition('.')[0] for rule in self._rules})}")
+        return found
+
+    def answer(self, name: str, node: str | None = None, nearest: int = NEAREST) -> Answer:
+        """The answer for one rule. Raises WhyNotError."""
+        rule = self._rules.get(name)
+        if rule is None:
+            raise WhyNotError(f"there is no rule {name!r}{_hint(name, {*self._rules, *(one.partition('.')[0] for one in self._rules)})}")
+        if node is not None:
+            names = _names(self.module)
+            if node not in names:
+                raise WhyNotError(f"there is no node {node!r}{_hint(node, names)}")
+        if self.watched is None:
+            self.watched = watch(self._pipeline, self.module, self._settings)
+        watched = self.watched
+        off, holding = self._passes(rule, watched)
+        if not holding:
+            return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
+        matcher = Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
+        budget = watched.settings.get_config("rules.rule_matches")
+        money = partial(_money, watched.settings)
+        collector = Collector(Asked(_theirs(holding, name) or matcher, node, nearest, money, budget, watched.remarks))
+        ordered = [ran.name for ran in holding]
+        for i, ran in enumerate(holding):
+            collector.add_pass(ran, ordered[: i + 1].count(ran.name), ordered.count(ran.name))
+        findings = collector.findings()
+        near = not findings or findings[0].kind is Kind.NEAR
+        if near and not (isinstance(rule, MultiRule) and findings):
+            earlier = [ran for ran in self._before(holding[0]) if ran.name != "InferType"]
+            asked = collector.asked.rule
+            before = [] if isinstance(asked, Grouper) else matched_before(asked, self.module, earlier, holding[0].name, node)
+            gone = [] if node or before else absent(rule, self._before(holding[0]), holding)
+            kept = [one for one in findings if not before and (not gone or 2 * (one.agreed or 0) >= (one.parts or 0))]
+            findings = [*self._cut(holding), *before, *gone, *kept]
+        if node is not None and near and not findings:
+            by = rewriters(self._before(holding[0]), {node})
+            who = f": {by} had rewritten it" if by else ""
+            findings = [Finding(Kind.NOTHING, f"'{node}' is not there any more when {holding[0].name} runs{who}")]
+        if not findings:
+            findings = [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
+        return Answer(name, repr(rule), tuple(dict.fromkeys(ran.name for ran in holding)), tuple(findings), node)
+
+    def _before(self, first: Ran) -> Sequence[Ran]:
+        """What ran before a pass."""
+        assert self.watched is not None
+        return self.watched.ran[: next(i for i, ran in enumerate(self.watched.ran) if ran is first)]
+
+    # ---- whether somebody looked for it
+
+    def _passes(self, rule: Rule, watched: Watched) -> tuple[str, list[Ran]]:
+        """The passes that ran and heard the rule; and where there is none, why."""
+        name = rule.name
+        steps = [
+            step for step in watched.plan.walk() if isinstance(step.pass_, RulePass) and any(one.name == name for one in step.pass_.rules)
+        ]
+        if not steps:
+            held = self._holders.get(name, [])
+            return f"no pass of the pipeline has it; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
+        disabled = watched.settings.get_config("rules.disabled")
+        named = next((one for one in disabled if one in (name, name.partition(".")[0], name.removesuffix(".back"))), None)
+        if named is not None:
+            return f"it is switched off: rules.disabled names {named}", []
+        math = watched.settings.get_config("rules.math")
+        if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
+            return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})", []
+        holders = {step.name for step in steps if step.runs}
+        ran = [each for each in watched.ran if each.name in holders or not holders.isdisjoint(each.name.split("+"))]
+        if ran:
+            return "", ran
+        whys = [f"{step.name} does not run: {step.why if not step.runs else 'an instrument vetoed it'}" for step in steps]
+        return listed(whys), []
+
+    # ---- what stood in its way
+
+    def _cut(self, holding: Sequence[Ran]) -> list[Finding]:
+        """Limits that saturations came to, after which nothing was looked for, and functions that the engine left alone."""
+        assert self.watched is not None
+        alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("left alone")]
+        ended = [(ran.name, history.run.saturation) for ran in holding for history in ran.runs]
+        stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != "saturated")
+        return [
+            Finding(Kind.CUT, f"{how} (in {name}); it may match what would have come later", passes=(name,)) for name, how in stopped
+        ] + [Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)]
+
+
+def _theirs(holding: Sequence[Ran], name: str) -> Matcher | Grouper | None:
+    """The matcher that the engine used."""
+    return next((found for ran in holding for history in ran.runs if (found := rule_in(history.run, name)) is not None), None)
+
+
+def _names(module: IRModule) -> dict[str, None]:
+    """The names of the nodes of a module."""
+    found: dict[str, None] = {}
+    for function in module.functions.values():
+        if isinstance(function, Function):
+            for expr in post_order(function):
+                if isinstance(expr, Call):
+                    found.update(dict.fromkeys(names_of(expr)))
+    return found
+
+
+def _hint(name: str, known: Mapping[str, object] | set[str]) -> str:
+    names = sorted(known)
+    near = [one for one in names if one.rpartition(".")[2] == name] or difflib.get_close_matches(name, names, 3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _money(settings: PassContext, cost: float) -> str:
+    """A cost in the unit of the model."""
+    model = cost_model(settings.get_config("rules.cost"), settings.get_config("rules.machine"))
+    if isinstance(model, NodeCount):
+        count = round(cost)
+        return "one call" if count == 1 else f"{count} calls"
+    if not (isinstance(model, Roofline) or settings.get_config("rules.cost") == "measured"):
+        return f"{cost:.4g}"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if cost >= size:
+            return f"{cost / size:.4g} {unit}"
+    return f"{cost / 1e-6:.2g} us"

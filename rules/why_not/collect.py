@@ -1,0 +1,281 @@
+"""What became of one rule in the saturations of a pipeline, collected into findings."""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.journal import Application, Run
+from passat.rules.engine.limits import INTERRUPTED
+from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.saturate import Saturation
+from passat.rules.engine.stage import Stage
+from passat.rules.why_not.align import Aligner, Alignment, nearness
+from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
+from passat.rules.why_not.extra_cost import Priced, extra_costs
+from passat.rules.why_not.history import History, matched_nodes
+from passat.rules.why_not.together import why_apart
+from passat.rules.why_not.view import View
+from passat.rules.why_not.watch import Ran, views_of_module
+from passat.rules.why_not.words import near_miss, ordinal
+
+ORDER: Final = (
+    *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REFUSED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
+    *(Kind.NOT_RUN, Kind.ABSENT, Kind.NEAR, Kind.NOTHING),
+)
+"""The order of findings."""
+_GONE: Final = "that place is no part of the program any more"
+_KEPT: Final = 50
+"""So many near misses more than are asked for are kept of each saturation: several may stand in one place."""
+
+
+class Asked(NamedTuple):
+    """The question: which rule, at which node (None: anywhere), how many of the nearest matches are wanted, how costs are shown, the budget
+    of matches of a rule in a round, and what passes remarked."""
+
+    rule: Matcher | Grouper
+    node: str | None
+    nearest: int
+    money: Callable[[float], str]
+    budget: int
+    remarks: Mapping[str, Sequence[str]]
+
+
+class Collector:
+    """Collects what became of a rule, one saturation after the other."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self._found: dict[tuple[Kind, str], dict[str, set[str]]] = {}
+        self._costs: dict[tuple[Kind, str], Priced] = {}
+        self._near: list[tuple[View, Alignment, str]] = []
+        self._apart: list[Finding] = []
+        self._runs: dict[str, list[str]] = {}
+        self._left: str | None = None
+
+    def add_pass(self, ran: Ran, run: int = 1, runs: int = 1) -> None:
+        """Adds what became of the rule in a pass, or in one of its runs. Where the engine saw at once that no rule of the pass can match,
+        there was no saturation, and the function that the pass got is looked at."""
+        label = ran.name if runs == 1 else f"the {ordinal(run - 1)} run of {ran.name}"
+        self._runs.setdefault(ran.name, []).append(label)
+        remarks = self.asked.remarks.get(ran.name, ())
+        self._left = next((remark for remark in remarks if remark.startswith("left alone")), None)
+        heard = [history for history in ran.runs if rule_in(history.run, self.asked.rule.name) is not None]
+        for history in heard:
+            self._add(history, label)
+        seen = {history.run.function for history in heard}
+        for name, views in views_of_module(ran.before).items():
+            if name not in seen:
+                for view in views:
+                    self._look_near(view, label, None)
+
+    def _add(self, history: History, pass_name: str) -> None:
+        run, view, name = history.run, history.view, self.asked.rule.name
+        applied = [i for i, application in enumerate(run.applications) if application.rule == name]
+        if applied:
+            self._applied(history, pass_name, applied)
+        fired = {run.graph.find(root) for i in applied for root, _ in run.applications[i].unions}
+        agree: dict[int, bool] = {}
+        aligner = Aligner(self.asked.rule, view) if isinstance(self.asked.rule, Matcher) else None
+        for one in run.refused.get(name, ()):
+            if run.graph.find(one.row[0]) in fired:
+                continue
+            nodes = matched_nodes(view, one.matcher, one.variant, one.row)
+            if nodes[0] not in agree:
+                laid = None if aligner is None else aligner.at(nodes[0])
+                agree[nodes[0]] = laid is None or not laid.failures
+            # An attribute or a number that is not the one of the left side makes a near miss, though the engine comes to it late.
+            if agree[nodes[0]] and self._is_asked(view, nodes):
+                self._note(Kind.REFUSED, one.reason, view.place(nodes[0]), pass_name)
+        self._look_near(view, pass_name, history, fired)
+
+    # ---- matches that were applied
+
+    def _applied(self, history: History, pass_name: str, applied: Sequence[int]) -> None:
+        run, view = history.run, history.view
+        left = run.result is run.body and run.choice is not None and any(node in run.provenance for node in run.choice.values())
+        not_taken: list[tuple[Application, Sequence[str]]] = []
+        for i in applied:
+            application, nodes = run.applications[i], history.matched[i]
+            if not self._is_asked(view, nodes):
+                continue
+            several = isinstance(application.matcher, Grouper)
+            places = [view.place(root) for root in (nodes if several else nodes[:1])]
+            if history.taken[i]:
+                said = self._left or "left as it was"
+                for place in places:
+                    self._note(*(Kind.LEFT, said) if left else (Kind.TAKEN, ""), place, pass_name)
+            elif not several and history.key(application.unions[0][1]) == history.key(nodes[0]):
+                self._note(Kind.NOTHING_NEW, "its operands have become equal to those of the left side", places[0], pass_name)
+            else:
+                not_taken.append((application, places))
+        if not_taken and run.choice is not None:
+            costs = extra_costs(run, [application for application, _ in not_taken])
+            for (application, stood), priced in zip(not_taken, costs, strict=True):
+                text = self._why_not_taken(history, application, priced)
+                for place in stood:
+                    self._note(Kind.DEARER, text, place, pass_name)
+                if priced is not None:
+                    self._costs[Kind.DEARER, text] = priced
+
+    def _why_not_taken(self, history: History, application: Application, priced: Priced | None) -> str:
+        run = history.run
+        if priced is not None:
+            extra, cost = priced
+            money = self.asked.money
+            if extra <= 1e-9 * cost:
+                return f"the program costs as much with it ({money(cost)}), and what stood there stays"
+            return f"the program costs {money(cost)}, and would cost {money(extra)} more with it"
+        if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
+            return "with it the program would need itself"
+        by = history.rewritten_above(application)
+        return _GONE + (f": {by[0]} rewrote {history.view.place(by[1])}" if by else "")
+
+    # ---- matches that nobody applied, and what nearly is one
+
+    def _look_near(self, view: View, pass_name: str, history: History | None, fired: Container[int] = ()) -> None:
+        rule, node = self.asked.rule, self.asked.node
+        if isinstance(rule, Grouper):
+            if history is not None:  # such rules see the program as it came in
+                graph = history.run.graph.anew()
+                graph.load(history.run.body)
+                view = View(graph)
+            self._apart += why_apart(rule, view, pass_name, node)
+        aligner = Aligner(rule.matcher if isinstance(rule, Grouper) else rule, view)
+        found = aligner.nearest()
+        if node is not None:
+            named = [each for each in range(len(view.graph)) if view.is_live(each) and view.is_any([each], node)]
+            here = [one for each in named if (one := aligner.at(each)) is not None]
+            found = [one for one in found if self._is_asked(view, one.nodes)]
+            found += [one for one in here if all(one.root != other.root for other in found)]
+        if isinstance(rule, Matcher):
+            complete = [one for one in found if not one.failures and view.graph.find(one.root) not in fired]
+            if history is not None:
+                self._add_complete(history, pass_name, rule, complete)
+            elif self._left is not None:
+                for one in complete:
+                    self._note(Kind.LEFT, self._left, view.place(one.root), pass_name)
+        self._near += [(view, one, pass_name) for one in found if one.failures][: _KEPT + self.asked.nearest]
+
+    def _add_complete(self, history: History, pass_name: str, rule: Matcher, found: Sequence[Alignment]) -> None:
+        """Notes matches that the engine decided nothing about, or that said nothing new."""
+        run, view, graph = history.run, history.view, history.run.graph
+
+        def same(row: Sequence[int]) -> tuple[int, ...]:
+            count = len(rule.class_keys)
+            return (*map(graph.find, row[:count]), *row[count:])
+
+        refused = {same(one.row) for one in run.refused.get(rule.name, ())}
+        made: dict[int, list[str]] = {}
+        for each in run.applications:
+            for cls, _ in each.unions:
+                made.setdefault(graph.find(cls), []).append(each.rule)
+        for one in found:
+            row = one.row(rule)
+            if same(row) in refused:
+                continue
+            place = view.place(one.root)
+            try:
+                root, built = rule.decide(graph, row)
+            except Refusal as refusal:
+                self._note(Kind.REFUSED, str(refusal), place, pass_name)
+                continue
+            if graph.find(built) == root:
+                by = listed(made.get(root, []))
+                self._note(Kind.NOTHING_NEW, f"{by} had put that there" if by else "nobody had to put that there", place, pass_name)
+            elif run.saturation.stopped != "saturated":
+                self._note(Kind.CUT, self._limit(run, rule), place, pass_name)
+            else:
+                self._note(*self._overlooked(history, rule, one), place, pass_name)
+
+    def _limit(self, run: Run, rule: Matcher) -> str:
+        stage = _stage_of(run, rule)
+        budget = rule.rule.matches or stage.rule_matches or max(self.asked.budget, run.initial)
+        stopped = stopped_text(run.saturation)
+        if rule.name in run.put_off:
+            return f"it found more matches in a round than its budget of {budget}, was put off, and {stopped} before its turn came"
+        return f"{stopped} before it was looked at"
+
+    def _overlooked(self, history: History, rule: Matcher, one: Alignment) -> tuple[Kind, str]:
+        """Why the engine did not see a match, though it came to its end."""
+        by = next((history.retired[node] for node in one.nodes if node in history.retired), None)
+        rounds = _stage_of(history.run, rule).rounds
+        if by is None and rounds is not None:
+            return Kind.CUT, f"its phase ended after {'one round' if rounds == 1 else f'{rounds} rounds'}, before it was looked at"
+        return Kind.RETIRED, by or "another rule"
+
+    # ---- what came of it all
+
+    def _is_asked(self, view: View, nodes: Sequence[int]) -> bool:
+        return self.asked.node is None or view.is_any(nodes, self.asked.node)
+
+    def _note(self, kind: Kind, reason: str, place: str, pass_name: str) -> None:
+        places = self._found.setdefault((kind, reason), {})
+        places.setdefault(place, set()).add(pass_name)
+
+    def findings(self) -> list[Finding]:
+        """All findings but those that tell why nobody looked; the nearest matches where there is no match at all."""
+        found = []
+        fired = any(kind is Kind.TAKEN for kind, _ in self._found)
+        for (kind, reason), places in self._found.items():
+            if fired and self.asked.node is None and kind is Kind.DEARER and reason.startswith(_GONE):
+                continue  # what rules make of each other's results in passing
+            passes = self._passes({name for names in places.values() for name in names})
+            where = f"at {listed(list(places))} (in {listed(passes)})"
+            extra, cost = self._costs.get((kind, reason), (None, None))
+            text = _TEXTS[kind].format(where=where, reason=reason, times=times(len(places)))
+            found.append(Finding(kind, text, bare(places), tuple(passes), len(places), extra, cost))
+        if not any(finding.kind in (Kind.TAKEN, Kind.DEARER) for finding in found):
+            found += self._apart
+        if not found:
+            found = self._nearest()
+        return sorted(found, key=lambda finding: ORDER.index(finding.kind))
+
+    def _passes(self, labels: Container[str]) -> list[str]:
+        """The passes in which something was found; of one that ran several times the runs, where it was not all of them."""
+        found: list[str] = []
+        for name, runs in self._runs.items():
+            these = [label for label in runs if label in labels]
+            found += [name] if len(these) == len(runs) else these
+        return found
+
+    def _nearest(self) -> list[Finding]:
+        near: dict[str, Finding] = {}
+        self._near.sort(key=lambda near: nearness(near[0], near[1]))
+        for view, one, pass_name in self._near:
+            text = near_miss(view, one)
+            place = view.place(one.root)
+            if text in near:
+                near[text] = near[text]._replace(passes=(*near[text].passes, pass_name))
+            elif all(bare([place]) != other.nodes for other in near.values()) and len(near) < self.asked.nearest:
+                near[text] = Finding(Kind.NEAR, text, bare([place]), (pass_name,), agreed=one.agreed, parts=one.parts)
+        return [finding._replace(passes=tuple(self._passes(finding.passes))) for finding in near.values()]
+
+
+_TEXTS: Final = {
+    Kind.TAKEN: "it did fire, {times}, and what it made was taken: {where}",
+    Kind.DEARER: "it fired {where}, but what it made was not taken: {reason}",
+    Kind.LEFT: "it matches {where}, but the function was {reason}",
+    Kind.REFUSED: "it matches {where} and is refused: {reason}",
+    Kind.CUT: "it matches {where}, but {reason}",
+    Kind.RETIRED: "it matches {where}, but {reason} had rewritten that first, and what a reducing rule matched is not matched again",
+    Kind.NOTHING_NEW: "it matches {where}, but its right side stands there already: {reason}",
+}
+
+
+def rule_in(run: Run, name: str) -> Matcher | Grouper | None:
+    """The rule of that name as a saturation heard it; None where it did not."""
+    matchers = [each for stage in run.stages for each in stage.matchers]
+    groupers = [each for stage in run.stages for each in stage.groupers]
+    return next((each for each in matchers if each.name == name), None) or next((each for each in groupers if each.name == name), None)
+
+
+def _stage_of(run: Run, rule: Matcher) -> Stage:
+    """The stage in which a saturation hears a rule."""
+    return next(stage for stage in run.stages if any(each.name == rule.name for each in stage.matchers))
+
+
+def stopped_text(saturation: Saturation) -> str:
+    """How a saturation stopped that did not come to its end."""
+    if saturation.failed:
+        return f"the engine failed ({saturation.stopped})"
+    return "saturation was interrupted" if saturation.stopped == INTERRUPTED else f"saturation stopped at the limit of {saturation.stopped}"

@@ -1,0 +1,112 @@
+"""Running a pipeline with everything that its saturations do kept."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from passat.ir.anf import to_graph
+from passat.ir.expr import Expr, Function, If, Let, Match
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
+from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Sequential
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.journal import Journal
+from passat.rules.why_not.history import History
+from passat.rules.why_not.view import View
+
+
+class Ran(NamedTuple):
+    """A pass that ran: its name, the module that it got, and its saturations."""
+
+    name: str
+    before: IRModule
+    runs: tuple[History, ...]
+
+
+class Watched(NamedTuple):
+    """A pipeline that was run: its plan, the settings, the passes that ran in order, the module that came out, and what passes remarked."""
+
+    plan: Plan
+    settings: PassContext
+    ran: tuple[Ran, ...]
+    after: IRModule
+    remarks: Mapping[str, Sequence[str]]
+
+
+class _Watch(PassInstrument):
+    """Remembers the modules that passes got."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.seen: list[tuple[str, IRModule, int]] = []
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Remembers a module, and how many saturations there had been."""
+        self.seen.append((info.name, mod, len(self._journal.runs)))
+
+
+def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
+    """Runs a pipeline in the settings of a context, one function after the other, and remembers everything. Raises what passes do."""
+    journal = Journal()
+    watching = _Watch(journal)
+    whole = pipeline if isinstance(pipeline, Sequential) else Sequential([pipeline])
+    context = settings.inside(config={"rules.journal": journal}, instruments=[watching])
+    context.executor = None  # saturations of several functions at once could not be told apart
+    plan = whole.plan(context)
+    with context:
+        after = whole(module)
+    starts = [start for _, _, start in watching.seen] + [len(journal.runs)]
+    pipelines = {plan.name, *(step.name for step in plan.walk() if step.pass_.members is not None)}
+    ran = tuple(
+        Ran(name, before, tuple(map(History, journal.runs[starts[i] : starts[i + 1]])))
+        for i, (name, before, _) in enumerate(watching.seen)
+        if name not in pipelines
+    )
+    if settings.get_config("rules.joint"):
+        ran = _as_one(ran)
+    return Watched(plan, settings, ran, after, {name: list(said) for name, said in context.statistics.remarks.items()})
+
+
+def _as_one(ran: Sequence[Ran]) -> tuple[Ran, ...]:
+    """What ran, where passes that share an e-graph are one. The name that they have together comes first, and after it each of them."""
+    found: list[Ran] = []
+    left = ""
+    for each in ran:
+        while left and not f"{left}+".startswith(f"{each.name}+") and "+" in left:
+            left = left.partition("+")[2]  # a pass that an instrument vetoed
+        if left and f"{left}+".startswith(f"{each.name}+"):
+            left = left[len(each.name) + 1 :]
+            found[-1] = found[-1]._replace(runs=(*found[-1].runs, *each.runs))
+        else:
+            found.append(each)
+            left = each.name if "+" in each.name else ""
+    return tuple(found)
+
+
+def views_of_module(module: IRModule) -> dict[str, list[View]]:
+    """The bodies in each function of a module as graphs, in which every class is one node."""
+    views: dict[str, list[View]] = {}
+    for var, function in module.functions.items():
+        if not isinstance(function, Function):
+            continue
+        flat = infer_type(function)
+        if any(isinstance(node, Let) for node in post_order(function)):
+            flat = infer_type(to_graph(function))
+        for body in _bodies(flat):
+            graph = Graph()
+            graph.load(body)
+            views.setdefault(var.name_hint, []).append(View(graph))
+    return views
+
+
+def _bodies(root: Expr) -> list[Expr]:
+    """What is computed in a function, in the functions in it, and in its branches."""
+    found: list[Expr] = []
+    for node in post_order(root):
+        if isinstance(node, Function):
+            found.append(node.body)
+        elif isinstance(node, If):
+            found += [node.true_branch, node.false_branch]
+        elif isinstance(node, Match):
+            found += [clause.rhs for clause in node.clauses]
+    return found

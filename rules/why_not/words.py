@@ -1,0 +1,143 @@
+"""What does not agree with a pattern, in the words of a person."""
+
+from typing import Final
+
+from passat.ir.tensor import Tensor
+from passat.rules.engine.graph import TUPLE
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
+from passat.rules.why_not.align import Alignment, Failure
+from passat.rules.why_not.answer import listed
+from passat.rules.why_not.view import View, constant_text
+
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_LONG: Final = 60
+"""Characters of a pattern that a sentence shows."""
+_TOLD: Final = 3
+"""So many parts that do not agree are told."""
+
+
+def near_miss(view: View, alignment: Alignment) -> str:
+    """Where a pattern nearly matches, and what does not agree there."""
+    failures = list(alignment.failures)
+    first = _root(view, failures.pop(0)) if alignment.off_root else f"at {view.describe(alignment.root)}"
+    if failures and failures[0].what == "field" and failures[0].whole == alignment.root:
+        first = _field(view, failures.pop(0))
+    what: list[str] = []
+    while failures:
+        failure = failures.pop(0)
+        if failures and _are_both(failure, failures[0]):
+            what.append(_both(view, failure, failures.pop(0), alignment.root))
+        else:
+            what.append(_failure(view, failure, alignment.root))
+    if len(what) > _TOLD:
+        what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not agree"]
+    if alignment.off_root or not first.startswith("at "):
+        return listed([first, *what])
+    return f"{first} {listed(what)}"
+
+
+def pattern_text(pattern: Pattern) -> str:
+    """A part of a pattern, as it is wanted."""
+    if isinstance(pattern, PConst):
+        return f"a constant ({pattern.name})"
+    if isinstance(pattern, PLiteral):
+        return f"the number {pattern.value}"
+    if isinstance(pattern, PTuple):
+        return f"a tuple of {len(pattern.fields)}"
+    text = repr(pattern)
+    text = text[1:-1] if isinstance(pattern, PCall) and text.startswith("(") else text
+    if len(text) <= _LONG:
+        return text
+    if isinstance(pattern, PCall):
+        return f"{pattern.op.name}(...)"
+    return f"output {pattern.index} of {pattern_text(pattern.of)}" if isinstance(pattern, PGet) else text
+
+
+def _root(view: View, failure: Failure) -> str:
+    """The root of a pattern, and what stands there."""
+    found = view.describe(failure.given)
+    if failure.what == "arity":
+        return f"{found} has {_operands(view.graph.symbols[failure.given].arity)}, not {len(failure.wanted.args)}"
+    wanted = failure.wanted
+    return f"{found} is not {wanted.op.name if isinstance(wanted, PCall) else pattern_text(wanted)}"
+
+
+def _are_both(failure: Failure, other: Failure) -> bool:
+    """Whether two failures are the two operands of a commutative call, neither of which is there in any order."""
+    return (
+        failure.whole == other.whole
+        and isinstance(failure.of, PCall)
+        and failure.of.op.commutative
+        and {failure.what, other.what} <= {"part", "constant"}
+        and {failure.position, other.position} == {0, 1}
+    )
+
+
+def _both(view: View, failure: Failure, other: Failure, root: int) -> str:
+    """That neither operand is what is wanted."""
+    found = listed([view.describe(operand) for operand in view.graph.operands[failure.whole]])
+    wanted = listed([pattern_text(each.wanted) for each in (failure, other)])
+    return f"the operands{_of(view, failure.whole, root)} are {found}, not {wanted}"
+
+
+def _of(view: View, whole: int, root: int) -> str:
+    """Of which node; nothing to say where that is the root, at which all of it is."""
+    return "" if whole == root else f" of {view.describe(whole)}"
+
+
+def _failure(view: View, failure: Failure, root: int) -> str:
+    """A part that does not agree, below the root."""
+    graph, of = view.graph, _of(view, failure.whole, root)
+    if failure.what == "attribute":
+        name, wanted = failure.wanted
+        return f"{name}{of} is {failure.given!r}, not {wanted!r}"
+    if failure.what == "hole":
+        name, wanted = failure.wanted
+        return f"the attribute {name} is {wanted!r} in one place and {failure.given!r} in the other ({view.describe(failure.whole)})"
+    if failure.what == "field":
+        return _field(view, failure)
+    if failure.what == "same":
+        before, here = failure.given
+        return f"{failure.wanted!r} is {view.describe(before)} in one place and {view.describe(here)} in the other: not the same value"
+    wanted = pattern_text(failure.wanted)
+    place = _place(view, failure, root)
+    if isinstance(failure.given, Tensor):
+        several = " of several values" if failure.given.uniform() is None else ""
+        return f"{place} is {constant_text(failure.given)}{several}, not {failure.wanted.value}"
+    found = view.describe(failure.given)
+    if failure.what == "arity":
+        symbol = graph.symbols[failure.given]
+        if symbol.kind == TUPLE:
+            return f"{place} is a tuple of {symbol.arity}, not of {len(failure.wanted.fields)}"
+        return f"{place}, {found}, has {_operands(symbol.arity)}, not {len(failure.wanted.args)}"
+    if failure.other >= 0 and graph.find(failure.other) != graph.find(failure.given):
+        both = [view.describe(operand) for operand in graph.operands[failure.whole]]
+        return f"neither operand{of} is {wanted}: they are {listed(both)}"
+    return f"{place} is {found}, not {wanted}"
+
+
+def _field(view: View, failure: Failure) -> str:
+    return f"output {failure.given} of {view.describe(view.graph.operands[failure.whole][0])} is taken, not output {failure.wanted}"
+
+
+def _place(view: View, failure: Failure, root: int) -> str:
+    """The operand that a part would be."""
+    symbol, of = view.graph.symbols[failure.whole], _of(view, failure.whole, root)
+    if symbol.kind == TUPLE:
+        return f"the {ordinal(failure.position)} field{of}"
+    if symbol.op is None:
+        return "what an output is taken of"
+    return f"the operand{of}" if symbol.arity == 1 else f"the {ordinal(failure.position)} operand{of}"
+
+
+def ordinal(position: int) -> str:
+    """A place in a row, counted from 0, in a word.
+
+    >>> ordinal(0), ordinal(11)
+    ('first', '12th')
+    """
+    return _ORDINALS[position] if position < len(_ORDINALS) else f"{position + 1}th"
+
+
+def _operands(count: int) -> str:
+    return "one operand" if count == 1 else f"{count} operands"

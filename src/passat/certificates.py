@@ -1,0 +1,111 @@
+"""Certificates of optimisations: made beside a result, written to a file, and checked against the models that they speak of."""
+
+import functools
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+import passat.rules.library
+from passat.ir.collector import collector_paused
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx
+from passat.pipelines import check_rule_sets
+from passat.rules.provenance.checker import Checker, Verdict
+from passat.rules.provenance.form import check_form
+from passat.rules.provenance.plain import CertificateError, Uncovered
+from passat.rules.provenance.terms import Terms
+from passat.rules.provenance.written import Written
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    Model = ModelProto | str | os.PathLike[str]
+
+Certificate = Mapping[str, AnyValue]
+
+
+def check_certificate(
+    certificate: Certificate | str | os.PathLike[str],
+    *,
+    before: "Model | None" = None,
+    after: "Model | None" = None,
+    rules: Iterable[type[RuleSet]] = (),
+) -> Verdict:
+    """Checks a certificate, or one in a file, step by step, by a checker that shares nothing with the engine but the rules.
+
+    `before` and `after` are the models that it is to be about; without them it proves something about the programs that stand in it.
+    `rules` are rule sets of one's own that took part. Raises CertificateError that names the first step that does not hold, OnnxError for
+    models that cannot be read.
+    """
+    sets = tuple(rules)
+    check_rule_sets(sets)
+    with collector_paused():  # what is made lives until the end
+        data = certificate if isinstance(certificate, Mapping) else read_certificate(certificate)
+        check_form(data)
+        constants: dict[str, AnyValue] = {}
+        for model, place, what in ((before, 0, "begins with"), (after, 1, "ends with")):
+            if model is not None:
+                constants.update(_compare(data, from_onnx(model), place, what))
+        return Checker(data, {**_library(), **_by_name(sets)}, constants).run()
+
+
+def read_certificate(path: str | os.PathLike[str]) -> Certificate:
+    """The certificate in a file. Raises CertificateError."""
+    name = os.fspath(path)
+    try:
+        with open(name, encoding="utf-8") as file:
+            data = json.load(file)
+    except OSError as error:
+        raise CertificateError(f"{name} cannot be read: {error.strerror or error}") from error
+    except RecursionError:
+        raise CertificateError(f"{name} is nested too deeply") from None
+    except ValueError as error:
+        raise CertificateError(f"{name} is no certificate, or only a part of one: {error}") from None
+    if not isinstance(data, dict):
+        raise CertificateError(f"{name} is no certificate")
+    return data
+
+
+def write_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
+    """Writes a certificate to a file, which is there in full or not at all."""
+    name = os.fspath(path)
+    draft = f"{name}.part"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(certificate, file)
+        os.replace(draft, name)
+    finally:
+        if os.path.exists(draft):
+            os.remove(draft)
+
+
+def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapping[str, AnyValue]:
+    """The constants of a model by digest. Raises CertificateError where the certificate is about another one."""
+    terms = Terms()
+    for number, row in enumerate(data["terms"]):
+        if terms.add(row) != number:
+            raise CertificateError(f"terms, number {number}: the same term stands there before")
+    stated = {name: pair[place] for name, pair in data["functions"].items() if pair[place] is not None}
+    for var, function in module.functions.items():
+        name = var.name_hint
+        try:
+            found = terms.encode(function)
+        except Uncovered as reason:
+            raise CertificateError(f"the model has {reason}, which certificates do not cover") from None
+        if found != stated.get(name):
+            raise CertificateError(f"this is not the model that the certificate {what}")
+    return terms.constants
+
+
+@functools.cache
+def _library() -> dict[str, Rule]:
+    """The rules of Passat's own library, each direction by itself."""
+    sets = [value for value in vars(passat.rules.library).values() if isinstance(value, RuleSetMeta)]
+    return _by_name([*sets, Written])
+
+
+def _by_name(sets: Sequence[RuleSetMeta]) -> dict[str, Rule]:
+    return {direction.name: direction for rules in sets for rule in rules for direction in rule.directions()}

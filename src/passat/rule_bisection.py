@@ -1,0 +1,304 @@
+"""Bisecting the rules of an optimisation: the smallest set of rules, and of these the first application, that makes a model bad.
+
+Rules are left out with `rules.disabled`, applications with `rules.unions`, which lets the first so many through, in all passes together:
+the first n are the same for every limit from n on. So a logarithmic number of runs is enough.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import NoReturn
+
+from passat.bisection import CHECKS, make_check, read_command, refuse_pipe
+from passat.crash import file_of
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.ir.onnx import load
+from passat.ir.text.printer import pretty_print
+from passat.optimizer import DEFAULT_LEVEL
+from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassContext
+from passat.passmgr.debugging.bisect import CannotTellError
+from passat.passmgr.debugging.reproducer import context_data
+from passat.pipelines import Passes, build_pipeline
+from passat.rule_runs import Outcome, Questions, RuleRuns, base_name, in_words
+from passat.rules import RuleSet
+from passat.rules.bisecting import first_application, smallest_set
+from passat.rules.engine.journal import Application, Journal, Run
+from passat.rules.matched import Matched, matched_part
+from passat.rules.rule import Rule
+from passat.rules.why_not.view import View
+
+
+@dataclass(frozen=True, eq=False)
+class GuiltyApplication:
+    """The application of a rule that makes a model bad: `number`, from 1, among the `total` of the guilty rules (None where the run with
+    all does not come to its end); the numbers of all that it may be (several where the check cannot tell between them).
+
+    `rule` and what follows are not known where the pass raises: the rule, the pass, the function, the place by the name of its node, the
+    names of all nodes that were matched, what stood there and what took its place.
+    """
+
+    number: int
+    total: int | None
+    candidates: tuple[int, ...]
+    rule: str = ""
+    pass_name: str = ""
+    function: str = ""
+    place: str = ""
+    nodes: tuple[str, ...] = ()
+    matched: Matched | None = None
+    run: Run | None = None
+    application: Application | None = None
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The application as plain data."""
+        sides = (None, None) if self.matched is None else (_text(self.matched.before), _text(self.matched.after))
+        return {
+            "number": self.number,
+            "total": self.total,
+            "candidates": list(self.candidates),
+            "rule": self.rule or None,
+            "pass": self.pass_name or None,
+            "function": self.function or None,
+            "place": self.place or None,
+            "nodes": list(self.nodes),
+            "before": sides[0],
+            "after": sides[1],
+        }
+
+    def __str__(self) -> str:
+        if len(self.candidates) > 1:
+            listed = in_words(list(map(str, self.candidates)))
+            first = f"one of the applications {listed}: the check cannot tell between them; of the last one"
+        else:
+            first = f"application {self.number}" + (f" of {self.total}" if self.total is not None else "")
+        if not self.rule:
+            return f"{first}, after which a pass raises"
+        lines = [f"{first}: {self.rule}, in the pass {self.pass_name}, function @{self.function}, at {self.place}"]
+        if self.matched is not None:
+            for title, side in (("what stood there", self.matched.before), ("what took its place", self.matched.after)):
+                lines += [f"{title}:", *(f"  {line}" for line in _text(side).splitlines())]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleBisection:
+    """What bisecting the rules of an optimisation found: the rules, and their application that makes the model bad, with the modules that
+    come of one application less (`before`), and of it (`after`; None where a pass raises then, which is `error`). `application` is None
+    where it is bad before any. `candidates` says of how many rules: those that `fired`, or all where that is not known."""
+
+    source: str
+    check: str
+    rules: tuple[Rule, ...]
+    candidates: int
+    fired: bool
+    application: GuiltyApplication | None
+    why: str
+    error: Exception | None
+    before: IRModule
+    after: IRModule | None
+    calls: int
+    runs: RuleRuns
+    passes: Passes
+    sets: tuple[type[RuleSet], ...]
+    seed: int
+    margin: float
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the rules."""
+        return list(dict.fromkeys(base_name(rule.name) for rule in self.rules))
+
+    @property
+    def config(self) -> dict[str, AnyValue]:
+        """The options with which the optimisation makes the bad model by the guilty rules alone."""
+        unions = {} if self.application is None else {"rules.unions": self.application.number}
+        return {"rules.disabled": self.runs.disabled(self.names), **unions}
+
+    @property
+    def command(self) -> str | None:
+        """A command that makes the bad model by the guilty rules alone; None where the passes, or options, cannot be written there."""
+        settings = context_data(self.runs.alone)
+        if settings["config_left_out"] or not (self.passes is None or isinstance(self.passes, str)):
+            return None
+        words = ["passat", "optimize", self.source, "-o", "bad.onnx", "--no-verify"]
+        words += [word for file in rule_files(self.sets) for word in ("--rules", file)]
+        words += [] if self.passes is None else ["--passes", self.passes]
+        words += [] if settings["opt_level"] == DEFAULT_LEVEL else ["-O", str(settings["opt_level"])]
+        for option in ("disable", "require"):
+            words += [word for name in settings[f"{option}d_pass"] for word in (f"--{option}", name)]
+        config = {**settings["config"], **self.config}
+        words += [word for key, value in config.items() for word in ("--config", f"{key}={json.dumps(value, separators=(',', ':'))}")]
+        return shlex.join(words)
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The finding as plain data for JSON."""
+        return {
+            "source": self.source,
+            "check": self.check,
+            "rules": [{"name": rule.name, "rule": repr(rule), "source": rule.source} for rule in self.rules],
+            "candidates": self.candidates,
+            "application": None if self.application is None else self.application.to_dict(),
+            "why": self.why,
+            "crashed": self.error is not None,
+            "config": self.config,
+            "command": self.command,
+            "calls": self.calls,
+            "runs": self.runs.count,
+        }
+
+    def __str__(self) -> str:
+        names, of = self.names, f"of {self.candidates} that fired" if self.fired else f"of {self.candidates}"
+        if len(names) == 1:
+            lines = [f"the rule {names[0]} makes it bad, {of}"]
+        else:
+            lines = [f"the rules {in_words(names)} make it bad together, and no fewer of them, {of}"]
+        lines += [f"  {rule!r}  [{rule.source}]" for rule in self.rules]
+        if self.application is None:
+            lines.append(f"it is bad before any application: {self.why}")
+        else:
+            lines += [str(self.application), f"after it: {self.why}"]
+        return "\n".join([*lines, f"(the passes ran {_times(self.runs.count)}, the check {_times(self.calls)})"])
+
+
+def bisect_rules(
+    model: str | os.PathLike[str],
+    check: str,
+    *,
+    passes: Passes = None,
+    rules: Sequence[type[RuleSet]] = (),
+    opt_level: int | None = None,
+    config: Mapping[str, AnyValue] | None = None,
+    seed: int = 0,
+    margin: float = 0.1,
+    progress: Callable[[str], None] | None = None,
+) -> RuleBisection:
+    """The smallest set of rules, and its first application, that make a model bad: log2(rules) + log2(applications) runs for one rule.
+
+    Arguments and checks are those of `passat.bisection.bisect_model`. It finds a change from good to bad; where there are several, as where
+    one wrong rule hides another, any of them.
+
+    Raises AlreadyTrueError where the model is bad with no rule, NeverTrueError where it is good with all, FlappingError where the check
+    does not say the same twice, BisectError, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError, VerifyError.
+    """
+    source = os.fspath(model)
+    refuse_pipe(source)
+    if check not in CHECKS:
+        read_command(check, os.path.dirname(source) or ".")  # for its errors: before any work
+    tell = progress or (lambda _: None)
+    tell("reading the model")
+    module = load(source)
+    settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
+    pipeline = settings.run(build_pipeline, passes, rules)
+    runs = RuleRuns(pipeline, module, settings)
+    asked = Questions(runs, make_check(check, source, seed, margin), crashes=check == "crash", tell=tell)
+    candidates, fired = _candidates(asked, source)
+    names = smallest_set(candidates, asked)
+    total = asked.answer(names)[1].applications
+    found = first_application(total, lambda number: asked(names, number))
+    low, high = found if found is not None else (0, 0)
+    before, _, _ = _confirmed(asked, names if found is not None else (), low, expected=False)
+    journal = Journal()
+    after, why, error = _confirmed(asked, names, high, expected=True, journal=journal)
+    assert before is not None
+    application = None
+    if found is not None:
+        application = _describe(GuiltyApplication(high, total, tuple(range(low + 1, high + 1))), journal, raised=error is not None)
+    guilty = tuple(rule for rule in runs.rules.values() if base_name(rule.name) in names)
+    if len({base_name(rule.name) for rule in guilty}) == 1 and application is not None and application.rule:
+        guilty = tuple(rule for rule in guilty if rule.name == application.rule)
+    return RuleBisection(
+        *(source, check, guilty, len(candidates), fired, application, why, error, before, after),
+        *(asked.calls, runs, passes, tuple(rules), seed, margin),
+    )
+
+
+def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
+    """Rules that are bad together, and without which it is good: those that fired, or all where that is not known, and which of the two it
+    is. Raises BisectError where there are no such rules."""
+    check, runs = asked.check, asked.runs
+    answer, outcome = asked.answer(None)
+    if answer is None:
+        raise CannotTellError(f"the check cannot tell whether what the rules make of {source} is bad: {check.unclear}", "the result")
+    if not answer:
+        _not_bad(asked, source, outcome)
+    if asked((), 0) is None:
+        raise CannotTellError(f"the check cannot tell whether {source} is bad without any rule: {check.unclear}", "the input")
+    if asked((), 0):
+        why = asked.answer((), 0)[1].accused or check.why
+        raise AlreadyTrueError(f"{source} is bad with no rule too, so none is to blame, and passat bisect looks for the pass: {why}")
+    fired = list(dict.fromkeys(map(base_name, outcome.fired)))
+    known = bool(fired) and outcome.error is None and bool(asked(fired))
+    return (fired, True) if known else (runs.names(), False)
+
+
+def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
+    """Raises BisectError: the model is good with all rules, at least where functions are taken whole."""
+    bad, otherwise = asked.answer(None, None)
+    if bad:
+        if _same(outcome.module, otherwise.module):
+            raise FlappingError("the check is not stable: of the same model it said good first, then bad")
+        raise BisectError(
+            f"{source} is bad only where large functions are cut into regions, or solutions taken from the cache, so that single "
+            "applications cannot be told apart; try --config rules.cache=false, or another rules.region_nodes"
+        )
+    count = len({base_name(name) for name in outcome.fired})
+    which = f"{count} {'rule' if count == 1 else 'rules'} fired" if count else "no rule fired"
+    raise NeverTrueError(f"{source} is good with all rules, so none is to blame ({which})")
+
+
+def _confirmed(
+    asked: Questions, names: Sequence[str], unions: int, *, expected: bool, journal: Journal | None = None
+) -> tuple[IRModule | None, str, Exception | None]:
+    """The module of a run that decides, made and asked about once more; why it is bad, and what a pass raised. Raises FlappingError where
+    the answer is another one."""
+    known = asked.answer(names, unions)[1].module
+    answer, outcome = asked.again(names, unions, journal)
+    if answer is expected:
+        why = asked.check.why if answer and outcome.error is None else ""
+        return outcome.module, outcome.accused or why, outcome.error
+    words = {True: "bad", False: "good", None: "that it cannot tell"}
+    said = f"it said {words[expected]} first, then {words[answer]}"
+    if _same(known, outcome.module):
+        raise FlappingError(f"the check is not stable: of the same model {said}")
+    raise FlappingError(f"the optimisation does not come out the same twice, as where a limit of time cuts it: {said}")
+
+
+def _same(one: IRModule | None, other: IRModule | None) -> bool:
+    return one is not None and other is not None and structural_equal(one, other)
+
+
+def _describe(found: GuiltyApplication, journal: Journal, *, raised: bool) -> GuiltyApplication:
+    """What is known of the last application of a journal."""
+    runs = [run for run in journal.runs if run.applications]
+    if raised or not runs:
+        return found
+    run = runs[-1]
+    last = run.applications[-1]
+    view = View(run.graph, run.members, run.provenance)
+    matched = matched_part(run, last)
+    nodes = (last.rows[0][0],) if matched is None else matched.nodes
+    names = [name for node in nodes if (name := view.name(node))]
+    return GuiltyApplication(
+        *(found.number, found.total, found.candidates, last.rule, run.pass_name, run.function, view.place(last.rows[0][0])),
+        *(tuple(dict.fromkeys(names)), matched, run, last),
+    )
+
+
+def _text(function: Function) -> str:
+    """A function for people; constants are referred to."""
+    return pretty_print(function).partition("\n\n/*")[0]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def rule_files(sets: Sequence[type[RuleSet]]) -> list[str]:
+    """The files of rule sets, each as it is named from here where it lies below."""
+    files = dict.fromkeys(file_of(one) or "FILE.py" for one in sets)
+    return [os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file for file in files]

@@ -1,0 +1,272 @@
+"""Reproducers of what `passat rules bisect` finds: a folder that says which rules made which model bad, and that is replayed.
+
+The folder holds
+
+* `before.onnx` and `after.onnx`: what comes of the model with one application of a rule less, and with it;
+* `smallest.onnx`: the matched part alone, as a model, where the rules make that bad as well;
+* `bisection.json`: the rules, the number of the application, the passes, the settings, the check; `model.onnx`, or where the model was;
+* `README.txt`: what this is, and how to replay it.
+
+It is data alone. Nothing in it is run when it is replayed: rules, and a command to check with, have to be given again.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
+
+from passat.bisection import CHECKS, make_check
+from passat.checks import CheckError
+from passat.crash import file_of, keep_model, kept_path, require_rules
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, load, read_model, save, to_onnx
+from passat.passmgr import PassContext, ReproducerError, Sequential
+from passat.passmgr.debugging.bisect import PassRaisedError
+from passat.passmgr.debugging.reproducer import context_data, versions
+from passat.pipelines import build_pipeline, text_of
+from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
+from passat.rule_runs import ALL, Questions, RuleRuns, in_words
+from passat.rules import RuleSet
+from passat.rules.matched import matched_part
+from passat.verify import VerifyError
+
+FORMAT: Final = 1
+"""The version of the folder's form, in `bisection.json`."""
+JSON_NAME: Final = "bisection.json"
+SMALLEST: Final = "smallest.onnx"
+_OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", "README.txt", JSON_NAME)
+
+
+class RuleReplay(NamedTuple):
+    """What a replay showed: what was run, whether the result is bad without the last application, or without the rules, and with it, and
+    what is wrong then, or why that cannot be told."""
+
+    where: str
+    before: bool | None
+    after: bool | None
+    why: str
+
+    @property
+    def same(self) -> bool:
+        """Whether the rules make it bad."""
+        return self.before is False and self.after is True
+
+    @property
+    def failure(self) -> str | None:
+        """What is wrong with the rules, or why that cannot be told; None where it is good."""
+        return None if self.after is False else self.why or "bad"
+
+    def __str__(self) -> str:
+        words = {True: "bad", False: "good", None: "not to be told"}
+        said = f": {self.why}" if self.why else ""
+        if self.same:
+            return f"{self.where} becomes bad{said}"
+        return f"{self.where} is {words[self.before]} before and {words[self.after]} after{said}"
+
+
+class Saved(NamedTuple):
+    """What was written: the paths, the command that replays it, and whether the matched part alone is bad as well."""
+
+    paths: list[str]
+    command: str
+    smallest: bool
+
+
+def save_bisection(found: RuleBisection, folder: str | os.PathLike[str]) -> Saved:
+    """Writes a reproducer into a folder, which is made; an older one in it is replaced. Raises OnnxError, OSError."""
+    folder = os.fspath(folder)
+    os.makedirs(folder, exist_ok=True)
+    for name in _OWN_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    paths = []
+    for name, mod in (("before", found.before), ("after", found.after)):
+        if mod is not None:
+            paths.append(os.path.join(folder, f"{name}.onnx"))
+            save(to_onnx(mod), paths[-1], folder=os.path.dirname(found.source) or ".")
+    smallest = _save_smallest(found, os.path.join(folder, SMALLEST))
+    paths += [os.path.join(folder, SMALLEST)] if smallest else []
+    kept = keep_model(read_model(found.source), found.source, folder)
+    paths += [os.path.join(folder, kept["file"])] if "file" in kept else []
+    command = _command(folder, found)
+    texts = ((JSON_NAME, json.dumps(_data(found, kept, smallest), indent=2) + "\n"), ("README.txt", _readme(found, smallest, command)))
+    for name, text in texts:
+        paths.append(os.path.join(folder, name))
+        with open(paths[-1], "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)
+    return Saved(paths, command, smallest)
+
+
+def _command(folder: str, found: RuleBisection) -> str:
+    rules = [word for file in rule_files(found.sets) for word in ("--rules", file)]
+    check = [] if found.check in CHECKS else ["--check", found.check]
+    return shlex.join(["passat", "replay", folder, *rules, *check])
+
+
+def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) -> dict[str, AnyValue]:
+    passes = found.passes
+    text = passes if isinstance(passes, str) or passes is None else text_of(build_pipeline(passes))
+    return {
+        "format": FORMAT,
+        "rules": found.names,
+        "application": None if found.application is None else found.application.to_dict(),
+        "why": found.why,
+        "check": found.check,
+        "seed": found.seed,
+        "margin": found.margin,
+        "passes": text,
+        "sets": [{"name": one.__name__, "file": file_of(one)} for one in found.sets],
+        "context": context_data(found.runs.alone),
+        "model": dict(kept),
+        "smallest": smallest,
+        "command": found.command,
+        "versions": versions(),
+    }
+
+
+def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
+    names = found.names
+    lines = [f"With the {'rule' if len(names) == 1 else 'rules'} {in_words(names)} a model becomes bad.", "", str(found), ""]
+    lines += [f"To see it again:      {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
+    if smallest:
+        lines.append(f"{SMALLEST} is the matched part alone, which becomes bad as well.")
+    lines.append("before.onnx is what comes of the model without the application, after.onnx with it (where no pass raises then).")
+    return "\n".join(lines) + "\n"
+
+
+def _save_smallest(found: RuleBisection, path: str) -> bool:
+    """Writes the matched part as a model where the rules make that bad too; with constants as inputs where it is so without them."""
+    application = found.application
+    if application is None or application.run is None:
+        return False
+    for constants in (False, True):
+        module = _part(application, constants)
+        if module is None:
+            continue
+        with contextlib.suppress(OnnxError, CheckError, VerifyError):
+            save(module, path)
+            if _on_smallest(path, found.runs.pipeline, found.runs.settings, found.names, found.check, found.seed, found.margin).same:
+                return True
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    return False
+
+
+def _part(application: GuiltyApplication, constants: bool) -> IRModule | None:
+    assert application.run is not None
+    assert application.application is not None
+    part = matched_part(application.run, application.application, constants=constants)
+    return None if part is None else IRModule.from_expr(part.before)
+
+
+def _on_smallest(
+    path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, seed: int, margin: float
+) -> RuleReplay:
+    """Whether rules make a model bad that is good without any."""
+    asked = Questions(RuleRuns(pipeline, load(path), settings), make_check(check, path, seed, margin), crashes=check == "crash")
+    return _replay(asked, SMALLEST, ((), 0), (names, ALL))
+
+
+def _replay(asked: Questions, where: str, first: tuple[Collection[str], int], second: tuple[Collection[str], int]) -> RuleReplay:
+    try:
+        before = asked(*first)
+        after, outcome = asked.answer(*second)
+    except PassRaisedError as error:
+        return RuleReplay(where, None, None, str(error))
+    why = asked.check.why if after else asked.check.unclear if None in (before, after) else ""
+    return RuleReplay(where, before, after, outcome.accused or why)
+
+
+def is_bisection(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a reproducer of this kind."""
+    return os.path.isfile(os.path.join(folder, JSON_NAME))
+
+
+def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]] = (), check: str | None = None) -> list[RuleReplay]:
+    """Replays a reproducer: the rules on the smallest model and, where that is not there or does not become bad, on the whole one.
+
+    `rules` are the user's own that ran then, and `check` the command, where it was one. Raises ReproducerError where the folder cannot be
+    used, and what `bisect_rules` does.
+    """
+    folder = os.fspath(folder)
+    data = _read(folder)
+    require_rules(folder, data["sets"], rules)
+    asked_for = data["check"] if check is None else check
+    if check is None and asked_for not in CHECKS:
+        raise ReproducerError(f"{folder} was made with a check that is a command, which is not run from the folder: give it with --check")
+    context = data["context"]
+    try:
+        settings = PassContext(context["opt_level"], context["required_pass"], context["disabled_pass"], config=context["config"])
+    except AttributeError as error:
+        raise ReproducerError(f"{folder}: its settings do not fit: {error}") from error
+    try:
+        pipeline = settings.run(build_pipeline, data["passes"], rules)
+    except (ValueError, LookupError) as error:
+        raise ReproducerError(f"{folder}: its pipeline cannot be made here: {str(error).splitlines()[0]}") from error
+    names = data["rules"]
+    found: list[RuleReplay] = []
+    smallest = os.path.join(folder, SMALLEST)
+    if data["smallest"] and os.path.isfile(smallest) and not os.path.islink(smallest):
+        found.append(_on_smallest(smallest, pipeline, settings, names, asked_for, data["seed"], data["margin"]))
+        if found[0].same:
+            return found
+    model = kept_path(folder, data["model"])
+    if model is None and not found:
+        raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
+    if model is not None:
+        check_made = make_check(asked_for, model, data["seed"], data["margin"])
+        asked = Questions(RuleRuns(pipeline, load(model), settings), check_made, crashes=asked_for == "crash")
+        number = data["application"]["number"] if data["application"] is not None else None
+        first, second = (((), 0), (names, 0)) if number is None else ((names, number - 1), (names, number))
+        found.append(_replay(asked, "the model", first, second))
+    return found
+
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "format": (int,),
+    "rules": (list,),
+    "application": (dict, type(None)),
+    "check": (str,),
+    "seed": (int,),
+    "margin": (int, float),
+    "passes": (str, type(None)),
+    "sets": (list,),
+    "context": (dict,),
+    "model": (dict,),
+    "smallest": (bool,),
+}
+
+
+def _read(folder: str) -> dict[str, AnyValue]:
+    """What `bisection.json` says, checked. Raises ReproducerError for everything that is missing or of another form."""
+    path = os.path.join(folder, JSON_NAME)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            data: AnyValue = json.load(file)
+    except OSError as error:
+        raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReproducerError(f"{path} is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ReproducerError(f"{path} holds no object")
+    for key, kinds in _KINDS.items():
+        if not isinstance(data.get(key), kinds):
+            raise ReproducerError(f"{path}: {key!r} is not as it should be")
+    if data["format"] != FORMAT:
+        raise ReproducerError(f"{folder} has the form {data['format']}; this version of Passat reads form {FORMAT}")
+    context, application = data["context"], data["application"]
+    number = 1 if application is None else application.get("number")
+    sound = (
+        all(isinstance(name, str) for name in data["rules"])
+        and isinstance(number, int)
+        and number > 0
+        and isinstance(context.get("opt_level"), int)
+        and all(isinstance(context.get(key), list) for key in ("required_pass", "disabled_pass"))
+        and isinstance(context.get("config"), dict)
+    )
+    if not sound:
+        raise ReproducerError(f"{path}: the rules, the application or the settings are not as they should be")
+    return data

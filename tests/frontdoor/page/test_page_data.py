@@ -1,0 +1,195 @@
+"""What the data of a page says of small models."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import passat
+from passat.page.egraphs import egraphs_of
+from passat.page.program import program_of, twins
+from passat.page.statistics import made_by_rules
+from passat.page.texts import Strings, script_json
+from tests.corpus.random_models import Maker
+from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
+from tests.frontdoor.page.pages import column, data_of, optimised, small_model
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
+
+
+def test_the_program_before_and_after() -> None:
+    data = data_of(optimised(small_model()))
+    assert column(data, "before", "label") == ["x", "add", "multiply", "sqrt", "add", "output"]
+    assert column(data, "after", "label") == ["x", "abs", "add", "output"]
+    assert data["graphs"]["before"]["changed"] == [0, 1, 1, 1, 0, 0]
+    assert data["graphs"]["after"]["changed"] == [0, 1, 0, 0]
+    assert column(data, "after", "rule") == ["", "Small.root", "", ""]
+    assert column(data, "after", "name") == ["x", "/block/Sqrt", "/block/Add_1", ""]
+    assert column(data, "before", "type")[2] == "float32[2, 3]"
+
+
+def test_operands_are_nodes_or_the_texts_of_constants() -> None:
+    data = data_of(optimised(small_model()))
+    x, zero = data["graphs"]["before"]["operands"][1]
+    assert x == 0
+    assert data["strings"][-1 - zero] == "float32[3] = [0.0, 0.0, 0.0]"
+    assert data["graphs"]["before"]["operands"][2] == [1, 1]
+
+
+def test_counterparts() -> None:
+    data = data_of(optimised(small_model()))
+    assert data["graphs"]["before"]["twin"] == [0, -1, -1, 1, 2, 3], "abs computes what sqrt did"
+    assert data["graphs"]["after"]["twin"] == [0, 3, 4, 5]
+
+
+def test_rules() -> None:
+    rules = {rule["name"]: rule for rule in data_of(optimised(small_model()))["rules"]}
+    zero, root = rules["Small.add_zero"], rules["Small.root"]
+    assert (zero["matched"], zero["refused"], zero["unions"], zero["made"]) == (2, 1, 1, 0)
+    assert zero["reasons"] == [["is_all(c, 0): the elements of the constant are 1.0, not 0", 1]]
+    assert (root["matched"], root["refused"], root["unions"], root["made"], root["share"]) == (1, 0, 1, 1, 0.5)
+    assert root["seconds"] > 0
+
+
+def test_rules_that_matched_nothing() -> None:
+    assert data_of(optimised(small_model()))["silent"] == ["Small.never"]
+
+
+def test_rounds() -> None:
+    (run,) = data_of(optimised(small_model()))["runs"]
+    assert (run["pass"], run["function"], run["initial"], run["applications"], run["stopped"]) == ("Small", "main", 7, 2, "saturated")
+    assert [tuple(each[:4]) for each in run["rounds"]] == [(8, 8, 3, 2), (8, 6, 0, 0)]
+
+
+def test_the_egraph() -> None:
+    data = data_of(optimised(small_model()))
+    (graph,) = data["egraphs"]
+    found: dict[int, list[tuple[str, str, int]]] = {}
+    for cls, label, rule, taken in zip(graph["cls"], graph["label"], graph["rule"], graph["taken"], strict=True):
+        found.setdefault(cls, []).append((data["strings"][label], data["strings"][rule], taken))
+    assert [("sqrt", "", 0), ("abs", "Small.root", 1)] in found.values()
+    assert [("x", "", 1), ("add", "", 0)] in found.values()
+    assert (graph["nodes"], graph["total"]) == (8, 8)
+    run, cls = data["graphs"]["after"]["place"][1]
+    assert graph["classes"].index(cls) == next(at for at, nodes in found.items() if ("sqrt", "", 0) in nodes)
+    assert run == 0
+
+
+def test_plan_and_passes() -> None:
+    data = data_of(optimised(small_model()))
+    assert data["plan"]["steps"] == [["1", "InferType", "required by Small"], ["2", "Small", "listed, level 0"]]
+    assert [each["name"] for each in data["passes"]] == ["InferType", "Small"]
+    assert data["plan"]["svg"]
+
+
+def test_the_input_that_came_back() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "same", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)])
+    data = data_of(optimised(model))
+    assert data["head"]["kept"] == "no pass changed anything"
+    assert column(data, "before", "label") == column(data, "after", "label")
+    assert not any(data["graphs"]["after"]["changed"])
+    assert [rule for rule in data["rules"] if rule["made"]] == []
+
+
+def test_what_came_of_a_node_through_several_passes() -> None:
+    result = passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False)
+    data = data_of(result)
+    assert result.record is not None
+    made, calls = made_by_rules(result.record)
+    assert made == {rule["name"]: rule["made"] for rule in data["rules"] if rule["made"]}
+    assert all(rule["refused"] == sum(count for _, count in rule["reasons"]) for rule in data["rules"])
+    assert made
+    assert calls == sum(kind == 0 for kind in data["graphs"]["after"]["kind"])
+    rules = column(data, "after", "rule")
+    assert {name: rules.count(name) for name in set(rules) - {""}} == made
+    assert all(data["graphs"]["after"]["changed"][node] for node, name in enumerate(rules) if name)
+
+
+def test_what_is_recorded_changes_no_result() -> None:
+    model = EXAMPLES / "resnet_tiny.onnx"
+    recorded, plain = passat.optimize(model, record=True, verify=False), passat.optimize(model, verify=False)
+    assert recorded.model == plain.model
+    assert plain.record is None
+    assert not plain.report.recorded
+
+
+def test_time_decides_between_candidates() -> None:
+    result = passat.optimize(EXAMPLES / "resnet_tiny.onnx", choose="time", candidates=2, record=True, verify=False)
+    data = data_of(result)
+    assert len(data["head"]["timings"]) >= 2
+    assert any(run["first"] for run in data["runs"])
+    assert len(data["runs"]) == len(data["egraphs"])
+
+
+def test_branches_and_local_functions_are_drawn() -> None:
+    def branch(name: str, operator: str) -> onnx.GraphProto:
+        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+        return helper.make_graph([helper.make_node(operator, ["x"], [name])], name, [], [value])
+
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Sigmoid"))]
+    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
+    graph = helper.make_graph(nodes, "branches", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    data = data_of(optimised(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])))
+    assert {"onnx.If", "Function", "nn.relu", "sigmoid", "output"} <= set(column(data, "before", "label"))
+
+
+def test_large_programs_are_cut_and_that_is_said() -> None:
+    result = optimised(layered(3))
+    assert result.record is not None
+    cut = program_of(result.record.before, most=20)
+    assert len(cut.nodes) == 20
+    assert cut.total == 3 * NODES_OF_A_LAYER + 3  # two inputs and the output
+    assert all(part < 20 for node in cut.nodes for part in node.operands if isinstance(part, int))
+    whole = program_of(result.record.before)
+    assert len(whole.nodes) == whole.total
+    same, _ = twins(whole, whole)
+    assert same == (list(range(whole.total)), list(range(whole.total)))
+
+
+def test_large_egraphs_are_cut_around_what_rules_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.page.egraphs.MOST", 30)
+    result = passat.optimize(layered(20), record=True, verify=False)
+    assert result.record is not None
+    strings = Strings()
+    found = [graph for graph in egraphs_of(result.record.runs, strings) if graph is not None]
+    busiest = max(found, key=lambda graph: graph["total"])
+    assert busiest["nodes"] <= 30 < busiest["total"]
+    assert any(strings.texts[rule] for rule in busiest["rule"])
+    assert all(-1 <= part < len(busiest["classes"]) for parts in busiest["operands"] for part in parts)
+
+
+def test_weights_are_not_in_the_page() -> None:
+    model = small_model()
+    secret = np.arange(6, dtype=np.float32).reshape(2, 3) + 0.123456
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(secret, "one"))
+    texts = data_of(optimised(model))["strings"]
+    assert "float32[2, 3]" in texts
+    assert not any("0.123" in text for text in texts)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_data_of_random_models_refer_to_what_is_there(seed: int) -> None:
+    result = passat.optimize(Maker(seed, opset=17, symbolic=seed % 3 != 0).model(6 + seed), record=True, verify=False)
+    data = data_of(result)
+    for graph in data["graphs"].values():
+        assert len({len(values) for values in graph.values() if isinstance(values, list)}) == 1
+        assert all(part < node for node, parts in enumerate(graph["operands"]) for part in parts)
+        assert all(-1 - part < len(data["strings"]) for parts in graph["operands"] for part in parts if part < 0)
+        for place in filter(None, graph["place"]):
+            assert place[1] in data["egraphs"][place[0]]["classes"]
+    rules = column(data, "after", "rule")
+    assert {rule["name"]: rule["made"] for rule in data["rules"] if rule["made"]} == Counter(filter(None, rules))
+    new = [
+        node for node, changed in enumerate(data["graphs"]["after"]["changed"]) if changed and data["graphs"]["after"]["kind"][node] == 0
+    ]
+    labels = column(data, "after", "label")
+    assert {labels[node] for node in new if not rules[node]} <= {"reshape"}, (
+        "what is new a rule made, or it has got its shape as an attribute"
+    )
+    json.loads(script_json(data))

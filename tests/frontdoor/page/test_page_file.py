@@ -1,0 +1,179 @@
+"""Pages as files, and the options of the command line."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from fnmatch import fnmatch
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+import passat
+from passat.cli.app import app
+from tests.frontdoor.page.pages import optimised, small_model
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+RULES = '''
+"""Rules of a user."""
+from passat.rules import RuleSet, constant, op, tensor
+from passat.rules.conditions import is_all, same_type
+
+x, c = tensor("x"), constant("c")
+
+class Mine(RuleSet):
+    """What I know about my models."""
+
+    zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))
+    root = op.sqrt(x * x) >> op.abs(x)
+'''
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "120"})
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page: its policy, its scripts and styles, and whatever points elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.policy = ""
+        self.content: dict[str, list[str]] = {"script": [], "style": []}
+        self.links: list[str] = []
+        self._inside: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag if tag in self.content else None
+        if self._inside:
+            self.content[tag].append("")
+        given = dict(attrs)
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "action", "data", "srcset")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.content[self._inside][-1] += data
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    optimised(small_model()).write_report(tmp_path / "page.html")
+    return Page((tmp_path / "page.html").read_text("utf-8"))
+
+
+def test_a_page_needs_nothing_else(page: Page) -> None:
+    assert all(link.startswith("#") for link in page.links)
+    assert len(page.content["script"]) == 2
+    assert not re.search(r"@import|url\(", page.content["style"][0])
+
+
+def test_the_policy_lets_nothing_run_but_the_script_of_the_page(page: Page) -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for kind, content in (("script-src", page.content["script"][1]), ("style-src", page.content["style"][0])):
+        assert rules[kind] == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+    assert "unsafe" not in page.policy
+
+
+def test_the_data_are_what_the_page_holds(page: Page) -> None:
+    data = json.loads(page.content["script"][0])
+    assert data["head"]["nodes"] == [4, 2]
+
+
+def test_the_scripts_make_text_of_what_they_are_told() -> None:
+    scripts = {path.name: path.read_text("utf-8") for path in files("passat.page").iterdir() if path.name.endswith(".js")}
+    assert len(scripts) == 8
+    for text in scripts.values():
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|fetch\(|XMLHttp|WebSocket|import\(", text
+        )
+        assert max(map(len, text.splitlines())) <= 160
+        assert not re.search(r"[ \t]$", text, re.MULTILINE)
+
+
+def test_what_a_page_is_made_of_is_packaged() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())
+    packaged = project["tool"]["setuptools"]["package-data"]["passat.page"]
+    others = [path.name for path in files("passat.page").iterdir() if path.is_file() and not path.name.endswith(".py")]
+    assert len(others) == 10
+    assert all(any(fnmatch(name, pattern) for pattern in packaged) for name in others)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js, which reads the scripts without a browser")
+def test_the_scripts_are_javascript(page: Page, tmp_path: Path) -> None:
+    script = tmp_path / "script.js"
+    script.write_text(page.content["script"][1])
+    done = subprocess.run(["node", "--check", str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_page_wants_a_record() -> None:
+    result = passat.optimize(small_model(), verify=False)
+    with pytest.raises(ValueError, match="record=True"):
+        result.write_report("page.html")
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "page.html"
+    place.write_text("before")
+
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(OSError, match="No space left"):
+        optimised(small_model()).write_report(place)
+    assert place.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_the_command_writes_a_page(tmp_path: Path) -> None:
+    done = run("optimize", RESNET, "-o", tmp_path / "out.onnx", "--report", tmp_path / "out.html")
+    assert done.exit_code == 0, done.output
+    data = json.loads(Page((tmp_path / "out.html").read_text("utf-8")).content["script"][0])
+    assert data["head"]["output"] == str(tmp_path / "out.onnx")
+    assert data["head"]["verification"] == "good"
+    assert f"the page is in {tmp_path / 'out.html'}" in done.stdout.replace("\n", "")
+
+
+def test_statistics_of_rules_on_the_terminal(tmp_path: Path) -> None:
+    onnx.save(small_model(), tmp_path / "in.onnx")
+    (tmp_path / "mine.py").write_text(RULES)
+    arguments = ("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--rules", tmp_path / "mine.py", "--passes", "Mine")
+    told = " ".join(run(*arguments, "--stats").stdout.split())
+    assert re.search(r"Mine.root 1 1 0 [\d.]+ [mu]?s 1 50% of the result", told)
+    assert re.search(r"Mine.zero 1 2 1 [\d.]+ [mu]?s 0", told)
+    assert "Mine.zero 1 is_all(c, 0): the elements of the constant are 1.0, not 0" in told
+    assert "because" not in run(*arguments).stdout
+    rules = {rule["name"]: rule for rule in json.loads(run(*arguments, "--stats", "--json").stdout)["rules"]}
+    assert rules["Mine.zero"]["reasons"] == {"is_all(c, 0): the elements of the constant are 1.0, not 0": 1}
+    assert rules["Mine.root"]["share"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("", "is a folder; --report names the file to write"),
+        ("none/page.html", "there is no folder"),
+        ("out.onnx", "--report and -o both name"),
+    ],
+)
+def test_a_page_that_cannot_be_written_ends_the_command_before_any_work(tmp_path: Path, place: str, why: str) -> None:
+    done = run("optimize", RESNET, "-o", tmp_path / "out.onnx", "--report", tmp_path / place)
+    assert done.exit_code == 2
+    assert why in " ".join(done.stderr.split())
+    assert not (tmp_path / "out.onnx").exists()

@@ -1,0 +1,305 @@
+"""`passat explain`, `--explain` and `--certificate`: what a result says of itself, and what its certificate proves of two files."""
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+import passat
+from passat.certificates import check_certificate, read_certificate
+from passat.cli.app import app
+from passat.explaining import FROM, PROVENANCE, RULES, explain_model
+from passat.rules.provenance.explanation import ExplainError
+from passat.rules.provenance.plain import CertificateError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+MINE = '''
+"""Rules of a user."""
+from passat.rules import RuleSet, op, tensors
+
+x, y = tensors("x y")
+
+class Mine(RuleSet):
+    """Exponents."""
+
+    squared = op.exp(x) * op.exp(y) >> op.exp(x + y)
+'''
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output if code else result.stdout
+
+
+def model(ir_version: int = 10, opset: int = 21) -> onnx.ModelProto:
+    """relu(exp(x) * exp(y + 0)) with names."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["ex"], name="exp_x"),
+        helper.make_node("Add", ["y", "zero"], ["y0"], name="add_zero"),
+        helper.make_node("Exp", ["y0"], ["ey"], name="exp_y"),
+        helper.make_node("Mul", ["ex", "ey"], ["product"], name="product"),
+        helper.make_node("Relu", ["product"], ["r"], name="relu"),
+        helper.make_node("Tanh", ["r"], ["out"], name="tanh"),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y", "out")]
+    zero = numpy_helper.from_array(np.zeros((), np.float32), "zero")
+    graph = helper.make_graph(nodes, "g", values[:2], values[2:], [zero])
+    return helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    onnx.save(model(), "in.onnx")
+    return tmp_path
+
+
+@pytest.fixture
+def done(folder: Path) -> Path:
+    run("optimize", "in.onnx", "-o", "out.onnx", "--rules", "mine.py", "--explain", "--certificate", "proof.json")
+    return folder
+
+
+def test_each_node_says_where_it_comes_from(done: Path) -> None:
+    text = run("explain", "out.onnx")
+    head, *nodes = text.split("\n\n")
+    assert head == "2 of 4 nodes were changed; the others are the input's own"
+    title, *lines = nodes[1].strip().split("\n")
+    assert title == "product (Exp)"
+    assert lines[:3] == ["  from product", "  from exp_x", "  from exp_y"]
+    assert lines[-1].endswith(": Mine.squared at product")
+    assert "relu" not in text
+
+
+def test_a_node_may_be_asked_for_by_its_name_a_value_or_what_it_was_made_of(done: Path) -> None:
+    whole = run("explain", "out.onnx", "--node", "product")
+    assert whole.startswith("product (Exp)\n")
+    assert run("explain", "out.onnx", "--node", "tanh") == "tanh (Tanh) is the input's own\n"
+    assert run("explain", "out.onnx", "--node", "out") == run("explain", "out.onnx", "--node", "tanh")
+    assert "product (Exp)" in run("explain", "out.onnx", "--node", "exp_y")
+    message = run("explain", "out.onnx", "--node", "tahn", code=1)
+    assert "no node of the result is called 'tahn', makes it, or comes from it; did you mean tanh?" in message
+
+
+def test_json_has_the_same(done: Path) -> None:
+    found = json.loads(run("explain", "out.onnx", "--json"))["nodes"]
+    (node,) = [node for node in found if node["op"] == "Exp"]
+    assert node["sources"] == ["product", "exp_x", "exp_y"]
+    (total,) = [node for node in found if node["op"] == "Add"]
+    assert total["sources"] == ["product", "exp_x", "exp_y", "add_zero"]
+    assert len(total["steps"]) == 2
+    assert node["outputs"] == ["product"]
+    alone = json.loads(run("explain", "out.onnx", "--json", "--node", "tanh"))["nodes"]
+    assert alone == [{"name": "tanh", "op": "Tanh", "outputs": ["out"], "sources": [], "steps": []}]
+
+
+def test_it_stands_in_the_metadata_of_the_nodes(done: Path) -> None:
+    nodes = {node.name: {entry.key: entry.value for entry in node.metadata_props} for node in onnx.load("out.onnx").graph.node}
+    assert set(nodes["product"]) == {FROM, RULES}
+    assert nodes["tanh"] == {}
+    run("optimize", "in.onnx", "-o", "plain.onnx", "--rules", "mine.py")
+    assert not any(node.metadata_props for node in onnx.load("plain.onnx").graph.node), "only where that is asked for"
+
+
+def test_the_same_from_python(folder: Path) -> None:
+    result = passat.optimize(RESNET, explain=True, certificate=True)
+    explanation = result.explain()
+    assert len(explanation.changed) == 22
+    assert explanation.changed == explain_model(result.model).changed
+    (conv,) = result.explain("/1/BatchNormalization").nodes
+    assert conv.steps == ("FoldBatchNorm: ScaleAxis.conv2d_normalised at /1/BatchNormalization",)
+    assert set(conv.sources) == {"/0/Conv", "/1/BatchNormalization"}
+    assert check_certificate(result.certificate, before=RESNET, after=result.model).functions == ["main"]
+    result.save("out.onnx")
+    assert explain_model(onnx.load("out.onnx")) == explanation
+
+
+def test_it_has_to_be_asked_for_beforehand() -> None:
+    result = passat.optimize(model(), verify=False)
+    with pytest.raises(ExplainError, match=r"optimize\(\.\.\., explain=True\)"):
+        result.explain()
+    with pytest.raises(CertificateError, match=r"optimize\(\.\.\., certificate=True\)"):
+        _ = result.certificate
+    with pytest.raises(ValueError, match="choose='time' tries several programs"):
+        passat.optimize(model(), choose="time", explain=True)
+
+
+def test_a_second_run_carries_on_what_the_first_one_wrote(folder: Path) -> None:
+    run("optimize", "in.onnx", "-o", "one.onnx", "--passes", "SimplifyExpr", "--explain")
+    first = json.loads(run("explain", "one.onnx", "--node", "exp_y", "--json"))["nodes"][0]
+    assert first["steps"] == ["SimplifyExpr: Arithmetic.add_zero at add_zero"] or len(first["steps"]) == 1
+    run("optimize", "one.onnx", "-o", "two.onnx", "--passes", "Mine", "--rules", "mine.py", "--explain")
+    second = json.loads(run("explain", "two.onnx", "--node", "product", "--json"))["nodes"][0]
+    assert second["steps"] == [*first["steps"], "Mine: Mine.squared at product"]
+    assert set(second["sources"]) == {"product", "exp_x", "exp_y", "add_zero"}
+    run("optimize", "two.onnx", "-o", "three.onnx", "--explain")
+    assert run("explain", "three.onnx", "--node", "product") == run("explain", "two.onnx", "--node", "product")
+
+
+def test_nodes_of_old_versions_have_no_metadata(folder: Path) -> None:
+    onnx.save(model(ir_version=8, opset=17), "old.onnx")
+    text = run("optimize", "old.onnx", "-o", "out.onnx", "--rules", "mine.py", "--explain")
+    assert "nodes of version 8 of ONNX's format have no metadata" in " ".join(text.split())
+    written = onnx.load("out.onnx")
+    assert not any(node.metadata_props for node in written.graph.node)
+    assert [entry.key for entry in written.metadata_props] == [PROVENANCE]
+    assert "Mine.squared at product" in run("explain", "out.onnx")
+    run("optimize", "out.onnx", "-o", "again.onnx", "--explain")
+    assert run("explain", "again.onnx") == run("explain", "out.onnx")
+
+
+def test_a_model_that_says_nothing(folder: Path) -> None:
+    assert "the model does not say where its nodes come from" in run("explain", "in.onnx", code=1)
+    untouched = run("optimize", "in.onnx", "-o", "out.onnx", "--passes", "FoldConstant", "--explain")
+    assert "no pass changed anything" in " ".join(untouched.split())
+    assert "the model does not say where its nodes come from" in run("explain", "out.onnx", code=1)
+    assert passat.optimize(model(), passes="FoldConstant", explain=True).explain().changed == ()
+
+
+def test_metadata_of_others_is_no_provenance(folder: Path) -> None:
+    """Whoever else writes under these keys, in other forms, is not believed."""
+    strange = model()
+    for node, value in zip(strange.graph.node, ("", "[1]", "{}", "[" * 100_000, '"a"', "null"), strict=True):
+        node.metadata_props.add(key=RULES, value=value)
+    strange.metadata_props.add(key=PROVENANCE, value='{"ex": 5}')
+    onnx.save(strange, "strange.onnx")
+    assert run("explain", "strange.onnx").startswith("0 of 6 nodes were changed")
+
+
+# ---- certificates
+
+
+def test_a_certificate_is_checked_against_both_files(done: Path) -> None:
+    text = run("explain", "out.onnx", "--check", "proof.json", "--before", "in.onnx", "--rules", "mine.py")
+    assert text == "it holds: 3 applications of rules and 0 folded constants prove main\n" or text.startswith("it holds: ")
+    assert "not compared" not in text
+    alone = run("explain", "--check", "proof.json", "--rules", "mine.py")
+    assert "not compared with a file: the program before (--before)" in alone
+    assert "not compared with a file: the program after (--after)" in alone
+    found = json.loads(
+        run("explain", "--check", "proof.json", "--before", "in.onnx", "--after", "out.onnx", "--rules", "mine.py", "--json")
+    )
+    assert found["functions"] == ["main"]
+    assert found["compared"] == {"before": True, "after": True}
+    assert found["uncovered"] == []
+
+
+def test_another_model_is_not_the_one(done: Path) -> None:
+    other = model()
+    other.graph.node[4].op_type = "Abs"
+    onnx.save(other, "other.onnx")
+    common = ("explain", "--check", "proof.json", "--rules", "mine.py")
+    assert "this is not the model that the certificate begins with" in run(*common, "--before", "other.onnx", code=1)
+    assert "this is not the model that the certificate ends with" in run(*common, "--after", "other.onnx", code=1)
+    changed = onnx.load("out.onnx")
+    changed.graph.node[-1].op_type = "Sin"
+    onnx.save(changed, "changed.onnx")
+    assert "this is not the model that the certificate ends with" in run(*common, "--after", "changed.onnx", code=1)
+
+
+def test_rules_of_ones_own_have_to_be_there(done: Path) -> None:
+    assert "the rule Mine.squared is not known here; rules of your own have to be given again" in run(
+        "explain", "--check", "proof.json", code=1
+    )
+    Path("mine.py").write_text(MINE.replace("op.exp(x + y)", "op.exp(x - y)"))
+    assert "the rule Mine.squared is another one here" in run("explain", "--check", "proof.json", "--rules", "mine.py", code=1)
+
+
+def test_a_certificate_that_was_changed_names_the_step(done: Path) -> None:
+    data = json.loads(Path("proof.json").read_text())
+    part = next(i for i, part in enumerate(data["steps"]) if any(step.get("rule") == "Mine.squared" for step in part["steps"]))
+    place = next(i for i, step in enumerate(data["steps"][part]["steps"]) if step.get("rule") == "Mine.squared")
+    match = data["steps"][part]["steps"][place]["matches"][0]
+    match["holes"]["x"], match["holes"]["y"] = match["at"], match["at"]
+    Path("bad.json").write_text(json.dumps(data))
+    text = run("explain", "--check", "bad.json", "--rules", "mine.py", code=1)
+    assert f"part {part + 1}, step {place + 1} (Mine.squared): the left side is not there" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is no certificate, or only a part of one"),
+        ("[1, 2", "is no certificate, or only a part of one"),
+        ("[1, 2]", "is no certificate"),
+        ("{}", "this is no certificate of Passat's"),
+        ('{"passat certificate": 3}', "the certificate is of version 3; this Passat reads version 1"),
+        ("[" * 100_000, "bad.json is nested too deeply"),
+    ],
+)
+def test_files_that_are_no_certificates(folder: Path, content: str, said: str) -> None:
+    Path("bad.json").write_text(content)
+    assert said in " ".join(run("explain", "--check", "bad.json", code=1).split())
+
+
+def test_a_certificate_that_was_cut_short(done: Path) -> None:
+    text = Path("proof.json").read_text()
+    Path("short.json").write_text(text[: len(text) // 2])
+    assert "short.json is no certificate, or only a part of one" in run("explain", "--check", "short.json", "--rules", "mine.py", code=1)
+    assert "cannot be read: No such file" in run("explain", "--check", "none.json", code=1)
+    Path("binary.json").write_bytes(b"\xff\xfe\x00")
+    assert "is no certificate" in run("explain", "--check", "binary.json", code=1)
+
+
+def test_what_does_not_go_together(folder: Path) -> None:
+    assert "name a model" in run("explain", code=2)
+    assert "--before, --after and --rules belong to --check" in run("explain", "in.onnx", "--before", "in.onnx", code=2)
+    assert "the result is given twice" in run("explain", "in.onnx", "--check", "a.json", "--after", "in.onnx", code=2)
+    assert "--node belongs to a model" in run("explain", "--check", "a.json", "--node", "x", code=2)
+    assert "there is no folder" in run("optimize", "in.onnx", "-o", "out.onnx", "--certificate", "none/proof.json", code=2)
+    assert not Path("out.onnx").exists()
+
+
+def test_the_input_that_came_back_has_a_certificate_too(folder: Path) -> None:
+    result = passat.optimize("in.onnx", passes="FoldConstant", certificate=True)
+    assert result.report.kept
+    assert check_certificate(result.certificate, before="in.onnx", after=result.model).unions == 0
+
+
+def test_a_file_that_is_there_is_replaced_in_one_go(done: Path) -> None:
+    before = read_certificate("proof.json")
+    assert os.listdir(done).count("proof.json.part") == 0
+    run("optimize", "in.onnx", "-o", "out.onnx", "--rules", "mine.py", "--certificate", "proof.json")
+    assert read_certificate("proof.json") == before
+
+
+def test_the_certificates_of_the_light_models_hold(tmp_path: Path) -> None:
+    names = sorted(LIGHT.glob("*.onnx"))
+    assert len(names) == 9
+    unions = 0
+    for path in names:
+        result = passat.optimize(path, verify=False, certificate=True)
+        certificate = json.loads(json.dumps(result.certificate))
+        verdict = check_certificate(certificate, before=path, after=result.model)
+        assert (verdict.functions, verdict.uncovered) == (["main"], []), path.name
+        unions += verdict.unions
+    assert unions > 500
+
+
+@pytest.mark.parametrize("name", ["bert_tiny", "resnet_tiny"])
+def test_the_certificates_of_the_examples_hold_and_nothing_else_does(name: str) -> None:
+    path = EXAMPLES / f"{name}.onnx"
+    result = passat.optimize(path, verify=False, certificate=True)
+    whole: dict[str, Any] = json.loads(json.dumps(result.certificate))
+    assert check_certificate(whole, before=path, after=result.model).uncovered == []
+    parts = whole["steps"]
+    for number, part in enumerate(parts):
+        for place, step in enumerate(part["steps"]):
+            if "rule" not in step:
+                continue
+            bad = copy.copy(whole)
+            bad["steps"] = [*parts[:number], {**part, "steps": part["steps"][:place]}]
+            with pytest.raises(CertificateError):
+                check_certificate(bad, after=result.model)
+            break

@@ -1,0 +1,103 @@
+"""`passat rules check`: what it prints, its exit codes, JSON, and one sentence for each kind of bad rule file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from passat.cli.app import app
+
+HEAD = """
+from passat.rules import *
+from passat.rules.conditions import *
+x, y, z = tensors("x y z")
+c = constant("c")
+"""
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["rules", "check", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def file(folder: Path, body: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(f"{HEAD}\nclass Mine(RuleSet):\n" + "".join(f"    {line}\n" for line in body.splitlines()))
+    return path
+
+
+def test_sets_of_the_library_are_checked_by_name() -> None:
+    assert run("Transposes", "Inference", "--instances", "20") == "3 rules checked on 60 instances, 3 sound\n"
+    assert "Transposes.merge: sound\n" in run("Transposes", "--instances", "10", "-v")
+
+
+def test_a_wrong_rule_is_shown_with_its_smallest_instance(tmp_path: Path) -> None:
+    path = file(tmp_path, "half = x / 2 >> x * 0.25\ntwice = op.negative(op.negative(x)) >> x")
+    text = run(path, code=1)
+    assert "Mine.half: refused\n" in text
+    assert "      left  divide(%x, 2f) = 0.5\n      right multiply(%x, 0.25f) = 0.25\n" in text
+    assert "again with --rule Mine.half --seed 0\n" in text
+    assert text.endswith("1 sound, 1 refused\n")
+    assert run(path, "--rule", "Mine.twice", "--instances", "10") == "1 rule checked on 10 instances, 1 sound\n"
+
+
+def test_the_seed_reproduces_what_was_found(tmp_path: Path) -> None:
+    path = file(tmp_path, "mixed = op.transpose(x + y, axes=(1, 0)) >> op.transpose(x, axes=(1, 0)) + y")
+    found = [json.loads(run(path, "--json", "--seed", "5", code=1)) for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0][0]["seed"] == 5
+
+
+def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
+    path = file(tmp_path, "zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))")
+    [row] = json.loads(run(path, "--json", code=1))
+    assert row["verdict"] == "refused"
+    assert row["mended_by"] == ".inexact(...)"
+    assert set(row["refused"]) == {"is_all(c, 0)", "same_type(x, (x + c))"}
+    assert row["counterexample"]["lines"][0] == "x: float32 = -0.0"
+    assert row["findings"][0]["kind"] == "value"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("r = x + y >> x + z", ", line 8: rule (unnamed) [(x + y) -> (x + z)]: the right side uses 'z', which the left side does not bind"),
+        ("r = op.nosuch(x) >> x", ", line 8: there is no operator 'nosuch'"),
+        ('r = op.cast(x, dtype="int8") >> op.cast(x, dtype="float32")', "the sides have different types: on x: Tensor[(2, 2), float32]"),
+        ("r = x + y >> y + x\nr = x * y >> y * x", ", line 9: Mine.r is defined twice; every rule of a set has a name of its own"),
+        ("r = 1 +", ", line 8: invalid syntax"),
+        ("import nothing_here", ", line 8: ModuleNotFoundError: No module named 'nothing_here'"),
+        (
+            "r = x + y >> (y + x).when(is_float(x))",
+            ".when(...) belongs to the rule, not to its right side: write (left >> right).when(...)",
+        ),
+        ("r = (x + y >> y + x).when(True)", "True is no condition; write one with @condition"),
+        ("pass", "defines no rules: a rule file holds classes derived from passat.rules.RuleSet"),
+    ],
+    ids=("unbound", "operator", "types", "name", "syntax", "import", "when", "condition", "none"),
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, body: str, sentence: str) -> None:
+    path = file(tmp_path, body)
+    output = run(path, code=1)
+    assert output.startswith(f"error: {path}")
+    assert sentence in output
+    assert output.count("\n") == 1
+    printed = CliRunner().invoke(app, ["rules", "check", str(path), "--json"]).stdout
+    assert json.loads(printed)["error"] == output.removeprefix("error: ").rstrip()
+
+
+def test_a_condition_that_raises_and_a_rule_that_loops_are_told(tmp_path: Path) -> None:
+    path = file(tmp_path, "raises = (op.nn.relu(x) >> x).when(is_axis(0, 'a', x))\nloops = (x + y) >> (y + x)")
+    text = run(path, "--instances", "20", code=1)
+    assert "  ! a condition or a computed attribute raised TypeError: " in text
+    assert "  ! gives back after a while what it began with, so it makes no program better: say .exploring(), or .and_back()\n" in text
+
+
+def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
+    assert run("Arithmetik", code=2) == "error: Arithmetik is neither a rule file nor a set of the library; did you mean Arithmetic?\n"
+    assert run("Arithmetic", "--rule", "Arithmetic.cop", code=2).startswith(
+        "error: there is no rule Arithmetic.cop here; did you mean Arithmetic.copy"
+    )
+    assert "cannot be read: No such file" in run(tmp_path / "none.py", code=1)

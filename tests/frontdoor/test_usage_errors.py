@@ -1,0 +1,46 @@
+"""Arguments that make no sense: with --json what is wrong with them is said in JSON, as all errors are."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from passat.cli.app import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("optimize --json", "Missing argument 'IN'."),
+        ("optimize a.onnx --json", "Missing option '-o' / '--output'."),
+        ("optimize a.onnx -o b.onnx --jason --json", "No such option: --jason"),
+        ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
+        ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),
+        ("rules lst --json", "No such command 'lst'. Did you mean 'list'?"),
+        ("optimise --json", "No such command 'optimise'. Did you mean 'optimize'?"),
+        ("--bad optimize --json", "No such option: --bad"),
+    ],
+)
+def test_usage_errors_in_json(arguments: str, sentence: str) -> None:
+    result = CliRunner().invoke(app, arguments.split())
+    assert result.exit_code == 2
+    assert list(json.loads(result.stdout)) == ["error"]
+    said = json.loads(result.stdout)["error"]
+    assert said.startswith(sentence)
+    assert "\n" not in said
+    assert "Usage: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", ["optimize", "optimize a.onnx -o b.onnx --jason", "rules lst", "optimise", "--bad", "rules list --json=3"]
+)
+def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: str) -> None:
+    result = CliRunner().invoke(app, arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error" in result.stderr
+
+
+def test_what_a_command_itself_refuses_is_said_once() -> None:
+    result = CliRunner().invoke(app, ["passes", "--json", "--format", "dot"])
+    assert result.exit_code == 2
+    assert json.loads(result.stdout) == {"error": "--passes, --format and -o go with --graph"}

@@ -1,0 +1,143 @@
+"""`passat rules why-not`: what it says of a rule and a model, as text and as JSON, and how it fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from passat.cli.app import app
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+RESNET = EXAMPLES / "resnet_tiny.onnx"
+BERT = EXAMPLES / "bert_tiny.onnx"
+RULES = """
+from passat.rules import RuleSet, constant, op, tensors
+x, y = tensors("x y")
+c = constant("c")
+print("reading")
+
+class Mine(RuleSet):
+    gate = op.sigmoid(op.nn.relu(x) + y) >> op.sigmoid(y + op.nn.relu(x))
+    apart = (x + y >> x - op.negative(y)).exploring()
+    relus = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)
+"""
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(RULES)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["rules", "why-not", *map(str, arguments)])
+
+
+def test_a_rule_that_nearly_matches() -> None:
+    result = run("Units.add", RESNET)
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, header, *near = result.stdout.splitlines()
+    assert first == "Units.add: (x + c) -> x"
+    assert header == "nothing matches its left side; the nearest:"
+    assert near[1] == (
+        "  at add '/5/Add' neither operand is a constant (c): they are nn.batch_norm '/5/branch/branch.7/BatchNormalization' and nn.relu "
+        "'/4/after/Relu' (1 of 2 parts agree)"
+    )
+    assert len(near) == 3
+    assert len(run("Units.add", RESNET, "--nearest", "1").stdout.splitlines()) == 3
+
+
+def test_a_condition_that_refused() -> None:
+    result = run("Units.multiply", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
+    assert result.stdout.splitlines() == [
+        "Units.multiply: (x * c) -> x",
+        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is refused: is_all(c, 1): the elements of the "
+        "constant are 0.5, not 1",
+    ]
+
+
+def test_a_rule_that_fired() -> None:
+    result = run("ScaleAxis.conv2d_normalised", RESNET)
+    assert "it did fire, 22 times, and what it made was taken: at '/1/BatchNormalization', " in result.stdout
+
+
+def test_a_rule_of_ones_own_that_was_not_worth_it() -> None:
+    result = run("Mine.apart", RESNET, "--rules", "mine.py", "--config", "rules.cost=nodes", "--node", "/5/Add")
+    assert result.exit_code == 0
+    assert result.stderr == "reading\n"
+    assert (
+        "it fired at '/5/Add' (in Mine), but what it made was not taken: the program costs 74 calls, and would cost one call more with it"
+        in result.stdout
+    )
+
+
+def test_passes_that_do_not_run() -> None:
+    assert run("ScaleAxis.dense_scaled", RESNET, "-O", "1").stdout.splitlines()[1] == "FoldBatchNorm does not run: its level 2 > 1"
+    text = run("ScaleAxis.dense_scaled", RESNET, "--disable", "FoldBatchNorm").stdout
+    assert text.splitlines()[1] == "FoldBatchNorm does not run: disabled_pass names it"
+    text = run("ScaleAxis.dense_scaled", RESNET, "--passes", "SimplifyExpr").stdout
+    assert text.splitlines()[1] == "no pass of the pipeline has it; FoldBatchNorm does"
+    off = run("Units.add", RESNET, "--config", 'rules.disabled=["Units"]').stdout
+    assert off.splitlines()[1] == "it is switched off: rules.disabled names Units"
+
+
+def test_json() -> None:
+    result = run("Units.add", RESNET, "--json")
+    found = json.loads(result.stdout)
+    assert (found["rule"], found["verdict"], found["passes"]) == ("Units.add", "near", ["FoldBatchNorm", "SimplifyExpr"])
+    assert found["model"] == str(RESNET)
+    assert [finding["nodes"] for finding in found["findings"]] == [["/4/Add"], ["/5/Add"], ["/6/Add"]]
+
+
+def test_a_whole_set() -> None:
+    result = run("Mine", RESNET, "--rules", "mine.py", "--config", "rules.cost=nodes")
+    assert result.exit_code == 0
+    first, *lines = result.stdout.splitlines()
+    assert first == "no rule of Mine fired and was taken"
+    assert lines[0].startswith("  Mine.gate: there is no sigmoid in the model; ")
+    assert [line.split(":")[0] for line in lines] == ["  Mine.gate", "  Mine.apart", "  Mine.relus"]
+    found = json.loads(run("Mine", RESNET, "--rules", "mine.py", "--json").stdout)
+    assert found["set"] == "Mine"
+    assert len(found["rules"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("Units.ad", RESNET), "there is no rule 'Units.ad'; did you mean Units.add"),
+        (("Unit", RESNET), "there is no rule 'Unit'"),
+        (("Units.add", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
+        (("Units", RESNET, "--node", "/4/Add"), "--node goes with one rule, and Units is a set"),
+        (("Units.add", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
+        (("Units.add", RESNET, "--config", "no.such=1"), "no.such"),
+    ],
+)
+def test_commands_that_make_no_sense(arguments: tuple[object, ...], sentence: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    said = json.loads(run(*arguments, "--json").stdout)
+    assert sentence in said["error"]
+
+
+def test_a_command_without_a_model() -> None:
+    assert run("Units.add").exit_code == 2
+
+
+def test_models_and_rules_that_cannot_be_used() -> None:
+    result = run("Units.add", "nothing.onnx")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: nothing.onnx cannot be read: No such file or directory\n"
+    Path("broken.onnx").write_bytes(b"this is no model")
+    broken = run("Units.add", "broken.onnx")
+    assert broken.exit_code == 1
+    assert broken.stderr.startswith("error: broken.onnx ")
+    Path("bad.py").write_text("from passat.rules import RuleSt\n")
+    bad = run("Bad.rule", RESNET, "--rules", "bad.py")
+    assert bad.exit_code == 1
+    assert bad.stderr.startswith("error: bad.py, line 1: ImportError: ")
+    Path("raises.py").write_text(RULES.replace("relus = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)", "relus = op.nn.relu(x) >> y"))
+    raises = run("Mine.relus", RESNET, "--rules", "raises.py")
+    assert raises.exit_code == 1
+    assert "the right side uses 'y', which the left side does not bind" in raises.stderr

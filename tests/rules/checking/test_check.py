@@ -1,0 +1,222 @@
+"""What checking says of rules: sound ones, each kind of what is wrong, on the smallest instance, with what mends it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from passat.ir.types import TensorType
+from passat.rules import library
+from passat.rules.checking.check import check_rule
+from passat.rules.checking.check_sets import check_rules
+from passat.rules.checking.dice import RARE_TYPES
+from passat.rules.checking.report import RuleReport
+from passat.rules.checking.text import reports_text, summary
+from passat.rules.checking.trying import tried
+from passat.rules.conditions import Term, condition, is_all, is_not_empty, same_type, scalar_of
+from passat.rules.pattern import constant, number, op, tensors
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
+
+x, y = tensors("x y")
+c = constant("c")
+
+
+def kinds(report: RuleReport) -> list[str]:
+    return [finding.kind for finding in report.findings]
+
+
+def report_of(rule: Rule, instances: int = 200) -> RuleReport:
+    return check_rule(rule, instances=instances).report
+
+
+@pytest.mark.parametrize("rule", Sound.rules, ids=lambda rule: rule.name)
+def test_what_is_sound_is_found_sound_on_as_many_instances_as_wanted(rule: Rule) -> None:
+    report = report_of(rule, 60)
+    assert (report.verdict, report.findings, report.mended_by) == ("sound", [], "")
+    assert report.compared == 120 if rule.back else report.compared == 60
+    assert report.drawn >= report.ill_typed + report.compared
+
+
+MENDED = {
+    "swapped": "",
+    "less_itself": ".inexact(...)",
+    "halves": "",
+    "relu_of_scaled": ".when(is_float(x), is_positive(c))",
+    "transposed_sum": ".when(same_rank(x, y))",
+    "pads": "",
+    "products": "nn.matmul(..., transpose_a=False, transpose_b=False) on the left side, where any attributes match now",
+    "only_back": ".finite(...)",
+}
+
+
+@pytest.mark.parametrize("rule", Wrong.rules, ids=lambda rule: rule.name)
+def test_what_is_wrong_is_shown_and_mended_where_it_can_be(rule: Rule) -> None:
+    report = report_of(rule)
+    assert (report.verdict, kinds(report)) == ("refused", ["value"])
+    assert report.mended_by == MENDED[rule.name.partition(".")[2]]
+    assert report.counterexample is not None
+    assert report.counterexample.reason in report.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("rule", "lines"),
+    [
+        (Wrong.swapped, ["x: float32 = 0", "y: float32 = 1", "left  subtract(%x, %y) = -1", "right subtract(%y, %x) = 1"]),
+        (Wrong.halves, ["x: float32 = 1", "left  divide(%x, 2f) = 0.5", "right multiply(%x, 0.25f) = 0.25"]),
+        (Wrong.less_itself, ["x: float32 = -0.0", "left  subtract(%x, %x) = 0", "right multiply(%x, 0f) = -0.0"]),
+        (
+            Wrong.transposed_sum,
+            [
+                "x: Tensor[(2, 2), float32] = 0 throughout",
+                "y: Tensor[(2,), float32] = [0, 1]",
+                "left  transpose(add(%x, %y)) = [[0, 0], [1, 1]]",
+                "right add(transpose(%x), transpose(%y)) = [[0, 1], [0, 1]]",
+            ],
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Rule) else "",
+)
+def test_the_smallest_instance_is_what_a_person_would_write_down(rule: Rule, lines: list[str]) -> None:
+    report = report_of(rule)
+    assert report.counterexample is not None
+    assert report.counterexample.lines == lines
+
+
+def test_a_difference_that_is_no_rounding_is_preferred_to_the_sign_of_zero() -> None:
+    report = report_of((op.nn.relu(x) * c >> op.nn.relu(x * c)).named("relu"))
+    assert report.counterexample is not None
+    assert report.counterexample.reason == "the element is 0.0 on the right, -1.0 on the left"
+
+
+USELESS = {
+    "ill_typed": ("never matches", "no instance of the left side is well typed: logical_and("),
+    "no_such_field": ("never matches", "has no field 1"),
+    "held_back": ("never holds", "the condition never(x) held in none of 2"),
+    "raises": ("raises", "raised IndexError: tuple index out of range"),
+    "of_types": ("types", "the sides have different types in all"),
+    "distributes": ("enlarges", "made every instance dearer"),
+    "round_and_round": ("loops", "gives back after a while what it began with"),
+}
+
+
+@pytest.mark.parametrize("rule", Useless.rules, ids=lambda rule: rule.name)
+def test_what_can_do_nothing_is_told(rule: Rule) -> None:
+    [report] = check_rules([rule])
+    kind, text = USELESS[rule.name.partition(".")[2]]
+    assert kinds(report) == [kind]
+    assert text in report.findings[0].text
+    assert report.ok == (kind == "enlarges")
+
+
+def test_the_instance_at_which_a_condition_raises_is_shown() -> None:
+    report = report_of(Useless.raises)
+    assert report.counterexample is not None
+    assert report.counterexample.lines == ["x: float32 = 0", "left  nn.relu(%x)"]
+
+
+def test_rules_that_undo_each_other_are_told_and_others_are_not() -> None:
+    reports = {report.name: report for report in check_rules(Circle, instances=40)}
+    circle = "goes round in a circle, so it makes no program better: Circle.there -> Circle.back -> Circle.there; say .exploring() on one of them"
+    assert [finding.text for finding in reports["Circle.there"].findings] == [circle]
+    assert [finding.text for finding in reports["Circle.back"].findings] == [circle]
+    assert reports["Circle.aside"].ok
+
+
+def test_rules_that_others_cover_are_told() -> None:
+    reports = {report.name: report for report in check_rules(Covering, instances=40)}
+    covered = {name for name, report in reports.items() if "subsumed" in kinds(report)}
+    assert covered == {"Covering.of_relu", "Covering.swapped"}
+    assert reports["Covering.of_relu"].findings[0].text == "does nothing that Covering.any_sum does not do"
+    assert reports["Covering.of_relu"].ok
+
+
+def test_refusals_are_counted_by_condition() -> None:
+    report = report_of((x + c >> x).when(is_all(c, 0), same_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0").named("zero"), 50)
+    assert set(report.refused) == {"is_all(c, 0)", "same_type(x, (x + c))"}
+    assert report.drawn == report.ill_typed + report.accepted + sum(report.refused.values())
+
+
+def test_the_same_seed_gives_the_same_report_and_another_seed_other_instances() -> None:
+    first, again, other = (check_rule(Wrong.halves, seed=seed, instances=60).report.data() for seed in (3, 3, 4))
+    assert first == again
+    assert (first["drawn"], first["ill_typed"]) != (other["drawn"], other["ill_typed"])
+
+
+def test_a_rule_meets_the_same_instances_by_itself_and_among_others() -> None:
+    alone = check_rule(Wrong.halves, instances=30).report
+    among = check_rules([Sound.twice, Wrong.halves, Sound.commutes], instances=30)
+    assert alone.data() == next(report for report in among if report.name == "Wrong.halves").data()
+
+
+def test_both_directions_of_a_rule_are_tried() -> None:
+    there = (op.nn.relu(x) >> op.nn.relu(op.nn.relu(x))).named("there")
+    wrong_back = (op.exp(x) * y >> op.exp(x) * (y + (y - y))).finite("y - y is 0").and_back().named("back")
+    assert report_of(there, 40).compared == 40
+    assert report_of(wrong_back, 40).compared == 80
+
+
+def test_types_of_all_kinds_and_odd_elements_are_met() -> None:
+    checked = tried((op.copy(x) >> x).named("copy"), 0, 400)
+    types = [trial.case.types["x"] for _, trial in checked.agreeing]
+    arrays = [trial.left_value[0] for _, trial in checked.agreeing]
+    dtypes = {type_.dtype for type_ in types if isinstance(type_, TensorType)}
+    assert dtypes >= {"float32", "float16", "bfloat16", "int8", "uint32", "bool"}
+    assert dtypes & set(RARE_TYPES)
+    assert {array.ndim for array in arrays} >= {0, 1, 2, 3, 4}
+    assert {0, 1, 2, 3} <= {size for array in arrays for size in array.shape}
+    assert any(trial.case.unknown for _, trial in checked.agreeing)
+    floats = np.concatenate([array.reshape(-1) for array in arrays if array.dtype == np.float32])
+    assert np.isnan(floats).any()
+    assert np.isinf(floats).any()
+    assert (np.abs(floats[floats != 0]) < 1e-38).any()
+    assert np.signbit(floats[floats == 0]).any()
+    small = np.concatenate([array.reshape(-1) for array in arrays if array.dtype == np.int8])
+    assert {-128, 127, 0} <= set(small.tolist())
+
+
+def test_a_condition_that_asks_for_constants_gets_them() -> None:
+    report = report_of((x - y >> op.negative(y)).when(is_all(x, 0), same_type(y, x - y)).inexact("0.0 - 0.0 is 0.0").named("zero"), 60)
+    assert report.compared == 60
+    assert report.verdict == "sound"
+
+
+def test_what_cannot_be_evaluated_is_said_and_not_called_sound() -> None:
+    @condition
+    def is_zero(c: Term) -> bool | str:
+        """An integer zero."""
+        return c.type.dtype.startswith("int") and c.value().uniform() == 0
+
+    rule = (op.divide(x, c) >> op.divide(x, op.copy(c))).when(is_zero(c), is_not_empty(op.divide(x, c))).named("by_zero")
+    report = report_of(rule, 20)
+    assert report.verdict == "unchecked"
+    assert not report.ok
+    assert kinds(report) == ["undefined"]
+    assert list(report.not_compared) == ["the left side has no value: the kernel of divide refused its operands"]
+
+
+def test_reports_are_json_and_text() -> None:
+    reports = check_rules([Wrong.halves, Sound.twice], instances=20)
+    data = json.loads(json.dumps([report.data() for report in reports]))
+    assert [(row["name"], row["verdict"]) for row in data] == [("Wrong.halves", "refused"), ("Sound.twice", "sound")]
+    assert data[0]["counterexample"]["lines"][0] == "x: float32 = 1"
+    text = reports_text(reports)
+    assert "Wrong.halves: refused\n" in text
+    assert "again with --rule Wrong.halves --seed 0" in text
+    assert "Sound.twice" not in text
+    assert text.endswith("1 sound, 1 refused")
+    assert "Sound.twice: sound" in reports_text(reports, verbose=True)
+    assert summary([]) == "0 rules checked on 0 instances"
+
+
+def test_a_bad_rule_among_a_hundred_is_found() -> None:
+    rules = [rule for name in library.__all__ for rule in getattr(library, name)][:100]
+    rules[17:17], rules[60:60], rules[99:99] = [Wrong.halves], [Wrong.relu_of_scaled], [Wrong.less_itself]
+    reports = check_rules(rules, instances=12)
+    assert len(reports) == 103
+    assert [report.name for report in reports if not report.ok] == ["Wrong.halves", "Wrong.relu_of_scaled", "Wrong.less_itself"]
+
+
+def test_computed_numbers_and_literals_are_tried() -> None:
+    rules = RuleSetMeta("Numbers", (), {"doubled": (x * c >> x * number(scalar_of(c))).when(same_type(x, x * c))})
+    assert report_of(rules.rules[0], 40).verdict == "sound"

@@ -1,0 +1,70 @@
+"""The exchange rules of the TASO family: those that are wrong as published are refused, and with guards all pass."""
+
+from types import ModuleType
+
+import pytest
+
+from passat.rules.checking.check import check_rule
+from passat.rules.checking.trying import tried
+from passat.rules.rule import Rule
+from tests.rules.checking import taso_guarded, taso_published
+
+
+def rules_of(module: ModuleType) -> list[Rule]:
+    return [rule for rules in module.SETS for rule in rules]
+
+
+PUBLISHED, GUARDED = rules_of(taso_published), rules_of(taso_guarded)
+RIGHT = {
+    "Elementwise.add_associates",
+    "Elementwise.multiply_associates",
+    "Elementwise.multiply_distributes",
+    "Elementwise.add_moves_scale",
+    "Elementwise.transpose_of_relu",
+    "Concatenations.of_relus",
+    "Concatenations.of_scaled",
+    "Concatenations.of_transposed",
+    "Products.transposes",
+}
+"""What needs no guard: broadcasting does no harm, or the operators' own types see to it."""
+
+
+def test_both_files_have_the_same_rules() -> None:
+    assert [rule.name for rule in PUBLISHED] == [rule.name for rule in GUARDED]
+    assert len(PUBLISHED) == 29
+    for published, guarded in zip(PUBLISHED, GUARDED, strict=True):
+        assert (published.lhs.key, published.rhs.key) == (guarded.lhs.key, guarded.rhs.key)
+        assert not published.conditions
+
+
+@pytest.mark.parametrize("rule", PUBLISHED, ids=lambda rule: rule.name)
+def test_what_is_wrong_as_published_is_refused(rule: Rule) -> None:
+    checked = tried(rule, 0, INSTANCES.get(rule.name, 200), enough=1)
+    assert bool(checked.wrong) == (rule.name not in RIGHT)
+    assert checked.wrong or checked.report.compared >= 200
+
+
+INSTANCES = {"Concatenations.of_concats": 4000, "Products.associates": 600, "Products.side_by_side": 600}
+"""What is wrong only where sizes are unknown, or ranks other than 2, is rare."""
+
+
+@pytest.mark.parametrize("rule", GUARDED, ids=lambda rule: rule.name)
+def test_with_guards_all_pass(rule: Rule) -> None:
+    checked = tried(rule, 0, 60)
+    assert [trial.reason for _, trial in checked.wrong] == []
+    assert checked.report.compared >= 60
+
+
+@pytest.mark.parametrize(
+    ("rule", "mended_by"),
+    [
+        (taso_published.Elementwise.transpose_of_sum, ".when(same_rank(x, y))"),
+        (taso_published.Concatenations.split_second, ".when(same_shape(x, y))"),
+        (taso_published.Elementwise.relu_moves_scale, ".when(is_float(x), is_not_negative(c))"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Rule) else "",
+)
+def test_the_guards_are_found(rule: Rule, mended_by: str) -> None:
+    report = check_rule(rule).report
+    assert report.mended_by == mended_by
+    assert report.counterexample is not None

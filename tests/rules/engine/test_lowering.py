@@ -1,0 +1,108 @@
+"""Lowering: what rules say an operator is made of takes its place, whatever that costs; all of it, or nothing."""
+
+import pytest
+
+from passat.rules import RuleSet, op, phase, rule_pass, tensors
+from passat.rules.conditions import has_rank
+from passat.rules.rule_pass import RulePass
+from tests.rules.building import func, ops, tup, var
+from tests.rules.running import apply, assert_equal_in_value, operators
+
+x, y = tensors("x y")
+a, b = var("a"), var("b")
+
+
+class Target(RuleSet):
+    """For a target that has neither relu nor maximum nor subtract."""
+
+    relu = (op.nn.relu(x) >> op.maximum(x, 0.0)).lowering()
+    maximum = (op.maximum(x, y) >> op.negative(op.minimum(op.negative(x), op.negative(y)))).lowering()
+    subtract = (x - y >> x + op.negative(y)).lowering()
+
+
+class Negations(RuleSet):
+    """What is cheaper."""
+
+    twice = op.negative(op.negative(x)) >> x
+
+
+def test_what_is_dearer_is_taken_all_the_same() -> None:
+    function = func(a - b)
+    outcome = apply(rule_pass(Target), function)
+    assert operators(outcome.function) == ["negative", "add"]
+    assert outcome.count("lowered") == 1
+    assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_what_comes_of_it_is_lowered_in_turn() -> None:
+    function = func(ops.nn.relu(a) - ops.nn.relu(b))
+    outcome = apply(rule_pass(Target), function)
+    left = operators(outcome.function)
+    assert {"nn.relu", "maximum", "subtract"}.isdisjoint(left)
+    assert outcome.count("lowered") == 5, "two relus, the maxima that they became, a difference"
+    assert_equal_in_value(function, outcome.function, exact=False)
+
+
+def test_it_comes_after_the_other_rules() -> None:
+    """Of what they leave, and nothing that they might have left."""
+    function = func(tup(ops.negative(ops.negative(a)) - b, ops.exp(a)))
+    for pass_ in (rule_pass(Target, Negations), rule_pass(phase(Target), phase(Negations))):
+        outcome = apply(pass_, function)
+        assert sorted(operators(outcome.function)) == ["add", "exp", "negative"]
+
+
+def test_what_is_refused_stays() -> None:
+    class Narrow(RuleSet):
+        """Only for matrices."""
+
+        subtract = (x - y >> x + op.negative(y)).when(has_rank(x, 2)).lowering()
+
+    vector = var("v", (3,))
+    outcome = apply(rule_pass(Narrow), func(tup(a - b, vector - vector)))
+    assert sorted(operators(outcome.function)) == ["add", "negative", "subtract"]
+    assert any("has_rank(x, 2)" in remark for remark in outcome.remarks)
+
+
+def test_a_program_without_such_calls_is_the_same_object() -> None:
+    function = func(ops.exp(a))
+    assert apply(rule_pass(Target), function).function is function
+
+
+def test_what_needs_itself_is_not_lowered() -> None:
+    class Circle(RuleSet):
+        """Says nothing of use."""
+
+        exp = (op.exp(x) >> op.negative(op.negative(op.exp(x)))).lowering()
+
+    function = func(ops.exp(a))
+    outcome = apply(rule_pass(Circle), function)
+    assert outcome.function is function
+    assert "not lowered: what the rules make needs what they match" in outcome.remarks
+
+
+@pytest.mark.parametrize("layers", [1, 300])
+def test_large_functions_are_lowered_region_by_region(layers: int) -> None:
+    value = a
+    for _ in range(layers):
+        for _ in range(10):
+            value = ops.tanh(ops.nn.relu(value) - b)
+    function = func(value)
+    outcome = apply(rule_pass(Target), function, rules__region_nodes=200)
+    assert {"nn.relu", "maximum", "subtract"}.isdisjoint(operators(outcome.function))
+    assert bool(outcome.count("regions")) == (layers == 300)
+    assert outcome.count("lowered") == 30 * layers
+
+
+def test_branches_are_lowered() -> None:
+    from passat.ir.expr import If, Var
+    from passat.ir.types import TensorType
+
+    flag = Var("flag", TensorType((), "bool"))
+    function = func(If(flag, a - b, ops.exp(a)))
+    assert sorted(operators(apply(rule_pass(Target), function).function)) == ["add", "exp", "negative"]
+
+
+def test_nothing_is_lowered_where_the_rules_are_off() -> None:
+    function = func(a - b)
+    assert apply(rule_pass(Target), function, rules__disabled=["Target"]).function is function
+    assert isinstance(rule_pass(Target), RulePass)

@@ -1,0 +1,86 @@
+"""What the tests of provenance share: a run of passes that is written down, its histories, its certificate, and the check of that."""
+
+import json
+from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import passat.rules.library
+from passat.ir.expr import Call, Expr, Function, Span
+from passat.ir.module import IRModule
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
+from passat.passmgr import Pass, PassContext, Sequential
+from passat.rules.engine.journal import Journal
+from passat.rules.provenance.checker import Checker, Verdict
+from passat.rules.provenance.histories import Histories, History
+from passat.rules.provenance.trail import Trail
+from passat.rules.provenance.writer import Writer
+from passat.rules.rule import RuleSetMeta
+
+
+class Written(NamedTuple):
+    """A run: the module before and after, what was made of the journal."""
+
+    before: IRModule
+    after: IRModule
+    certificate: dict[str, AnyValue]
+    constants: dict[str, Tensor]
+    histories: Histories
+
+    @property
+    def main(self) -> Function:
+        function = self.after["main"]
+        assert isinstance(function, Function)
+        return function
+
+    def calls(self) -> list[Call]:
+        """The calls of operators in the result."""
+        return [node for node in post_order(self.main) if isinstance(node, Call)]
+
+    def history(self, operator: str) -> History:
+        """The history of the one call of an operator."""
+        (call,) = [call for call in self.calls() if getattr(call.op, "name", "") == operator]
+        return self.histories.of(call)
+
+    def steps(self, operator: str) -> list[str]:
+        """The steps to the one call of an operator."""
+        return [str(step) for step in self.history(operator).steps]
+
+    def check(self, *sets: RuleSetMeta) -> Verdict:
+        return check(self.certificate, self.constants, sets)
+
+    def part(self, pass_name: str) -> dict[str, AnyValue]:
+        """The one part of the certificate that is about a pass."""
+        (found,) = [part for part in self.certificate["steps"] if part["pass"] == pass_name]
+        assert isinstance(found, dict)
+        return found
+
+
+def named(expr: Expr, name: str) -> Expr:
+    """The expression as if it had been read from a node of that name."""
+    expr.span = Span(name, outputs=(f"{name}:0",))
+    return expr
+
+
+def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> Written:
+    """Runs passes over a function and writes down what they do."""
+    journal = Journal()
+    trail = Trail(journal)
+    before = IRModule.from_expr(function)
+    with PassContext(3, config={"rules.cost": "nodes", "rules.journal": journal, **config}, instruments=[trail]):
+        after = Sequential(passes)(before)
+    writer = Writer()
+    certificate = writer.write(before, trail.passed, journal.runs, after)
+    histories = Histories(journal.runs, trail.passed)
+    return Written(before, after, json.loads(json.dumps(certificate)), writer.terms.constants, histories)
+
+
+def check(certificate: AnyValue, constants: dict[str, Tensor], sets: Sequence[RuleSetMeta] = ()) -> Verdict:
+    """Checks a certificate with the rules of the library and of some sets."""
+    library = [value for value in vars(passat.rules.library).values() if isinstance(value, RuleSetMeta)]
+    rules = {each.name: each for rules in (*library, *sets) for rule in rules for each in rule.directions()}
+    return Checker(certificate, rules, constants).run()
+
+
+__all__ = ["Written", "check", "named", "written"]

@@ -1,0 +1,153 @@
+"""Histories: which rules, in which passes, led to a node, and of which nodes of the input it was made."""
+
+from passat.ir.expr import Expr, Function, If, Let, Var
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.traverse import with_children
+from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.rules import RuleSet, each, joined, op, parts, rule_pass, tensors
+from passat.rules.passes import dynamic_to_static, eliminate_common_subexpr, fold_constant
+from tests.rules.building import const, func, ops, tup, var
+from tests.rules.provenance.proving import named, written
+
+x, y, w = tensors("x y w")
+a, b = var("a"), var("b")
+
+
+class Words(RuleSet):
+    """Other words for the same, in a chain."""
+
+    difference = x + op.negative(y) >> x - y
+    squared = op.exp(x) * op.exp(y) >> op.exp(x + y)
+
+
+class Zeros(RuleSet):
+    """Nothing added."""
+
+    zero = x + 0.0 >> x
+
+
+class Twice(RuleSet):
+    """What undoes itself."""
+
+    negated = op.negative(op.negative(x)) >> x
+    product = op.sqrt(x * x) >> op.abs(x)
+
+
+class Together(RuleSet):
+    """Products of one matrix with several."""
+
+    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+
+
+def chain(left: Expr, right: Expr) -> Expr:
+    return named(ops.multiply(named(ops.exp(left), "e1"), named(ops.exp(right), "e2")), "product")
+
+
+def test_a_node_that_a_rule_made_names_the_rule_and_what_it_matched() -> None:
+    found = written(func(chain(a, b)), [rule_pass(Words, name="First")])
+    assert found.steps("exp") == ["First: Words.squared at product"]
+    assert found.history("exp").sources == ("product", "e1", "e2")
+    assert found.history("add").sources == ("product", "e1", "e2"), "the sum inside was made with it"
+
+
+def test_what_nobody_touched_is_the_inputs_own() -> None:
+    function = func(tup(chain(a, b), named(ops.tanh(a), "kept")))
+    found = written(function, [rule_pass(Words, name="First")])
+    assert found.history("tanh").steps == ()
+    assert found.history("tanh").sources == ("kept",)
+    (kept,) = [call for call in found.calls() if getattr(call.op, "name", "") == "tanh"]
+    assert not found.histories.changed(kept)
+
+
+def test_chains_go_back_through_two_and_three_passes() -> None:
+    """The product of the first pass is what the second matches, and what that makes is what the third matches."""
+    whole = named(ops.abs(chain(named(ops.add(a, const(0.0)), "zero"), named(ops.negative(ops.negative(b)), "back"))), "top")
+    passes = [rule_pass(Zeros, name="First"), rule_pass(Twice, name="Second"), rule_pass(Words, name="Third")]
+    two = written(func(whole), [passes[0], passes[2]])
+    assert two.steps("exp") == ["First: Zeros.zero at zero", "Third: Words.squared at product"]
+    three = written(func(whole), passes)
+    assert three.steps("exp") == ["First: Zeros.zero at zero", "Second: Twice.negated at back", "Third: Words.squared at product"]
+    assert set(three.history("exp").sources) == {"product", "e1", "e2", "zero", "back"}
+
+
+def test_chains_inside_one_saturation_are_followed_in_order() -> None:
+    """exp(a) * exp(-b) becomes exp(a + -b), and that sum a - b."""
+    found = written(func(chain(a, named(ops.negative(b), "minus"))), [rule_pass(Words, name="Only")])
+    assert found.steps("subtract") == ["Only: Words.squared at product", "Only: Words.difference at minus"]
+    assert found.history("subtract").sources == ("product", "e1", "e2", "minus")
+
+
+def test_a_node_whose_operand_went_away_says_by_which_rule() -> None:
+    found = written(func(named(ops.tanh(named(ops.add(a, const(0.0)), "zero")), "top")), [rule_pass(Zeros, name="First")])
+    assert found.steps("tanh") == ["First: Zeros.zero at zero"]
+    assert found.history("tanh").sources == ("top", "zero")
+
+
+def test_rules_with_several_roots_name_all_of_them() -> None:
+    weights = [const([[float(i + j)] * k for j in range(3)]) for i, k in enumerate((2, 3, 4))]
+    body = tup(*(named(ops.nn.matmul(a, weight), f"m{i}") for i, weight in enumerate(weights)))
+    found = written(func(body), [rule_pass(Together, name="Joint", fold=True)])
+    assert found.steps("nn.matmul") == ["Joint: Together.matmul at m0, m1, m2"]
+    assert found.steps("split") == found.steps("nn.matmul")
+    assert found.history("nn.matmul").sources == ("m0", "m1", "m2")
+
+
+def test_folding_and_static_forms_are_steps() -> None:
+    shape = named(ops.shape_of(a), "shape")
+    found = written(func(named(ops.dyn.reshape(a, shape), "view")), [dynamic_to_static()])
+    assert found.steps("reshape") == ["DynamicToStatic: made static at view"]
+    added = named(ops.add(named(ops.exp(const([1.0, 2.0, 3.0])), "weight"), a), "sum")
+    folded = written(func(added), [fold_constant()])
+    assert folded.steps("add") == ["FoldConstant: computed from constants at weight"]
+
+
+def test_equal_nodes_that_became_one_are_the_inputs_own() -> None:
+    twice = named(ops.add(named(ops.exp(a), "one"), named(ops.exp(a), "two")), "sum")
+    found = written(func(twice), [eliminate_common_subexpr()])
+    assert found.history("exp").sources == ("one",)
+    assert found.history("exp").steps == ()
+
+
+def test_lowering_is_a_step() -> None:
+    class Target(RuleSet):
+        """For a target without relu."""
+
+        relu = (op.nn.relu(x) >> op.maximum(x, 0.0)).lowering()
+
+    found = written(func(named(ops.nn.relu(a), "r")), [rule_pass(Target, name="Lower")])
+    assert found.steps("maximum") == ["Lower: Target.relu at r"]
+
+
+def test_a_pass_without_rules_is_said_to_have_rewritten_what_it_made() -> None:
+    class Swap(FunctionPass):
+        """Swaps the operands of sums."""
+
+        info = PassInfo(0, "Swap")
+
+        def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+            body = func.body
+            made = with_children(body, (body.op, *reversed(body.args)))  # type: ignore[attr-defined]  # it is a sum
+            made.span = body.span
+            infer_type(made)
+            return func.with_body(made)
+
+    found = written(func(named(ops.add(a, b), "sum")), [Swap()])
+    assert found.steps("add") == ["Swap: rewritten at sum"]
+
+
+def test_branches_are_explained_like_everything_else() -> None:
+    flag = Var("flag", const(True, "bool").checked_type)
+    other = named(ops.negative(a), "other")
+    choice = If(flag, chain(a, b), other)
+    infer_type(choice)
+    found = written(func(named(ops.tanh(choice), "top"), flag, a, b), [rule_pass(Words, name="First")])
+    assert found.steps("exp") == ["First: Words.squared at product"]
+
+
+def test_lets_are_taken_apart_and_what_is_in_them_is_said_to_be_rewritten() -> None:
+    bound = Var("t", a.checked_type)
+    body = Let(bound, chain(a, b), ops.tanh(bound))
+    found = written(func(body, a, b), [rule_pass(Words, name="First")])
+    assert all(step.pass_name == "First" for call in found.calls() for step in found.histories.of(call).steps)
+    assert found.steps("exp"), "the pass is named, even where the rule is not"

@@ -1,0 +1,247 @@
+"""A certificate that was changed is refused, with the step at which it does not hold; nothing that it says is believed."""
+
+import contextlib
+import copy
+import json
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.rules import RuleSet, op, rule_pass, tensors
+from passat.rules.passes import fold_constant, simplify_expr
+from passat.rules.provenance.plain import CertificateError
+from tests.rules.building import const, func, numbers, ops, tup, var
+from tests.rules.provenance.proving import Written, check, written
+
+x, y = tensors("x y")
+a, b = var("a"), var("b")
+
+
+class Words(RuleSet):
+    """Other words for the same."""
+
+    quotient = op.exp(x) / op.exp(y) >> op.exp(x - y)
+    other = op.sqrt(x) / op.sqrt(y) >> op.sqrt(x - y)
+    total = x - op.negative(y) >> x + y
+
+
+def whole() -> Written:
+    """exp(a) / exp(-b), summed, beside a constant that is computed: two passes."""
+    product = ops.divide(ops.exp(a), ops.exp(ops.negative(b)))
+    body = tup(ops.sum(product, axis=(0,)), ops.multiply(ops.exp(numbers((2, 2))), var("m", (2, 2))))
+    return written(func(body), [fold_constant(), rule_pass(Words, name="Words")])
+
+
+GOOD = whole()
+FOLDING, RULES = (GOOD.part(name) for name in ("FoldConstant", "Words"))
+
+
+def tampered(change: Callable[[AnyValue], None]) -> str:
+    """What is said of the certificate after a change; it held before."""
+    assert GOOD.check(Words).functions == ["main"]
+    bad = copy.deepcopy(GOOD.certificate)
+    change(bad)
+    with pytest.raises(CertificateError) as refused:
+        check(json.loads(json.dumps(bad)), GOOD.constants, [Words])
+    return str(refused.value)
+
+
+def words(data: AnyValue) -> AnyValue:
+    return next(part for part in data["steps"] if part["pass"] == "Words")["steps"]
+
+
+def folds(data: AnyValue) -> AnyValue:
+    return next(part for part in data["steps"] if part["pass"] == "FoldConstant")["steps"]
+
+
+def find(kind: str, name: str | None = None) -> int:
+    return next(i for i, row in enumerate(GOOD.certificate["terms"]) if row[0] == kind and name in (None, row[1]))
+
+
+def test_it_has_what_is_tampered_with() -> None:
+    assert [step["rule"] for step in RULES["steps"]] == ["Words.quotient", "Words.total"]
+    assert [list(step) for step in FOLDING["steps"]] == [["fold", "to"]]
+
+
+def test_the_name_of_a_rule() -> None:
+    def change(data: AnyValue) -> None:
+        words(data)[0]["rule"] = "Words.other"
+
+    assert tampered(change) == "Words, part 2, step 1 (Words.other): the certificate does not say what rule that is"
+
+    def both(data: AnyValue) -> None:
+        change(data)
+        data["rules"]["Words.other"] = "(sqrt(x) / sqrt(y)) -> sqrt((x - y)) [exact]"
+
+    assert tampered(both).startswith("Words, part 2, step 1 (Words.other): the left side is not there: nothing is sqrt(x)")
+
+
+def test_what_a_rule_says() -> None:
+    def change(data: AnyValue) -> None:
+        data["rules"]["Words.quotient"] = "(exp(x) / exp(y)) -> exp((x + y)) [exact]"
+
+    assert tampered(change).startswith("the rule Words.quotient is another one here")
+
+
+def test_the_substitution() -> None:
+    def swapped(data: AnyValue) -> None:
+        holes = words(data)[0]["matches"][0]["holes"]
+        holes["x"] = holes["y"]
+
+    assert "Words, part 2, step 1 (Words.quotient): the left side is" in tampered(swapped)
+
+    def missing(data: AnyValue) -> None:
+        del words(data)[0]["matches"][0]["holes"]["x"]
+
+    assert tampered(missing) == "Words, part 2, step 1 (Words.quotient): the match does not say what x is"
+
+    def elsewhere(data: AnyValue) -> None:
+        words(data)[0]["matches"][0]["at"] = find("var", "a")
+
+    assert tampered(elsewhere) == "Words, part 2, step 1 (Words.quotient): the left side is somewhere else than the match says"
+
+
+def test_an_attribute_in_a_match() -> None:
+    def change(data: AnyValue) -> None:
+        words(data)[0]["matches"][0]["calls"][1]["attrs"] = {"axis": 1}
+
+    assert "Words, part 2, step 1 (Words.quotient): the left side is not there" in tampered(change)
+
+
+def test_a_step_that_is_left_out() -> None:
+    def first(data: AnyValue) -> None:
+        del words(data)[0]
+
+    assert tampered(first).startswith("Words, part 2, step 1 (Words.total): ")
+
+    def last(data: AnyValue) -> None:
+        del words(data)[-1]
+
+    assert tampered(last) == "Words, part 2, the end: what was taken out does not follow from what went in"
+
+    def fold(data: AnyValue) -> None:
+        folds(data).clear()
+
+    assert tampered(fold) == "FoldConstant, part 1, the end: what was taken out does not follow from what went in"
+
+
+def test_a_union() -> None:
+    def right(data: AnyValue) -> None:
+        words(data)[0]["unions"][0][1] = find("var", "a")
+
+    assert tampered(right) == "Words, part 2, step 1 (Words.quotient): the right side is not what the step says"
+
+    def left(data: AnyValue) -> None:
+        words(data)[0]["unions"][0][0] = find("var", "b")
+
+    assert tampered(left) == "Words, part 2, step 1 (Words.quotient): the union is not made where the left side is"
+
+    def none(data: AnyValue) -> None:
+        words(data)[0]["unions"] = []
+
+    assert tampered(none) == "Words, part 2, step 1 (Words.quotient): there are 0 unions for 1 matches"
+
+
+def test_an_attribute_of_the_program() -> None:
+    def change(data: AnyValue) -> None:
+        data["terms"][find("call", "sum")][2]["axis"] = [1]
+
+    # Where the sum stands in both programs, another one is proven: that it is not the model is said where they are compared.
+    bad = copy.deepcopy(GOOD.certificate)
+    change(bad)
+    rows = [row for row in bad["terms"] if row[:2] == ["call", "sum"]]
+    assert len(rows) == 2, "the sum before and the sum after"
+    assert tampered(change).startswith("Words, part 2, the end")
+
+
+def test_the_value_of_a_folded_constant() -> None:
+    def change(data: AnyValue) -> None:
+        (step,) = folds(data)
+        data["terms"][step["to"]][1]["bytes"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+
+    assert tampered(change).startswith(
+        "FoldConstant, part 1, step 1 (a constant is folded): it computes another constant, Tensor(float32[2, 2]"
+    )
+
+    def other(data: AnyValue) -> None:
+        folds(data)[0]["to"] = find("var", "a")
+
+    assert tampered(other).endswith("step 1 (a constant is folded): what is folded does not become a constant")
+
+    def variable(data: AnyValue) -> None:
+        folds(data)[0]["fold"] = find("var", "a")
+
+    assert tampered(variable).endswith("step 1 (a constant is folded): it is not made of constants alone")
+
+
+def test_the_choice() -> None:
+    def part(data: AnyValue) -> None:
+        data["steps"][-1]["after"] = find("var", "a")
+
+    assert tampered(part) == "Words, part 2, the end: what was taken out does not follow from what went in"
+
+    def end(data: AnyValue) -> None:
+        data["functions"]["main"][1] = find("var", "a")
+
+    assert tampered(end) == "the end: the last program of the function main does not follow from the first one"
+
+
+def test_a_part_that_is_left_out() -> None:
+    def change(data: AnyValue) -> None:
+        del data["steps"][0]
+
+    assert tampered(change) == "the end: the last program of the function main does not follow from the first one"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.update({"passat certificate": 2}), "the certificate is of version 2; this Passat reads version 1"),
+        (lambda data: data.pop("passat certificate"), "this is no certificate of Passat's"),
+        (lambda data: data.pop("terms"), "the certificate: 'terms' is missing"),
+        (lambda data: words(data)[0].update(rule=5), "Words, part 2, step 1: 'rule' has to be a text, it is 5"),
+        (lambda data: words(data)[0].update(matches={}), "Words, part 2, step 1 (Words.quotient): 'matches' has to be a list, it is {}"),
+        (lambda data: words(data)[0].pop("rule"), "Words, part 2, step 1: it is neither a rule nor anything else that is known"),
+        (lambda data: data["steps"][0].update({"pass": 7}), "part 1: 'pass' has to be a text, it is 7"),
+        (lambda data: data["terms"][find("var", "a")].__setitem__(1, 3), "'1' has to be a text"),
+        (lambda data: data["terms"].__setitem__(0, ["call", "exp", {}, [0]]), "terms, number 0: 0 is not the number of a term before"),
+        (lambda data: data["terms"].__setitem__(0, ["exec", "rm"]), "terms, number 0: ['exec', 'rm'] is no term"),
+        (lambda data: data["terms"][find("call", "exp")].__setitem__(1, "exq"), "there is no operator 'exq'"),
+        (lambda data: data["functions"].update(main=[0]), "functions: main needs the numbers of two terms, not [0]"),
+        (lambda data: folds(data)[0].update(to="0"), "FoldConstant, part 1, step 1, to: '0' is not the number of a term before"),
+        (lambda data: folds(data)[0].update(fold=True), "FoldConstant, part 1, step 1, fold: True is not the number of a term before"),
+    ],
+)
+def test_another_form(change: Callable[[AnyValue], None], said: str) -> None:
+    assert said.replace("'1'", "1") in tampered(change)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
+    """Whatever one value is changed to, the certificate is refused with a sentence, or still proves the programs that it states."""
+    bad = copy.deepcopy(GOOD.certificate)
+    place: AnyValue = bad
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(place[key], (dict, list)) or data.draw(st.integers(0, 5)) == 0:
+            break
+        place = place[key]
+    place[key] = data.draw(
+        st.one_of(st.integers(-1, 40), st.text(max_size=5), st.none(), st.just([]), st.just({}), st.booleans(), st.just({"float": "nan"}))
+    )
+    with contextlib.suppress(CertificateError):
+        verdict = check(bad, GOOD.constants, [Words])
+        assert verdict.functions == ["main"] or verdict.uncovered or not bad["functions"]
+
+
+def test_steps_that_are_not_needed_may_go() -> None:
+    """What was not taken out needs no proof."""
+    found = written(func(ops.add(ops.add(a, const(0.0)), ops.multiply(b, const(1.0)))), [simplify_expr()])
+    assert found.check().unions == 2

@@ -1,0 +1,166 @@
+"""Schedules: phases one after the other in one e-graph, budgets of rules, seeds, and what may be written."""
+
+import pytest
+
+from passat.ir.expr import Expr, Function
+from passat.rules import RuleError, RuleSet, op, phase, rule_pass, tensors
+from passat.rules.rule import EXPLORING, LOWERING, MERGING, REDUCING, RuleSetMeta
+from passat.rules.schedule import Phase, joint_phases, phases_of
+from tests.rules.building import func, ops, tup, var
+from tests.rules.running import apply, assert_equal_in_value, operators
+
+x, y, z = tensors("x y z")
+
+
+class Sums(RuleSet):
+    """Sums in every order."""
+
+    commute = (x + y >> y + x).exploring()
+    associate = ((x + y) + z >> x + (y + z)).exploring()
+
+
+class Negations(RuleSet):
+    """Negations that meet."""
+
+    twice = op.negative(op.negative(x)) >> x
+
+
+class Differences(RuleSet):
+    """A difference, as a sum."""
+
+    minus = (x - y >> x + op.negative(y)).exploring()
+
+
+class Cancel(RuleSet):
+    """What is added and taken away again."""
+
+    sum = (x + op.negative(x)) >> op.subtract(x, x)
+    nothing = ((x + y) + op.negative(y)) >> x
+
+
+def integers(*names: str) -> list[Expr]:
+    return [var(name, (2,), "int64") for name in names]
+
+
+def test_phases_share_an_e_graph() -> None:
+    """What the first phase has found, dearer by itself, is there for the second one."""
+    a, b = integers("a", "b")
+    function = func(ops.abs((a + b) - b))
+    for schedule in ((phase(Differences), phase(Cancel)), (Differences, Cancel)):
+        outcome = apply(rule_pass(*schedule), function)
+        assert operators(outcome.function) == ["abs"]
+    alone = apply(rule_pass(phase(Cancel), phase(Differences)), function)
+    assert operators(alone.function) == ["add", "subtract", "abs"], "the first phase is over when the second begins"
+
+
+def test_a_phase_looks_at_the_whole_program() -> None:
+    """Also where an earlier one has found nothing, or something elsewhere."""
+    a, b = integers("a", "b")
+    function = func(tup(ops.negative(ops.negative(a)), (b + a) + ops.negative(a)))
+    outcome = apply(rule_pass(phase(Negations), phase(Cancel)), function)
+    assert operators(outcome.function) == []
+    only = apply(rule_pass(phase(Differences), phase(Cancel)), func((b + a) + ops.negative(a)))
+    assert operators(only.function) == []
+
+
+def test_phases_have_rounds_of_their_own() -> None:
+    leaves = integers(*"abcdefgh")
+    total = leaves[0]
+    for leaf in leaves[1:]:
+        total = total + leaf
+    function = func(total)
+    counted = {}
+    for rounds in (1, 2, None):
+        outcome = apply(rule_pass(phase(Sums, rounds=rounds), phase(Negations), name="Tried"), function, rules__rounds=4)
+        counted[rounds] = outcome.count("fired:Sums.associate")
+        assert_equal_in_value(function, outcome.function, exact=True)
+        limits = [remark for remark in outcome.remarks if remark.startswith("stopped")]
+        assert bool(limits) == (rounds is None), "a schedule that is over is no limit that was reached"
+    assert 0 < counted[1] < counted[2] < counted[None]
+
+
+def test_rules_may_have_budgets_of_their_own() -> None:
+    class Slow(RuleSet):
+        """One of the rules is put off."""
+
+        commute = (x + y >> y + x).exploring().budget(1)
+        twice = op.negative(op.negative(x)) >> x
+
+    leaves = integers(*"abcdef")
+    total = ops.negative(ops.negative(leaves[0]))
+    for leaf in leaves[1:]:
+        total = total + leaf
+    outcome = apply(rule_pass(Slow), func(total), rules__rounds=1)
+    assert outcome.fired("Slow.commute") == 0
+    assert outcome.fired("Slow.twice") == 1
+    done = apply(rule_pass(Slow), func(total), rules__rounds=200)
+    assert done.fired("Slow.commute") >= 5, "what was put off is done in the end"
+
+
+def test_equal_seeds_give_equal_programs() -> None:
+    leaves = integers(*"abcdefghijkl")
+    total = leaves[0]
+    for leaf in leaves[1:]:
+        total = total + leaf
+    function = func(total)
+    found: dict[int, tuple[str, dict[str, float]]] = {}
+    for seed in (0, 1, 2, 1):
+        outcome = apply(rule_pass(Sums), function, rules__nodes=500, rules__seed=seed)
+        counters = {key: value for key, value in outcome.statistics.counters["Sums"].items() if key != "seconds"}
+        known = found.setdefault(seed, (str(outcome.function), counters))
+        assert known == (str(outcome.function), counters)
+        assert_equal_in_value(function, outcome.function, exact=True)
+    assert found[1][1] != found[2][1], "another order comes to another part of what a limit cuts off"
+
+
+def test_kinds_of_rules() -> None:
+    plain = op.negative(op.negative(x)) >> x
+    assert plain.kind == REDUCING
+    assert plain.exploring().kind == EXPLORING
+    assert plain.lowering().kind == LOWERING
+    assert (x + y >> y + x).and_back().kind == EXPLORING
+    from passat.rules import each, joined, parts
+
+    several = each(x @ y, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1)
+    assert several.kind == MERGING
+    assert several.exploring().kind == MERGING
+    assert plain.budget(5).named("R.twice").matches == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (phase, "phase needs at least one rule set"),
+        (lambda: phase(Sums, rounds=0), "phase: rounds is at least 1, not 0"),
+        (lambda: phase(Sums, rule_matches=-1), "phase: rule_matches is at least 1, not -1"),
+        (lambda: phase(Sums.commute), "phase takes classes derived from RuleSet, not "),  # type: ignore[arg-type]  # on purpose
+        (lambda: rule_pass(phase(Sums), 3), "rule_pass takes classes derived from RuleSet, not 3"),  # type: ignore[arg-type]  # on purpose
+        (lambda: (x + y >> y + x).budget(0), "a budget is at least one match, not 0"),
+        (lambda: (x + y >> y + x).and_back().lowering(), "a rule that goes both ways cannot be lowering"),
+        (lambda: (x + y >> y + x).lowering().and_back(), "what is lowered does not come back"),
+    ],
+)
+def test_what_is_refused(make: object, said: str) -> None:
+    assert callable(make)
+    with pytest.raises(RuleError, match=said):
+        make()
+
+
+def test_sets_side_by_side_are_one_phase() -> None:
+    sets: list[RuleSetMeta | Phase] = [Sums, Negations, phase(Cancel, rounds=2), Differences]
+    assert [[rules.__name__ for rules in each.sets] for each in phases_of(sets)] == [["Sums", "Negations"], ["Cancel"], ["Differences"]]
+
+
+def test_phases_of_passes_that_share_an_e_graph() -> None:
+    first = (Phase((Sums,), rounds=2), Phase((Cancel,)))
+    joint = joint_phases([first, (Phase((Negations, Sums), rounds=3),)])
+    assert joint == (Phase((Sums, Negations), rounds=3), Phase((Cancel,)))
+
+
+def test_the_passes_of_a_module_keep_their_phases() -> None:
+    a, b = integers("a", "b")
+    function: Function = func(ops.abs((a + b) - b))
+    pass_ = rule_pass(phase(Differences, rounds=1), phase(Cancel), name="Both")
+    assert [rules.__name__ for rules in pass_.sets] == ["Differences", "Cancel"]
+    assert len(pass_.rules) == 3
+    assert operators(apply(pass_, function).function) == ["abs"]

@@ -1,0 +1,675 @@
+"""Prepared programs on which a rule does not fire, each with the reason that a person would give."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import pytest
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Expr, If, Let, RefCreate, RefRead, Span
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.types import Type
+from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequential
+from passat.rules.conditions import has_rank, is_constant
+from passat.rules.multi_root import each, joined, parts
+from passat.rules.passes import fold_constant, simplify_expr
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
+from passat.rules.rule_pass import rule_pass
+from passat.rules.schedule import phase
+from passat.rules.why_not import Answer, Inquiry, Kind, WhyNotError, set_text, why_not, why_not_set
+from tests.rules.building import func, numbers, ops, splat, tup, var
+
+x, y, z, w = tensors("x y z w")
+c, d = constants("c d")
+p, q = attributes("p q")
+
+
+class Own(RuleSet):
+    """Left sides of many shapes."""
+
+    half = x * 0.5 >> 0.5 * x
+    square = x * x >> op.power(x, 2)
+    turned = op.transpose(x, axes=(0, 2, 1)) >> op.copy(op.transpose(x, axes=(0, 2, 1)))
+    scaled = op.nn.relu(x * c) >> op.nn.relu(x) * c
+    together = op.transpose(x, axes=p) + op.transpose(y, axes=p) >> op.transpose(x + y, axes=p)
+    pair = op.concatenate((x, y), axis=0) >> op.copy(op.concatenate((x, y), axis=0))
+    second = op.split(x, indices_or_sections=2)[1] >> op.copy(op.split(x, indices_or_sections=2)[1])
+    deep = op.exp(op.nn.relu(x) @ y) >> op.exp(op.nn.relu(x @ y))
+    sum_of_scaled = x * c + y * d >> y * d + x * c
+    drop = x - c >> x
+    matrix = (op.tanh(x) >> op.tan(x)).when(has_rank(x, 2))
+
+
+class Dear(RuleSet):
+    """What they make is not better."""
+
+    apart = (x - y >> x + op.negative(y)).exploring()
+    opposite = (op.negative(x - y) >> y - x).inexact("zeros")
+    swap = (x + y >> y + x).exploring()
+
+
+class Chain(RuleSet):
+    """One needs what the other makes."""
+
+    apart = (x - y >> x + op.negative(y)).exploring()
+    then = (x + op.negative(op.exp(y)) >> op.negative(op.exp(y) - x)).exploring()
+
+
+class Sums(RuleSet):
+    """Sums in any order, of which there are many."""
+
+    regroup = ((x + y) + z >> x + (y + z)).exploring()
+    swap = (x + y >> y + x).exploring()
+
+
+class First(RuleSet):
+    """Run before the other sets."""
+
+    exp = op.exp(x) >> op.tanh(x)
+    log = op.log(x) >> op.sqrt(x)
+    relus = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)
+    late = op.exp(op.sqrt(x)) >> op.abs(x)
+
+
+class Second(RuleSet):
+    """Run after First."""
+
+    twice = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(op.copy(x))
+    logs = op.sqrt(op.log(x)) >> op.log(op.sqrt(x))
+
+
+class Third(RuleSet):
+    """Run before Fourth in one e-graph."""
+
+    once = (op.exp(op.log(x)) >> x).exploring()
+
+
+class Fourth(RuleSet):
+    """Says what Third says."""
+
+    again = op.exp(op.log(x)) >> x
+
+
+class Busy(Sums):
+    """One that has to wait."""
+
+    sigmoid = (x + (op.exp(y) + z) >> op.exp(y) + (x + z)).exploring().budget(1)
+
+
+class Groups(RuleSet):
+    """Rules with several roots."""
+
+    products = each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)
+    convolutions = (each(op.nn.conv2d(x, w, attrs=p), sharing=x) >> parts(op.nn.conv2d(x, joined(w, axis=0), attrs=p), axis=1)).when(
+        is_constant(w)
+    )
+
+
+def at(name: str, call: AnyValue) -> AnyValue:
+    """A call that has a name in the ONNX file."""
+    assert isinstance(call, Call)
+    call.span = Span(name, outputs=(f"{name}_output",))
+    return call
+
+
+class Cheap:
+    """A cost model by which tanh and sqrt cost next to nothing."""
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        return 0.001 if op.name in ("tanh", "sqrt") else 1.0
+
+
+X, Y, Z = var("x"), var("y"), var("z")
+IMAGE = var("image", (1, 2, 6, 6))
+NEGATED = at("Add", ops.add(X, at("Neg", ops.negative(Y))))
+SUBTRACTED = at("Sub", ops.subtract(X, Y))
+DIFFERENCE = at("Sub", ops.subtract(X, at("Exp", ops.exp(Y))))
+
+
+def product(name: str, left: Expr, seed: int = 0) -> AnyValue:
+    return at(name, ops.nn.matmul(left, numbers((3, 4), seed=seed)))
+
+
+def conv(name: str, weight: Expr, **attrs: AnyValue) -> AnyValue:
+    return at(name, ops.nn.conv2d(IMAGE, weight, **attrs))
+
+
+def permuted(name: str, axes: tuple[int, ...]) -> AnyValue:
+    return at(name, ops.transpose(var("cube", (2, 2, 2)), axes=axes))
+
+
+def long_sum(first: Expr) -> Expr:
+    whole = first
+    for i in range(1, 6):
+        whole = at(f"Add_{i}", ops.add(whole, var(f"v{i}")))
+    return whole
+
+
+class NoInference(PassInstrument):
+    """Vetoes a pass."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        return info.name != "SimplifyInference"
+
+
+class Case(NamedTuple):
+    """A rule, a program, the pipeline (None: Passat's own), what else is asked, and the answer without its first line."""
+
+    rule: str
+    body: Expr
+    pipeline: Callable[[], Pass] | None
+    answer: str
+    kind: Kind
+    node: str | None = None
+    config: Mapping[str, AnyValue] = {}
+    level: int = 3
+    disabled: Sequence[str] = ()
+    instruments: Sequence[PassInstrument] = ()
+
+
+def own() -> Pass:
+    return rule_pass(Own)
+
+
+def dear() -> Pass:
+    return rule_pass(Dear)
+
+
+def groups() -> Pass:
+    return rule_pass(Groups)
+
+
+NEAREST = "nothing matches its left side; the nearest:\n  "
+CASES: dict[str, Case] = {
+    "an operator that the model does not have": Case(
+        "Arithmetic.add_negative",
+        at("Add", ops.add(X, at("Relu", ops.nn.relu(Y)))),
+        None,
+        "there is no negative in the model\nthe nearest to its left side:\n  at add 'Add' neither operand is negative(y): they are the input 'x' and nn.relu 'Relu' (1 of 2 parts agree)",
+        Kind.ABSENT,
+    ),
+    "an operator that stands elsewhere": Case(
+        "Arithmetic.add_negative",
+        tup(at("Add", ops.add(X, at("Relu", ops.nn.relu(Y)))), at("Neg", ops.negative(Y))),
+        None,
+        NEAREST + "at add 'Add' neither operand is negative(y): they are the input 'x' and nn.relu 'Relu' (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "an operand of another operator": Case(
+        "Own.deep",
+        at("Exp", ops.exp(at("MatMul", ops.nn.matmul(at("Tanh", ops.tanh(X)), var("y", (3, 3)))))),
+        own,
+        "there is no nn.relu in the model\nthe nearest to its left side:\n  at exp 'Exp' the first operand of nn.matmul 'MatMul' is tanh 'Tanh', not nn.relu(x) (4 of 5 parts agree)",
+        Kind.ABSENT,
+    ),
+    "a root of another operator": Case(
+        "Own.deep",
+        at("Sqrt", ops.sqrt(at("MatMul", ops.nn.matmul(at("Relu", ops.nn.relu(X)), var("y", (3, 3)))))),
+        own,
+        "there is no exp in the model\nthe nearest to its left side:\n  sqrt 'Sqrt' is not exp (4 of 5 parts agree)",
+        Kind.ABSENT,
+    ),
+    "another number": Case(
+        "Own.half",
+        at("Mul", ops.multiply(X, splat(0.45))),
+        own,
+        NEAREST + "at multiply 'Mul' the second operand is the constant 0.45, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "a constant of several numbers": Case(
+        "Own.half",
+        at("Mul", ops.multiply(X, numbers((3,)))),
+        own,
+        NEAREST + "at multiply 'Mul' the second operand is a constant float32[3] of several values, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "the number on the other side, and another one": Case(
+        "Own.half",
+        at("Mul", ops.multiply(splat(3.0), X)),
+        own,
+        NEAREST + "at multiply 'Mul' the first operand is the constant 3.0, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "no number": Case(
+        "Own.half",
+        at("Mul", ops.multiply(X, Y)),
+        own,
+        NEAREST + "at multiply 'Mul' neither operand is the number 0.5: they are the input 'x' and the input 'y' (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "two different values for one hole": Case(
+        "Own.square",
+        at("Mul", ops.multiply(at("Relu", ops.nn.relu(X)), Y)),
+        own,
+        NEAREST
+        + "at multiply 'Mul' x is nn.relu 'Relu' in one place and the input 'y' in the other: not the same value (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "an attribute of another value": Case(
+        "Own.turned",
+        permuted("Transpose", (0, 1, 2)),
+        own,
+        NEAREST + "at transpose 'Transpose' axes is (0, 1, 2), not (0, 2, 1) (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "an attribute that differs between two calls": Case(
+        "Own.together",
+        at("Add", ops.add(permuted("First", (0, 2, 1)), permuted("Second", (1, 0, 2)))),
+        own,
+        NEAREST
+        + "at add 'Add' the attribute p is (0, 2, 1) in one place and (1, 0, 2) in the other (transpose 'Second') (3 of 4 parts agree)",
+        Kind.NEAR,
+    ),
+    "no constant below": Case(
+        "Own.scaled",
+        at("Relu", ops.nn.relu(at("Mul", ops.multiply(X, Y)))),
+        own,
+        NEAREST
+        + "at nn.relu 'Relu' neither operand of multiply 'Mul' is a constant (c): they are the input 'x' and the input 'y' (2 of 3 parts agree)",
+        Kind.NEAR,
+    ),
+    "neither operand in any order": Case(
+        "Own.sum_of_scaled",
+        tup(at("Add", ops.add(at("Relu", ops.nn.relu(X)), at("Tanh", ops.tanh(Y)))), ops.multiply(X, Y)),
+        own,
+        NEAREST + "at add 'Add' the operands are nn.relu 'Relu' and tanh 'Tanh', not x * c and y * d (1 of 5 parts agree)",
+        Kind.NEAR,
+    ),
+    "a tuple of another length": Case(
+        "Own.pair",
+        at("Concat", ops.concatenate(tup(X, Y, Z), axis=0)),
+        own,
+        NEAREST + "at concatenate 'Concat' the operand is a tuple of 3, not of 2 (2 of 3 parts agree)",
+        Kind.NEAR,
+    ),
+    "another output": Case(
+        "Own.second",
+        ops.exp(at("Split", ops.split(var("x", (4, 3)), indices_or_sections=2, axis=0))[0]),
+        own,
+        NEAREST + "output 0 of split 'Split' is taken, not output 1 (3 of 4 parts agree)",
+        Kind.NEAR,
+    ),
+    "a condition": Case(
+        "Units.multiply",
+        at("Mul", ops.multiply(X, splat(2.0))),
+        None,
+        "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is refused: is_all(c, 1): the elements of the constant are 2.0, not 1",
+        Kind.REFUSED,
+    ),
+    "a condition on the element type": Case(
+        "Arithmetic.quotient_of_negatives",
+        at("Div", ops.divide(ops.negative(var("i", dtype="int32")), ops.negative(var("j", dtype="int32")))),
+        None,
+        "it matches at 'Div' (in FoldBatchNorm and SimplifyExpr) and is refused: is_float(x): the elements are int32, not floating-point numbers",
+        Kind.REFUSED,
+    ),
+    "a condition at two of three places": Case(
+        "Own.matrix",
+        tup(*(at(f"Tanh_{n}", ops.tanh(var(f"t{n}", (2,) * n))) for n in (1, 2, 3))),
+        own,
+        "it fired at 'Tanh_2' (in Own), but what it made was not taken: the program costs as much with it (3.018 us), and what stood there stays\nit matches at 'Tanh_1' (in Own) and is refused: has_rank(x, 2): the tensor has 1 dimensions, not 2\nit matches at 'Tanh_3' (in Own) and is refused: has_rank(x, 2): the tensor has 3 dimensions, not 2",
+        Kind.DEARER,
+    ),
+    "a right side of another type": Case(
+        "Own.drop",
+        at("Sub", ops.subtract(X, numbers((4, 2, 3)))),
+        own,
+        "it matches at 'Sub' (in Own) and is refused: the right side has type Tensor[(2, 3), float32], the left side Tensor[(4, 2, 3), float32]",
+        Kind.REFUSED,
+    ),
+    "a set that is switched off": Case(
+        "Arithmetic.add_negative",
+        NEGATED,
+        None,
+        "it is switched off: rules.disabled names Arithmetic",
+        Kind.NOT_RUN,
+        config={"rules.disabled": ["Arithmetic"]},
+    ),
+    "a rule that is switched off": Case(
+        "Arithmetic.add_negative",
+        NEGATED,
+        None,
+        "it is switched off: rules.disabled names Arithmetic.add_negative",
+        Kind.NOT_RUN,
+        config={"rules.disabled": ["Arithmetic.add_negative"]},
+    ),
+    "more exactness than it has": Case(
+        "Arithmetic.multiply_reciprocal",
+        at("Mul", ops.multiply(X, ops.reciprocal(Y))),
+        None,
+        "it is left out where rules.math is exact: it needs reassociate (one rounding instead of two)",
+        Kind.NOT_RUN,
+        config={"rules.math": "exact"},
+    ),
+    "a pass above the level": Case("ScaleAxis.dense_scaled", X, None, "FoldBatchNorm does not run: its level 2 > 1", Kind.NOT_RUN, level=1),
+    "a pass that is disabled": Case(
+        "Inference.dropout", X, None, "SimplifyInference does not run: disabled_pass names it", Kind.NOT_RUN, disabled=["SimplifyInference"]
+    ),
+    "a pass that is vetoed": Case(
+        "Inference.dropout", X, None, "SimplifyInference does not run: an instrument vetoed it", Kind.NOT_RUN, instruments=[NoInference()]
+    ),
+    "a pass that is not in the pipeline": Case(
+        "Inference.dropout", X, fold_constant, "no pass of the pipeline has it; SimplifyInference does", Kind.NOT_RUN
+    ),
+    "a limit of rounds": Case(
+        "Chain.then",
+        DIFFERENCE,
+        lambda: rule_pass(Chain),
+        "it matches at 'Sub' (in Chain), but saturation stopped at the limit of rounds: more than 0 before it was looked at",
+        Kind.CUT,
+        config={"rules.rounds": 0},
+    ),
+    "a limit before the match was made": Case(
+        "Chain.then",
+        DIFFERENCE,
+        lambda: rule_pass(Chain),
+        "saturation stopped at the limit of unions: more than 0 (in Chain); it may match what would have come later",
+        Kind.CUT,
+        config={"rules.unions": 0},
+    ),
+    "a limit of time": Case(
+        "Own.square",
+        at("Mul", ops.multiply(X, X)),
+        own,
+        "it matches at 'Mul' (in Own), but saturation stopped at the limit of time: more than 0 s before it was looked at",
+        Kind.CUT,
+        config={"rules.seconds": 0.0},
+    ),
+    "a budget of matches": Case(
+        "Busy.sigmoid",
+        ops.tanh(long_sum(at("Exp", ops.exp(X)))),
+        lambda: rule_pass(Busy),
+        "it fired at 'Add_2' (in Busy), but what it made was not taken: the program costs as much with it (7.059 us), and what stood there stays\nit matches at 'Add_3', 'Add_4' and 'Add_5' (in Busy), but it found more matches in a round than its budget of 1, was put off, and saturation stopped at the limit of rounds: more than 2 before its turn came\nit matches at 'Add_3' (in Busy), but its right side stands there already: Sums.regroup and Sums.swap had put that there",
+        Kind.DEARER,
+        config={"rules.rounds": 2},
+    ),
+    "a phase that ended": Case(
+        "Chain.then",
+        DIFFERENCE,
+        lambda: rule_pass(phase(Chain, rounds=1), name="Short"),
+        "it matches at 'Sub' (in Short), but its phase ended after one round, before it was looked at",
+        Kind.CUT,
+    ),
+    "a dearer program, in calls": Case(
+        "Dear.apart",
+        SUBTRACTED,
+        dear,
+        "it fired at 'Sub' (in Dear), but what it made was not taken: the program costs one call, and would cost one call more with it",
+        Kind.DEARER,
+        config={"rules.cost": "nodes"},
+    ),
+    "a dearer program, in seconds": Case(
+        "Dear.apart",
+        SUBTRACTED,
+        dear,
+        "it fired at 'Sub' (in Dear), but what it made was not taken: the program costs 1.01 us, and would cost 1.006 us more with it",
+        Kind.DEARER,
+    ),
+    "a program that costs as much": Case(
+        "Dear.swap",
+        at("Add", ops.add(X, Y)),
+        dear,
+        "it fired at 'Add' (in Dear), but what it made was not taken: the program costs as much with it (1.01 us), and what stood there stays",
+        Kind.DEARER,
+    ),
+    "a place that another rule took away": Case(
+        "Dear.apart",
+        at("Neg", ops.negative(SUBTRACTED)),
+        dear,
+        "it fired at 'Sub' (in Dear), but what it made was not taken: that place is no part of the program any more: Dear.opposite rewrote 'Neg'",
+        Kind.DEARER,
+        node="Sub",
+    ),
+    "what another rule of the pass rewrote first": Case(
+        "First.late",
+        at("Exp", ops.exp(at("Log", ops.log(X)))),
+        lambda: rule_pass(First),
+        "it matches at 'Exp' (in First), but First.exp had rewritten that first, and what a reducing rule matched is not matched again",
+        Kind.RETIRED,
+    ),
+    "what a pass before rewrote": Case(
+        "Second.twice",
+        at("Outer", ops.nn.relu(at("Inner", ops.nn.relu(X)))),
+        lambda: Sequential([rule_pass(First), rule_pass(Second)]),
+        "it would match the model as it is at 'Outer', but First.relus (in First) had rewritten that before Second ran",
+        Kind.RETIRED,
+    ),
+    "an operator that a pass before removed": Case(
+        "Second.logs",
+        at("Sqrt", ops.sqrt(at("Log", ops.log(X)))),
+        lambda: Sequential([rule_pass(First), rule_pass(Second)]),
+        "it would match the model as it is at 'Sqrt', but First.log (in First) had rewritten that before Second ran",
+        Kind.RETIRED,
+        config={"rules.cost": Cheap()},
+    ),
+    "what was folded before": Case(
+        "Second.twice",
+        ops.exp(at("Relu", ops.nn.relu(numbers((3,))))),
+        lambda: Sequential([fold_constant(), rule_pass(Second)]),
+        "there is no nn.relu any more when Second runs: FoldConstant folded what there was",
+        Kind.ABSENT,
+    ),
+    "what stands there already": Case(
+        "Fourth.again",
+        at("Exp", ops.exp(at("Log", ops.log(X)))),
+        lambda: rule_pass(phase(Third), phase(Fourth), name="Both"),
+        "it matches at 'Exp' (in Both), but its right side stands there already: Third.once had put that there",
+        Kind.NOTHING_NEW,
+    ),
+    "one call alone": Case(
+        "Groups.products",
+        product("MatMul", X),
+        groups,
+        "there are no calls to take together:\n  only 'MatMul' matches with this x (the input 'x'): there is no other call to take it together with",
+        Kind.NEAR,
+    ),
+    "calls on different operands": Case(
+        "Groups.products",
+        tup(product("First", X), product("Second", Y)),
+        groups,
+        "there are no calls to take together:\n  only 'First' matches with this x (the input 'x'): there is no other call to take it together with\n  only 'Second' matches with this x (the input 'y'): there is no other call to take it together with",
+        Kind.NEAR,
+    ),
+    "calls of different attributes": Case(
+        "Groups.convolutions",
+        tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", numbers((2, 2, 3, 3), seed=1), strides=(2, 2))),
+        groups,
+        "there are no calls to take together:\n  'First' and 'Second' share x (the input 'image'), but their attributes differ: strides is (1, 1) and (2, 2)",
+        Kind.NEAR,
+    ),
+    "one of two calls refused": Case(
+        "Groups.convolutions",
+        tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", var("k", (2, 2, 3, 3)))),
+        groups,
+        "it matches at 'Second' (in Groups) and is refused: is_constant(w): is not a constant\nthere are no calls to take together:\n  only 'First' matches with this x (the input 'image'): there is no other call to take it together with",
+        Kind.REFUSED,
+    ),
+    "calls that are dearer together": Case(
+        "Groups.convolutions",
+        tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", numbers((2, 2, 3, 3), seed=1))),
+        groups,
+        "it fired at 'First' and 'Second' (in Groups), but what it made was not taken: the program costs 2.118 us, and would cost 0.026 us more with it",
+        Kind.DEARER,
+    ),
+    "none of such calls": Case("Groups.products", X, groups, "there is no nn.matmul in the model", Kind.ABSENT),
+    "nothing at all": Case("Own.half", X, own, "there is no multiply in the model", Kind.ABSENT),
+    "another operator at the node": Case(
+        "Own.half",
+        at("Relu", ops.nn.relu(at("Mul", ops.multiply(X, splat(0.25))))),
+        own,
+        "it does not match at 'Relu':\n  at the multiply that Own.scaled made at 'Relu' the second operand is the constant 0.25, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+        node="Relu",
+    ),
+    "a node named by its output": Case(
+        "Own.half",
+        at("Relu", ops.nn.relu(at("Mul", ops.multiply(X, splat(0.25))))),
+        own,
+        "it does not match at 'Mul_output':\n  at multiply 'Mul' the second operand is the constant 0.25, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+        node="Mul_output",
+    ),
+    "a node that is gone by then": Case(
+        "Second.logs",
+        at("Outer", ops.nn.relu(at("Inner", ops.nn.relu(X)))),
+        lambda: Sequential([rule_pass(First), rule_pass(Second)]),
+        "'Outer' is not there any more when Second runs: First.relus (in First) had rewritten it",
+        Kind.NOTHING,
+        node="Outer",
+    ),
+    "a branch": Case(
+        "Own.half",
+        If(var("flag", (), "bool"), at("Mul", ops.multiply(X, splat(0.25))), X),
+        own,
+        NEAREST + "at multiply 'Mul' the second operand is the constant 0.25, not 0.5 (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "references": Case(
+        "Own.half",
+        RefRead(RefCreate(at("Mul", ops.multiply(X, splat(0.5))))),
+        own,
+        "Own has functions that it left alone: it creates, reads or writes references",
+        Kind.LEFT,
+    ),
+    "a rule that fired": Case(
+        "Arithmetic.add_negative", NEGATED, None, "it did fire, once, and what it made was taken: at 'Add' (in FoldBatchNorm)", Kind.TAKEN
+    ),
+}
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_the_reason_is_that_of_a_person(title: str) -> None:
+    case = CASES[title]
+    found = ask(case)
+    first, _, rest = str(found).partition("\n")
+    assert first == f"{case.rule}: {found.text}"
+    assert rest == case.answer
+    assert found.verdict is case.kind
+
+
+def ask(case: Case) -> Answer:
+    module = IRModule.from_expr(func(case.body))
+    with PassContext(case.level, disabled_pass=case.disabled, instruments=case.instruments, config=case.config):
+        return why_not(case.rule, module, pipeline=case.pipeline and case.pipeline(), node=case.node)
+
+
+def test_both_directions_of_a_rule() -> None:
+    class Both(RuleSet):
+        """A rule and its way back."""
+
+        spread = (x * (y + z) >> x * y + x * z).inexact("distributes").and_back()
+
+    module = IRModule.from_expr(func(at("Mul", ops.multiply(X, at("Add", ops.add(Y, Z))))))
+    there, back = why_not_set(Both, module, pipeline=rule_pass(Both), config={"rules.cost": "nodes"})
+    assert (there.rule, back.rule) == ("Both.spread", "Both.spread.back")
+    assert there.findings[0].text == (
+        "it fired at 'Mul' (in Both), but what it made was not taken: the program costs 2 calls, and would cost one call more with it"
+    )
+    assert back.text == "((x * y) + (x * z)) -> (x * (y + z))"
+
+
+def test_what_is_put_off_in_the_first_round_is_heard_in_the_end() -> None:
+    class Patient(RuleSet):
+        """Its budget is smaller than the program."""
+
+        free = (op.exp(x) >> op.tanh(x)).exploring().budget(1)
+
+    module = IRModule.from_expr(func(tup(*(at(f"Exp_{i}", ops.exp(var(f"v{i}"))) for i in range(3)))))
+    found = why_not("Patient.free", module, pipeline=rule_pass(Patient), config={"rules.cost": Cheap()})
+    assert [(finding.kind, finding.times) for finding in found.findings] == [(Kind.TAKEN, 3)]
+
+
+def test_a_rule_that_lowers() -> None:
+    class Lower(RuleSet):
+        """What a target does not have."""
+
+        tan = (op.tan(x) >> op.sin(x) / op.cos(x)).lowering()
+
+    passes = rule_pass(Lower)
+    fired = why_not("Lower.tan", IRModule.from_expr(func(at("Tan", ops.tan(X)))), pipeline=passes)
+    assert fired.line == "Lower.tan: it did fire, once, and what it made was taken: at 'Tan' (in Lower)"
+    none = why_not(Lower.tan, IRModule.from_expr(func(at("Tanh", ops.tanh(X)))), pipeline=passes)
+    assert none.line == "Lower.tan: there is no tan in the model"
+
+
+def test_rules_of_passes_that_share_one_e_graph() -> None:
+    module = IRModule.from_expr(func(NEGATED))
+    found = why_not("Arithmetic.product_of_negatives", module, config={"rules.joint": True})
+    assert found.passes == ("SimplifyInference+DynamicToStatic+FoldBatchNorm+SimplifyExpr+EliminateCommonSubexpr",)
+    assert found.findings[0].text == "there is no multiply in the model"
+
+
+def test_bindings_and_several_functions_are_looked_into() -> None:
+    v = var("v")
+    module = IRModule.from_expr(func(Let(v, at("Mul", ops.multiply(X, splat(0.25))), ops.add(v, v))))
+    module["other"] = func(at("Other", ops.multiply(Y, splat(3.0))))
+    found = why_not("Own.half", module, pipeline=rule_pass(Own))
+    assert [finding.nodes for finding in found.findings] == [("Mul",), ("Other",)]
+
+
+def test_the_nearest_come_first_and_are_as_many_as_are_asked_for() -> None:
+    sums = [at(f"Add_{i}", ops.add(at(f"Mul_{i}", ops.multiply(X, numbers((3,), seed=i))), var(f"v{i}"))) for i in range(3)]
+    module = IRModule.from_expr(func(tup(at("Far", ops.add(X, Y)), *sums)))
+    inquiry = Inquiry(module, rule_pass(Own))
+    found = inquiry.answer("Own.sum_of_scaled", nearest=2)
+    assert [(finding.nodes, finding.agreed, finding.parts) for finding in found.findings] == [(("Add_0",), 3, 5), (("Add_1",), 3, 5)]
+    assert len(inquiry.answer("Own.sum_of_scaled", nearest=9).findings) == 4
+
+
+def test_long_programs() -> None:
+    whole: Expr = X
+    for i in range(3_000):
+        whole = at(f"Relu_{i}", ops.nn.relu(at(f"Add_{i}", ops.add(whole, Y))))
+    found = why_not("Own.scaled", IRModule.from_expr(func(whole)), pipeline=rule_pass(Own), nearest=1)
+    assert [finding.text for finding in found.findings] == ["there is no multiply in the model"]
+
+
+def test_data_for_programs() -> None:
+    found = ask(CASES["a dearer program, in calls"]).to_dict()
+    assert (found["rule"], found["verdict"], found["passes"], found["node"]) == ("Dear.apart", "dearer", ["Dear"], None)
+    (finding,) = found["findings"]
+    assert finding["nodes"] == ["Sub"]
+    assert (round(finding["extra_cost"]), round(finding["cost"])) == (1, 1)
+    near = ask(CASES["another number"]).to_dict()["findings"][0]
+    assert (near["kind"], near["agreed"], near["parts"]) == ("near", 1, 2)
+    assert "cost" not in near
+
+
+def test_a_set_of_which_no_rule_fires() -> None:
+    module = IRModule.from_expr(func(at("Add", ops.add(X, at("Relu", ops.nn.relu(Y))))))
+    text = set_text("Arithmetic", why_not_set("Arithmetic", module))
+    first, *lines = text.split("\n")
+    assert first == "no rule of Arithmetic fired and was taken"
+    assert len(lines) == 15
+    assert lines[1] == (
+        "  Arithmetic.add_negative: there is no negative in the model; at add 'Add' neither operand is negative(y): they are the input 'x' and "
+        "nn.relu 'Relu' (1 of 2 parts agree)"
+    )
+
+
+def test_a_set_of_which_one_fires() -> None:
+    text = set_text("Arithmetic", why_not_set("Arithmetic", IRModule.from_expr(func(NEGATED)), pipeline=simplify_expr()))
+    assert text.startswith("1 of the 15 rules of Arithmetic fired and was taken\n")
+
+
+@pytest.mark.parametrize(
+    ("rule", "node", "sentence"),
+    [
+        ("Arithmetic.add_negativ", None, "there is no rule 'Arithmetic.add_negativ'; did you mean Arithmetic.add_negative"),
+        ("add_negative", None, "there is no rule 'add_negative'; did you mean Arithmetic.add_negative?"),
+        ("Nothing.like_it", None, "there is no rule 'Nothing.like_it'"),
+        ("Arithmetic.add_negative", "Ad", "there is no node 'Ad'; did you mean Add"),
+    ],
+)
+def test_names_that_there_are_not(rule: str, node: str | None, sentence: str) -> None:
+    with pytest.raises(WhyNotError) as caught:
+        why_not(rule, IRModule.from_expr(func(NEGATED)), node=node)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_set_that_there_is_not() -> None:
+    with pytest.raises(WhyNotError, match="there is no rule set 'Arithmetics'; did you mean Arithmetic"):
+        why_not_set("Arithmetics", IRModule.from_expr(func(NEGATED)))

@@ -1,0 +1,83 @@
+"""What the answers rest on, checked against the engine: matches are complete alignments, and every rule gets an answer on every program."""
+
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.library import Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Repetitions, Slices, Transposes, Units, Views
+from passat.rules.rule import Rule
+from passat.rules.why_not import Inquiry, Kind
+from passat.rules.why_not.align import Aligner
+from passat.rules.why_not.view import View
+from tests.rules.program_strategies import programs
+
+RULES: Final = [
+    rule
+    for rules in (Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Repetitions, Slices, Transposes, Units, Views)
+    for rule in rules.rules
+]
+# Without conditions: what is compared is the left side alone.
+BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
+
+
+@settings(deadline=None, max_examples=60)
+@given(programs())
+def test_a_match_is_a_complete_alignment(function: Function) -> None:
+    graph = Graph()
+    graph.load(function.body)
+    view = View(graph)
+    for matcher in BARE:
+        matches = {row for variant in matcher.variants for row in variant.search(graph, view.by_symbol.get(matcher.root, ()))}
+        held = {row[0]: set[tuple[int, ...]]() for row in matches}
+        for row in matches:
+            try:
+                matcher.bind(graph, row)
+            except Refusal:
+                continue
+            held[row[0]].add(row)
+        aligner = Aligner(matcher, view)
+        complete = {one.root: one for one in aligner.nearest() if not one.failures}
+        assert complete.keys() == {root for root, rows in held.items() if rows}, matcher.name
+        for root, one in complete.items():
+            assert one.row(matcher) in held[root], matcher.name
+            assert one.agreed == one.parts
+
+
+@settings(deadline=None, max_examples=25)
+@given(programs(), st.sampled_from(RULES), st.booleans())
+def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) -> None:
+    inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"} if nodes else None)
+    found = inquiry.answer(rule.name)
+    assert found.findings
+    assert all(finding.text for finding in found.findings)
+    assert str(found).startswith(f"{rule.name}: ")
+    for finding in found.findings:
+        if finding.extra_cost is not None and finding.cost is not None:
+            assert finding.extra_cost >= -1e-9 * finding.cost
+        if finding.agreed is not None and finding.parts is not None:
+            assert finding.agreed < finding.parts
+
+
+@settings(deadline=None, max_examples=25)
+@given(programs())
+def test_a_rule_fired_where_a_pass_came_out_otherwise(function: Function) -> None:
+    inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"})
+    inquiry.answer("Units.add")
+    assert inquiry.watched is not None
+    for ran in inquiry.watched.ran:
+        for history in ran.runs:
+            run = history.run
+            folds = run.graph.folded or run.graph.projected or run.graph.made_static or run.graph.merged
+            if run.result is not run.body and not folds:
+                assert any(history.taken)
+
+
+def test_kinds_have_an_order() -> None:
+    from passat.rules.why_not.collect import ORDER
+
+    assert set(ORDER) == set(Kind)
