@@ -68,10 +68,13 @@ class Batch:
 
     def close(self, *, at_once: bool = False) -> None:
         """Withdraws what has not been begun; `at_once` ends also the workers that were started here, whatever they are doing."""
-        for future in self._futures:
-            future.cancel()
         if at_once and self._pool is not None:
             discard(self._pool, broken=False)
+        if self._pool is not None:
+            self._pool.withdraw(self._futures)
+        else:
+            for future in self._futures:
+                future.cancel()
 
     def _hand_out(self, work: Work, tasks: Sequence[bytes]) -> tuple[WorkerPool | None, list[Future[bytes]]]:
         """Hands out tasks to the executor; where that is broken, as it then stays, to processes that are started here."""

@@ -187,16 +187,19 @@ class _Run:
                 raise
             self.stay(f"no worker can be started ({type(error).__name__}: {error})")
             return
-        _remove_when_done(module, futures)
         try:
+            _remove_when_done(module, futures)
             self.gather(shares, tasks, futures, pool)
         except BaseException:  # Ctrl-C among them
             if pool is not None:
                 discard(pool, broken=False)
             raise
         finally:
-            for future in futures:
-                future.cancel()
+            if pool is not None:
+                pool.withdraw(futures)
+            else:
+                for future in futures:
+                    future.cancel()
 
     def gather(self, shares: list[range], tasks: list[Task], futures: list[Future[bytes]], pool: WorkerPool | None) -> None:
         """Takes the answers in order; runs here what was refused, or lost with a worker of a pool."""

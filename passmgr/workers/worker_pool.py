@@ -35,10 +35,11 @@ class WorkerPool:
         self.executor = ProcessPoolExecutor(workers, context, _begin, (ear,))
         self.answered = False
         """Whether a worker has ever done anything."""
+        self.aborted = False
 
     def submit(self, function: Callable[[_T], _R], tasks: Iterable[_T]) -> "list[Future[_R]]":
         """Hands out tasks; that starts workers where there are none."""
-        with _LOCK, _importable_main():
+        with _LOCK, _importable_main(), _uninterrupted():
             return [self.executor.submit(function, task) for task in tasks]
 
     def has_answered(self) -> None:
@@ -47,14 +48,25 @@ class WorkerPool:
             self.answered = True
             _stillborn.clear()
 
+    def withdraw(self, futures: "Iterable[Future[_R]]") -> None:
+        """Cancels what has not been begun. Where the workers are being ended, the executor does so itself, and would stumble over futures
+        that somebody else has cancelled."""
+        for future in () if self.aborted else futures:
+            future.cancel()
+
     def abort(self) -> None:
-        """Ends the workers at once, whatever they are doing."""
+        """Ends the workers at once, whatever they are doing, those that are just starting as well."""
+        self.aborted = True
+        for process in list((getattr(self.executor, "_processes", None) or {}).values()):
+            process.kill()  # ProcessPoolExecutor.kill_workers comes with Python 3.14
         self._line.close()
-        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor.shutdown(wait=True, cancel_futures=True)  # what has been killed is not waited for long
 
 
 def _begin(line: "Connection") -> None:
     """What a worker does first. Ctrl-C is for the process that runs the pipeline, which then ends its workers."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTIONS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(line,), daemon=True).start()
 
@@ -63,6 +75,19 @@ def _end_with(line: "Connection") -> None:
     with contextlib.suppress(EOFError, OSError):
         line.recv_bytes()
     os._exit(1)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Has signals wait: a worker that is being started when an exception comes would be in nobody's list, and never end."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTIONS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -87,6 +112,7 @@ def no_workers() -> str:
     return 'workers end before they do anything; does the script keep what it does under `if __name__ == "__main__":`?'
 
 
+_INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 _ATTEMPTS: Final = 2
 _stillborn: Final[list[int]] = []
 """The sizes of the last pools, of which no worker ever answered."""
@@ -117,6 +143,9 @@ def hand_out(workers: int, function: Callable[[_T], _R], tasks: Sequence[_T]) ->
         discard(pool)
         pool = worker_pool(workers)
         return pool, pool.submit(function, tasks)
+    except KeyboardInterrupt:
+        discard(pool, broken=False)
+        raise
 
 
 def discard(pool: WorkerPool, *, broken: bool = True) -> None:
@@ -128,6 +157,14 @@ def discard(pool: WorkerPool, *, broken: bool = True) -> None:
                 if broken and not pool.answered:
                     _stillborn.append(pool.workers)
     pool.abort()
+
+
+def abort_workers() -> None:
+    """Ends all worker processes that `passmgr.workers` has started, whatever they are doing: for programs that are being interrupted."""
+    with _LOCK:
+        pools = [pool for (process, _), pool in _POOLS.items() if process == os.getpid()]
+    for pool in pools:
+        discard(pool, broken=False)
 
 
 def shutdown_workers() -> None:

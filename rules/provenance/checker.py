@@ -31,10 +31,11 @@ class Verdict:
     uncovered: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        proven = ", ".join(self.functions) or "nothing"
+        of = "" if self.functions == ["main"] else f" of {', '.join(self.functions) or 'no function'}"
         trusted = " where what is not covered is trusted" if self.uncovered else ""
-        lines = [f"it holds{trusted}: {self.unions} applications of rules and {self.folds} folded constants prove {proven}"]
-        return "\n".join([*lines, *(f"not covered: pass {each}" for each in self.uncovered)])
+        steps = f"{self.unions} applications of rules and {self.folds} folded constants"
+        head = f"it holds{trusted}: {steps} lead from the first program{of} to the last"
+        return "\n".join([head, *(f"not covered: pass {each}" for each in self.uncovered)])
 
 
 class Checker:

@@ -139,20 +139,18 @@ class Histories:
     def _solve(self, wanted: _Key) -> History:
         known = self._known
         stack = [wanted]
-        begun: set[_Key] = set()
+        begun: dict[_Key, _Needs] = {}
         while stack:
             key = stack[-1]
             if key in known:
                 stack.pop()
-                continue
-            needs, steps, sources = self._needs(key)
-            missing = [need for need in needs if need not in known and need not in begun]
-            if missing and key not in begun:
-                begun.add(key)
-                stack += missing
-                continue
-            stack.pop()
-            known[key] = merged([known[need] for need in needs if need in known], steps, sources)
+            elif key in begun:
+                stack.pop()
+                needs, steps, sources = begun[key]
+                known[key] = merged([known[need] for need in needs if need in known], steps, sources)
+            else:
+                begun[key] = self._needs(key)
+                stack += [need for need in begun[key][0] if need not in known and need not in begun]
         return known[wanted]
 
     def _needs(self, key: _Key) -> _Needs:
@@ -186,12 +184,14 @@ class _Index:
         self.run = run
         self.graph = run.graph
         self._makers: dict[int, int] = {}
-        self._unions: dict[int, list[tuple[int, int, int]]] = {}
+        self._edges: dict[int, list[tuple[int, int]]] = {}
+        self._applications: dict[int, _Needs] = {}
         for place, application in enumerate(run.applications):
             for node in application.made:
                 self._makers.setdefault(node, place)
             for root, made in application.unions:
-                self._unions.setdefault(self.graph.find(root), []).append((root, made, place))
+                self._edges.setdefault(root, []).append((made, place))
+                self._edges.setdefault(made, []).append((root, place))
         self._loaded_from: dict[int, Expr] = {}
         for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
@@ -213,7 +213,8 @@ class _Index:
     def expression(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
         """Of what the history of a new expression consists: of its node's, and of what replaced its operands by others that were there
         before."""
-        needs, steps, names = self.needs(node, keep)
+        known, dated, sources = self.needs(node, keep)
+        needs, steps, names = [*known], [*dated], [*sources]
         assert self.run.choice is not None
         graph = self.graph
         for part in _parts(self._loaded_from[node]) if node in self._loaded_from else ():
@@ -232,17 +233,18 @@ class _Index:
 
     def _between(self, one: int, other: int) -> list[int]:
         """The applications that made two nodes of a class equal; where congruence did, the first one at the one node."""
-        edges = self._unions.get(self.graph.find(one), [])
+        edges = self._edges
         ways: dict[int, tuple[int, int] | None] = {one: None}
         queue = [one]
         for node in queue:
-            for root, made, place in edges:
-                for here, there in ((root, made), (made, root)):
-                    if here == node and there not in ways:
-                        ways[there] = (node, place)
-                        queue.append(there)
+            for there, place in edges.get(node, ()):
+                if there not in ways:
+                    ways[there] = (node, place)
+                    queue.append(there)
+            if other in ways:
+                break
         if other not in ways:
-            return [place for root, _, place in edges if root == one][:1]
+            return [place for _, place in edges.get(one, ())[:1]]
         path: list[int] = []
         way = ways[other]
         while way is not None:
@@ -252,6 +254,8 @@ class _Index:
 
     def _applied(self, place: int) -> _Needs:
         """Of what the history of an application consists: of those of the nodes that it matched."""
+        if place in self._applications:
+            return self._applications[place]
         application, graph = self.run.applications[place], self.graph
         matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
         at: dict[str, None] = {}
@@ -266,7 +270,8 @@ class _Index:
                     at[name] = None
                     break
         step = Step(self.run.pass_name, application.rule, tuple(at))
-        return [(self.number, node) for node in nodes], [((self.number, 1 + place), step)], []
+        self._applications[place] = [(self.number, node) for node in nodes], [((self.number, 1 + place), step)], []
+        return self._applications[place]
 
     def _loaded(self, what: str, expr: Expr) -> _Dated:
         """What happened to an expression as the program was loaded."""

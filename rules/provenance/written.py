@@ -1,5 +1,5 @@
-"""What becomes of programs that are written to ONNX and read again, as rules: ONNX has other words for the same, and no results that are
-two at once."""
+"""Other words for the same, as rules: what becomes of programs that are written to ONNX and read again, where no results are two at once,
+and what passes without rules change."""
 
 from typing import Final
 
@@ -33,6 +33,7 @@ def from_the_front(attrs: Attrs, data: Term) -> Attrs:
 def _rules() -> RuleSetMeta:
     rules: dict[str, Rule] = {
         "identity": op.copy(x) >> x,
+        "two": (op.elemwise_sum((x, b)) >> x + b).exploring(),
         "bias": (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring(),
     }
     for name in _WITH_AXIS:

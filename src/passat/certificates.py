@@ -1,13 +1,11 @@
 """Certificates of optimisations: made beside a result, written to a file, and checked against the models that they speak of."""
 
-import functools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
-import passat.rules.library
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
@@ -15,9 +13,9 @@ from passat.pipelines import check_rule_sets
 from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.form import check_form
 from passat.rules.provenance.plain import CertificateError, Uncovered
+from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.terms import Terms
-from passat.rules.provenance.written import Written
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,7 +47,7 @@ def check_certificate(
         for model, place, what in ((before, 0, "begins with"), (after, 1, "ends with")):
             if model is not None:
                 constants.update(_compare(data, from_onnx(model), place, what))
-        return Checker(data, {**_library(), **_by_name(sets)}, constants).run()
+        return Checker(data, rules_by_name(sets), constants).run()
 
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
@@ -98,14 +96,3 @@ def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapp
         if found != stated.get(name):
             raise CertificateError(f"this is not the model that the certificate {what}")
     return terms.constants
-
-
-@functools.cache
-def _library() -> dict[str, Rule]:
-    """The rules of Passat's own library, each direction by itself."""
-    sets = [value for value in vars(passat.rules.library).values() if isinstance(value, RuleSetMeta)]
-    return _by_name([*sets, Written])
-
-
-def _by_name(sets: Sequence[RuleSetMeta]) -> dict[str, Rule]:
-    return {direction.name: direction for rules in sets for rule in rules for direction in rule.directions()}

@@ -182,8 +182,8 @@ def test_metadata_of_others_is_no_provenance(folder: Path) -> None:
 
 def test_a_certificate_is_checked_against_both_files(done: Path) -> None:
     text = run("explain", "out.onnx", "--check", "proof.json", "--before", "in.onnx", "--rules", "mine.py")
-    assert text == "it holds: 3 applications of rules and 0 folded constants prove main\n" or text.startswith("it holds: ")
-    assert "not compared" not in text
+    assert text.startswith("it holds: ")
+    assert text.endswith("folded constants lead from the first program to the last\n")
     alone = run("explain", "--check", "proof.json", "--rules", "mine.py")
     assert "not compared with a file: the program before (--before)" in alone
     assert "not compared with a file: the program after (--after)" in alone

@@ -56,6 +56,8 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
+        if "passat.passmgr.workers.worker_pool" in sys.modules:
+            sys.modules["passat.passmgr.workers.worker_pool"].abort_workers()
         what, code = ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work

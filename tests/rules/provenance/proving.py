@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any as AnyValue
 from typing import NamedTuple
 
-import passat.rules.library
 from passat.ir.expr import Call, Expr, Function, Span
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
@@ -14,6 +13,7 @@ from passat.passmgr import Pass, PassContext, Sequential
 from passat.rules.engine.journal import Journal
 from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.histories import Histories, History
+from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.trail import Trail
 from passat.rules.provenance.writer import Writer
 from passat.rules.rule import RuleSetMeta
@@ -78,9 +78,7 @@ def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> W
 
 def check(certificate: AnyValue, constants: dict[str, Tensor], sets: Sequence[RuleSetMeta] = ()) -> Verdict:
     """Checks a certificate with the rules of the library and of some sets."""
-    library = [value for value in vars(passat.rules.library).values() if isinstance(value, RuleSetMeta)]
-    rules = {each.name: each for rules in (*library, *sets) for rule in rules for each in rule.directions()}
-    return Checker(certificate, rules, constants).run()
+    return Checker(certificate, rules_by_name(sets), constants).run()
 
 
 __all__ = ["Written", "check", "named", "written"]

@@ -168,6 +168,31 @@ def test_what_is_not_covered_is_said() -> None:
     assert str(verdict).endswith("not covered: pass Swap in the function main")
 
 
+def test_what_a_pass_without_rules_only_respells_is_proven_after_the_fact() -> None:
+    class Respell(FunctionPass):
+        """Writes a sum in other words, and copies it."""
+
+        info = PassInfo(0, "Respell")
+
+        def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+            args = func.body.args  # type: ignore[attr-defined]  # it is a sum
+            return func.with_body(infer_type(ops.copy(ops.elemwise_sum(tup(*reversed(args))))))
+
+    found = written(func(ops.add(a, b)), [Respell()])
+    assert [part["pass"] for part in found.certificate["steps"]] == ["Respell"]
+    proven(found, unions=2)
+
+
+def test_functions_that_draw_random_numbers_are_not_covered() -> None:
+    """Two calls of one look the same, and are not."""
+    drawn = infer_type(named(ops.nn.dropout(b), "drop"))[0]
+    inner = func(infer_type(drawn), b)
+    body = ops.subtract(Call(inner, [a]), ops.add(Call(inner, [a]), const(0.0)))
+    verdict = written(func(body, a), [simplify_expr()]).check()
+    assert verdict.functions == []
+    assert "a function or branch with stateful calls in it" in verdict.uncovered[0]
+
+
 @pytest.mark.parametrize("kind", ["references", "stateful"])
 def test_programs_that_are_not_covered_are_said_to_be_that(kind: str) -> None:
     def body() -> Expr:
