@@ -62,7 +62,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
         if isinstance(node, Function):
             known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
         elif isinstance(node, Let):
-            lets[node.var] = node
+            lets.setdefault(node.var, node)  # copies of a let bind one variable several times: the first is met first
         elif isinstance(node, Match):
             for clause in node.clauses:
                 bound = enumerate(pattern_vars(clause.lhs))

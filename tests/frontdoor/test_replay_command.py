@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any as AnyValue
 
@@ -44,10 +44,15 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.fixture(autouse=True)
-def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder with a rule file."""
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder with a rule file, and a registry that forgets."""
+    entries = dict(passes_known._ENTRIES)
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(RULES)
+    yield
+    passes_known._ENTRIES.clear()
+    passes_known._ENTRIES.update(entries)
+    passes_known._VERSION[0] += 1
 
 
 def crash(*more: object) -> Result:

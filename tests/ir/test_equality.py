@@ -70,6 +70,16 @@ def test_sharing_counts_only_where_it_is_asked_for(program: Function) -> None:
     assert structural_hash(program) == structural_hash(apart)
 
 
+def test_a_let_that_is_copied_hashes_like_the_one_let() -> None:
+    """Both copies bind the same variable."""
+    x, y, z = (var(name, shape=(2,)) for name in "xyz")
+    called = Call(Function([y], Let(z, get_op("negative")(x), get_op("exp")(x))), [x])
+    program = Function([x], Tuple([called, called]))
+    apart = unshared(program)
+    assert structural_equal(program, apart)
+    assert structural_hash(program) == structural_hash(apart)
+
+
 @settings(deadline=None, max_examples=80)
 @given(programs(), st.data())
 def test_a_change_anywhere_is_found(program: Function, data: st.DataObject) -> None:

@@ -1,25 +1,40 @@
 """What the tests of the manager share: registries that forget, and tiny programs."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from passat.ir.expr import Function, var
 from passat.ir.module import IRModule
-from tests import registries
+from passat.passmgr import config, registry
+
+
+@contextmanager
+def _sandbox() -> Iterator[None]:
+    registry.list_passes()  # what is imported inside would be forgotten for good
+    entries, options, sources = dict(registry._ENTRIES), dict(config._OPTIONS), list(registry._SOURCES)
+    try:
+        yield
+    finally:
+        registry._ENTRIES.clear()
+        registry._ENTRIES.update(entries)
+        config._OPTIONS.clear()
+        config._OPTIONS.update(options)
+        registry._SOURCES[:] = sources
+        registry._VERSION[0] += 1
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Callable[[], AbstractContextManager[None]]:
     """A context manager after which passes and options that were registered inside are forgotten."""
-    return registries.sandbox
+    return _sandbox
 
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Forgets what the test registers."""
-    with registries.sandbox():
+    with _sandbox():
         yield
 
 

@@ -165,17 +165,17 @@ def test_names_that_are_no_words() -> None:
 
 
 def test_pipelines_that_are_registered_keep_their_name() -> None:
-    class Mine(Sequential):
+    class Rounds(Sequential):
         def __init__(self, rounds: int = 1) -> None:
-            super().__init__([Tune()] * rounds, name="Mine")
+            super().__init__([Tune()] * rounds, name="Rounds")
             self.given_options = {"rounds": rounds} if rounds != 1 else {}
 
     made = Sequential([Tune(), InferType()])
     register_pass("Whole", made)
-    register_pass("Mine", Mine)
+    register_pass("Rounds", Rounds)
     assert pipeline_text(made) == "Whole"
     assert parse_pipeline("Whole").members == (made,)
-    assert pipeline_text(parse_pipeline("Whole,Mine{rounds=2}")) == "Whole,Mine{rounds=2}"
+    assert pipeline_text(parse_pipeline("Whole,Rounds{rounds=2}")) == "Whole,Rounds{rounds=2}"
     assert pipeline_text(Sequential([made, InferType()])) == "Whole,InferType"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from passat.ir.expr import Expr, Function
-from passat.rules.rule import EXACT, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta
 from tests.rules.building import func
 from tests.rules.running import assert_equal_in_value, optimise, result_type
 
@@ -31,11 +31,16 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
     return [(rules, rule, cases[rule.name]) for rules in sets for rule in rules]
 
 
+def _options(rule: Rule) -> dict[str, str]:
+    """What a rule needs to run at all."""
+    return {"rules__math": FINITE} if rule.math == FINITE else {}
+
+
 def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule fires on its first program; the result has the same value and type, whether or not constants are folded."""
     before = example.positive
     for fold in (False, True):
-        outcome = optimise(before, rules, fold=fold)
+        outcome = optimise(before, rules, fold=fold, **_options(rule))
         if not fold:
             assert outcome.fired(rule.name) > 0, outcome.remarks
         assert result_type(outcome.function) == result_type(before)
@@ -45,7 +50,7 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule does not fire on its second program, and says why."""
-    outcome = optimise(example.negative, rules)
+    outcome = optimise(example.negative, rules, **_options(rule))
     assert outcome.fired(rule.name) == 0
     if not example.reason:
         assert outcome.count(f"matched:{rule.name}") == 0
