@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from passat.ir.expr import Call, Constant, Function, Tuple, Var
+from passat.ir.expr import Constant, Function, Tuple, Var
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
@@ -35,7 +35,7 @@ def program(calls: int) -> IRModule:
     """A module of about so many products."""
     weights = [Constant(Tensor.dense(np.random.default_rng(i).normal(size=(8, 8)), "float32")) for i in range(PRODUCTS)]
     inputs = [Var(f"x{i}", TensorType((4, 8), "float32")) for i in range(calls // PRODUCTS)]
-    products = [Call(get_op("nn.matmul"), [source, weight]) for source in inputs for weight in weights]
+    products = [get_op("nn.matmul")(source, weight) for source in inputs for weight in weights]
     return infer_module(IRModule({"main": Function(inputs, Tuple(products))}))
 
 
