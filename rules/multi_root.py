@@ -14,13 +14,15 @@ from passat.rules.rule import EXACT, MERGING, Rule
 
 
 class Each:
-    """The left side of a rule with several roots: every call that the pattern matches, those together that share some holes."""
+    """The left side of a rule with several roots: every call that the pattern matches, those together that share some holes, where there
+    are `at_least` so many."""
 
-    __slots__ = ("pattern", "shared")
+    __slots__ = ("at_least", "pattern", "shared")
 
-    def __init__(self, pattern: Pattern, shared: tuple[PVar | PConst, ...]) -> None:
+    def __init__(self, pattern: Pattern, shared: tuple[PVar | PConst, ...], at_least: int = 2) -> None:
         self.pattern = pattern
         self.shared = shared
+        self.at_least = at_least
 
     def __rshift__(self, right: "Parts") -> "MultiRule":
         if not isinstance(right, Parts):
@@ -28,7 +30,8 @@ class Each:
         return MultiRule(self, right)
 
     def __repr__(self) -> str:
-        return f"each({self.pattern!r}, sharing={', '.join(map(repr, self.shared))})"
+        many = f", at_least={self.at_least}" if self.at_least != 2 else ""
+        return f"each({self.pattern!r}, sharing={', '.join(map(repr, self.shared))}{many})"
 
 
 class Parts:
@@ -45,21 +48,26 @@ class Parts:
 
 
 class PJoined(Pattern):
-    """What a hole binds in all matches, concatenated along an axis. On the right sides of rules with several roots."""
+    """What a hole binds in all matches, concatenated along an axis. On the right sides of rules with several roots. Where they are `alike`,
+    all have one shape; else they may differ along that axis."""
 
-    __slots__ = ("axis", "of")
+    __slots__ = ("alike", "axis", "of")
 
-    def __init__(self, of: Pattern, axis: int) -> None:
+    def __init__(self, of: Pattern, axis: int, alike: bool = False) -> None:
         self.of = of
         self.axis = axis
+        self.alike = alike
         self.key = ("joined", of.key, axis)
 
     def __repr__(self) -> str:
         return f"joined({self.of!r}, axis={self.axis})"
 
 
-def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst]) -> Each:
-    """Every call that matches, together where the holes that are shared bind the same. Raises RuleError for a hole that it has not."""
+def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst], at_least: int = 2) -> Each:
+    """Every call that matches, together where the holes that are shared bind the same. Raises RuleError for a hole that it has not, and
+    for fewer than two calls."""
+    if at_least < 2:
+        raise RuleError(f"each({pattern!r}): calls are taken together where there are at least 2, not {at_least!r}")
     shared = (sharing,) if isinstance(sharing, Pattern) else tuple(sharing)
     if not isinstance(pattern, PCall):
         raise RuleError(f"each(...) takes the application of an operator, not {pattern!r}")
@@ -68,12 +76,12 @@ def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst]) 
             raise RuleError(f"each({pattern!r}): {hole!r} is no hole of the pattern that could be shared")
     if not shared:
         raise RuleError(f"each({pattern!r}): what is not shared cannot be computed together; say sharing=x")
-    return Each(pattern, shared)
+    return Each(pattern, shared, at_least)
 
 
-def joined(hole: PVar | PConst, *, axis: int) -> PJoined:
-    """What the hole binds in all matches, concatenated along the axis."""
-    return PJoined(hole, axis)
+def joined(hole: PVar | PConst, *, axis: int, alike: bool = False) -> PJoined:
+    """What the hole binds in all matches, concatenated along the axis. Together is what has one shape otherwise, or, `alike`, in full."""
+    return PJoined(hole, axis, alike)
 
 
 def parts(whole: Pattern, *, axis: int) -> Parts:
@@ -122,6 +130,11 @@ class MultiRule(Rule):
         for name in ("back", "kind", "matches"):
             given.pop(name, None)
         return MultiRule(self.left, self.right, given.pop("conditions"), **given)
+
+    def branches(self, at_least: int) -> "MultiRule":
+        """The rule where it takes so many calls at least."""
+        left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
+        return MultiRule(left, self.right, self.conditions, math=self.math, note=self.note, name=self.name, source=self.source)
 
     def lowering(self) -> "Rule":
         """Refused: calls that run together are an alternative, not what an operator is made of."""

@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Final, Literal, cast
+from typing import ClassVar, Final, Literal, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -125,7 +125,7 @@ class RulePass(FunctionPass):
     refusals are remarks.
     """
 
-    joint_option = "rules.joint"
+    joint_option: ClassVar[str | None] = "rules.joint"
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import NamedTuple, cast
 
 from passat.rules.pattern import RuleError
-from passat.rules.rule import RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSetMeta
 
 
 class Phase(NamedTuple):
@@ -17,7 +17,7 @@ class Phase(NamedTuple):
     rule_matches: int | None = None
 
 
-def phase(*sets: type[RuleSet], rounds: int | None = None, rule_matches: int | None = None) -> Phase:
+def phase(*sets: RuleSetMeta, rounds: int | None = None, rule_matches: int | None = None) -> Phase:
     """A phase of a pass: `rule_pass(phase(Simple), phase(Products, rounds=2))`. Raises RuleError for what is no rule set, and for limits
     below one.
 

@@ -237,12 +237,13 @@ def _write_gelu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         return constant_like(call, value, emit)
 
     if call.attrs.approximate == "tanh":
-        cube = emit.node("Mul", [emit.node("Mul", [x, x]), x])
+        cube = emit.node("Pow", [x, constant(3)])
         sum_ = emit.node("Add", [x, emit.node("Mul", [cube, constant(0.044715)])])
         inner = emit.node("Tanh", [emit.node("Mul", [sum_, constant(math.sqrt(2 / math.pi))])])
-    else:
-        need_opset(emit, 9, gelu)
-        inner = emit.node("Erf", [emit.node("Div", [x, constant(math.sqrt(2))])])
+        # This is the order of factors that ONNX Runtime fuses; for the error function it is another one.
+        return emit.node("Mul", [emit.node("Mul", [x, constant(0.5)]), emit.node("Add", [inner, constant(1)])])
+    need_opset(emit, 9, gelu)
+    inner = emit.node("Erf", [emit.node("Div", [x, constant(math.sqrt(2))])])
     return emit.node("Mul", [emit.node("Mul", [x, emit.node("Add", [inner, constant(1)])]), constant(0.5)])
 
 

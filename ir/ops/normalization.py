@@ -239,8 +239,13 @@ def _emit_standardised(emit: Emitter, name: str, axes: Sequence[int], epsilon: f
     inner = dtype if dtype == "float64" else "float32"
     x = cast(emit, name, dtype, inner)
     centred = emit.node("Sub", [x, reduced(emit, "ReduceMean", x, axes)])
-    variance = reduced(emit, "ReduceMean", emit.node("Mul", [centred, centred]), axes)
+    variance = reduced(emit, "ReduceMean", _emit_square(emit, centred, inner), axes)
     return cast(emit, _emit_divided(emit, centred, variance, epsilon, inner), inner, dtype)
+
+
+def _emit_square(emit: Emitter, name: str, dtype: str) -> str:
+    """The square in the spelling that ONNX Runtime's fusions of normalisations look for."""
+    return emit.node("Pow", [name, scalar(emit, 2.0, dtype)])
 
 
 def _emit_divided(emit: Emitter, name: str, square: str, epsilon: float, dtype: str) -> str:
@@ -324,5 +329,5 @@ def _write_rms_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         return emit.node("RMSNormalization", inputs, {"axis": attrs.axis, "epsilon": attrs.epsilon})
     inner = data.dtype if data.dtype == "float64" else "float32"
     x = cast(emit, inputs[0], data.dtype, inner)
-    square = reduced(emit, "ReduceMean", emit.node("Mul", [x, x]), range(attrs.axis % data.ndim, data.ndim))
+    square = reduced(emit, "ReduceMean", _emit_square(emit, x, inner), range(attrs.axis % data.ndim, data.ndim))
     return emit.node("Mul", [cast(emit, _emit_divided(emit, x, square, attrs.epsilon, inner), inner, data.dtype), inputs[1]])

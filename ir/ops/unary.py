@@ -6,7 +6,8 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.ir.cost import transcendental
+from passat.ir.attrs import Attrs
+from passat.ir.cost import Cost, elements, nbytes, transcendental
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
@@ -23,7 +24,7 @@ from passat.ir.ops.elementwise import (
 )
 from passat.ir.ops.erf import erf as error_function
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, Type
 
 
 @define_op("abs", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True)
@@ -68,7 +69,12 @@ def sqrt(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("rsqrt", kernel=in_float32(lambda x: np.reciprocal(np.sqrt(x))), cost=transcendental, elementwise=True)
+def _two_passes(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    """Two operators, one after the other, each of which reads and writes."""
+    return Cost(20.0 * elements(result), 2.0 * (nbytes(args[0]) + nbytes(result)))
+
+
+@define_op("rsqrt", kernel=in_float32(lambda x: np.reciprocal(np.sqrt(x))), cost=_two_passes, elementwise=True)
 def rsqrt(x: TensorType) -> TensorType:
     """One divided by the square root. Not in ONNX: Sqrt and Reciprocal."""
     return same_type(x, FLOATING)

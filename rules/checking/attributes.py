@@ -80,6 +80,11 @@ def _transpose(shape: Shape, dtype: str, dice: Dice) -> Attributes:
 
 
 def _reshape(shape: Shape, dice: Dice, seen: Sequence[Shape]) -> Attributes:
+    if len(shape) in (2, 3) and dice.chance(0.15):  # rows in heads
+        heads = 2 if shape[-1] % 2 == 0 else 1
+        return {"newshape": (*shape[:-1], heads, shape[-1] // heads), "allowzero": False}
+    if len(shape) == 5 and dice.chance(0.6):  # heads and their copies
+        return {"newshape": (shape[0], shape[1] * shape[2], *shape[3:]), "allowzero": False}
     size = math.prod(shape)
     rest = size
     target: list[int] = []
@@ -123,6 +128,8 @@ def _cast(shape: Shape, dtype: str, dice: Dice) -> Attributes:
 
 
 def _broadcast_to(shape: Shape, dtype: str, dice: Dice) -> Attributes:
+    if len(shape) == 5 and shape[2] == 1 and dice.chance(0.6):
+        return {"shape": (*shape[:2], dice.full(), *shape[3:])}
     return {"shape": shape if dice.chance(0.25) else dice.stronger(shape)}
 
 

@@ -1,5 +1,6 @@
 """Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what conditions ask for."""
 
+import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -40,6 +41,7 @@ class Wishes:
         self.plain = list(_plain([condition.args for condition in conditions]))
         self.dtypes = [value for value in self.plain if isinstance(value, str) and value in NAMES]
         self.named = {name for condition in conditions for name in tensor_holes(condition.args)}
+        self.spatial = next(iter(_spatial(pattern)), None)
         self.drawn: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
 
@@ -58,6 +60,12 @@ class Wishes:
                 break
         self.drawn[found] = self.drawn.get(found, 0) + 1
         return found
+
+    def base(self, dice: Dice) -> tuple[int, ...]:
+        """The shape that an instance is mostly about."""
+        if self.spatial is None or dice.chance(0.1):
+            return dice.shape()
+        return (dice.pick((1, 2)), dice.pick((1, 2, 2, 4)), *(dice.pick((2, 3, 4)) for _ in range(self.spatial)))
 
     def looks_at(self, name: str) -> bool:
         """Whether a condition wants a constant there. Holes of the roots of a rule with several are numbered."""
@@ -85,6 +93,14 @@ def _numbers(value: AnyValue) -> Iterator[float]:
                 yield float(node.value)
     elif isinstance(value, (int, float)) and value is not None:
         yield float(value)
+
+
+def _spatial(pattern: Pattern) -> Iterator[int]:
+    """How many spatial dimensions the convolutions and poolings have whose data are computed, and not free to be of any shape."""
+    for node in subterms(pattern):
+        found = re.match(r"nn\.(?:conv|\w+_pool)(\d)d", node.op.name) if isinstance(node, PCall) else None
+        if found is not None and isinstance(node, PCall) and isinstance(node.args[0], PCall):
+            yield int(found[1])
 
 
 def _plain(value: AnyValue) -> Iterator[AnyValue]:
@@ -116,7 +132,7 @@ class _Drawer:
     def __init__(self, wishes: Wishes, dice: Dice, dtype: str) -> None:
         self.wishes = wishes
         self.dice = dice
-        self.around = Around(dice, dtype, dice.shape(), [])
+        self.around = Around(dice, dtype, wishes.base(dice), [])
         self.types: dict[Key, Type] = {}
         self.names: dict[str, Key] = {}
         self.attrs: dict[Key, Attrs] = {}

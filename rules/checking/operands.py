@@ -53,6 +53,8 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         return _dynamic(op, known, around)
     if name in _TUPLES:
         return _tuple(op, known, fixed, around)
+    if name in ("nn.attention", "nn.rotary_embedding"):
+        return (_attention if name == "nn.attention" else _rotary)(op, known, fixed, around)
     dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and _own(op, i) is None), around.dtype)
     first = _shape(known[0]) if known and known[0] is not None else _first(op, fixed, around)
     attrs = {**random_attributes(op, first, dtype, around.dice, (*around.seen, around.base)), **fixed}
@@ -62,6 +64,37 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         for i, (type_, shape) in enumerate(zip(known, shapes, strict=True))
     ]
     return Fit(types, attrs)
+
+
+def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    dice = around.dice
+    query, key, value, mask = [_shape(type_) for type_ in known]
+    heads = _number(fixed.get("q_num_heads"), dice.pick((1, 2, 4)))
+    shared = _number(fixed.get("kv_num_heads"), dice.pick([count for count in (1, 2, 4) if heads % count == 0]))
+    if len(query) != 3:
+        query = (dice.full(), dice.full(), heads * dice.pick((1, 2, 3)))
+    if len(key) != 3:
+        key = (query[0], dice.full(), shared * query[2] // heads)
+    if len(value) != 3:
+        value = (*key[:2], shared * dice.pick((1, 2)))
+    whole = (query[0], heads, query[1], key[1])
+    dtype = next((type_.dtype for type_ in known[:3] if isinstance(type_, TensorType)), around.dtype)
+    drawn: Type = TensorType(dice.weaker(whole), dice.pick((dtype, "bool"))) if dice.chance(0.5) else TupleType([])
+    types = [type_ or TensorType(shape, dtype) for type_, shape in zip(known[:3], (query, key, value), strict=True)]
+    attrs = {"q_num_heads": heads, "kv_num_heads": shared, "scale": dice.pick((1.0, 0.5)), "is_causal": dice.chance(0.3), **fixed}
+    return Fit([*types, known[3] or drawn], attrs)
+
+
+def _rotary(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    dice = around.dice
+    heads, half = _number(fixed.get("num_heads"), dice.pick((1, 2, 4))), dice.pick((1, 2))
+    data = _shape(known[0])
+    if len(data) != 3:
+        data = (dice.full(), dice.full(), heads * 2 * half)
+    angles = (*data[:2], data[2] // heads // 2)
+    dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype)
+    types = [type_ or TensorType(shape, dtype) for type_, shape in zip(known, (data, angles, angles), strict=True)]
+    return Fit(types, {"num_heads": heads, "interleaved": dice.chance(0.3), **fixed})
 
 
 def _own(op: Op, i: int) -> str | None:
@@ -93,6 +126,8 @@ def _first(op: Op, fixed: Attributes, around: Around) -> Shape:
         return dice.shape(2) if dice.chance(0.8) else around.base
     if name in ("nn.matmul", "nn.dense", "nn.batch_matmul"):
         return _product(op, around)
+    if name == "broadcast_to" and dice.chance(0.15):  # heads that are repeated
+        return (dice.full(), dice.full(), 1, dice.full(), dice.full())
     return around.shape()
 
 

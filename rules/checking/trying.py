@@ -18,6 +18,8 @@ from passat.rules.rule import Rule
 
 _DRAWS: Final = 60
 """So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
+_HOPE: Final = 100
+"""A quarter of the draws for that many instances, where fewer are wanted."""
 _SELDOM: Final = 25
 """Where fewer than one in so many draws is accepted, every other instance is an accepted one with other elements."""
 _REMEMBERED: Final = 100
@@ -90,7 +92,7 @@ def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.G
     found: list[Case] = []
     accepted = 0
     for turn in range(wanted * _DRAWS):
-        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > wanted * _DRAWS):
+        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, _HOPE) * _DRAWS):
             break
         report.drawn += 1
         odd = oddness(trier, turn)

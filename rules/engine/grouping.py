@@ -13,7 +13,7 @@ from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
 from passat.rules.engine.matching import Bindings, Matcher, Refusal, same_type, scalar_for
 from passat.rules.multi_root import MultiRule, PJoined
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PNumber, PTuple, PVar
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PNumber, PTuple, PVar, subterms
 from passat.rules.rule import MERGING, Rule
 
 MOST: Final = 256
@@ -28,11 +28,12 @@ class Grouper:
         self.name = rule.name
         probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, kind=MERGING, name=rule.name)
         self.matcher = Matcher(probe)
+        self._joined = [node for node in subterms(rule.rhs) if isinstance(node, PJoined)]
         self.symbols = self.matcher.symbols
 
     def groups(self, graph: Graph, initial: int, statistics: AnyValue) -> list[list[tuple[int, Bindings]]]:
         """The matches among the first `initial` nodes, as (root, bindings), in the order of the program: together are those that share what
-        the rule says and have equal attributes. Refusals go to the statistics."""
+        the rule says, have equal attributes, and operands that can be joined. Refusals go to the statistics."""
         roots = [node for node in range(initial) if graph.symbols[node] is self.matcher.root and graph.find(node) == node]
         rows = dict.fromkeys(row for variant in self.matcher.variants for row in variant.search(graph, roots))
         found: dict[tuple[AnyValue, ...], dict[int, Bindings]] = {}
@@ -43,15 +44,23 @@ class Grouper:
             except (Refusal, Refuse) as refusal:
                 statistics.refuse(str(refusal))
                 continue
-            key = (*(match.node(hole) for hole in self.rule.left.shared), *(value for _, value in sorted(match.attrs.items())))
+            try:
+                shapes = tuple(_across(graph, match, part) for part in self._joined)
+            except Refuse as refuse:
+                statistics.refuse(str(refuse))
+                continue
+            shared = (match.node(hole) for hole in self.rule.left.shared)
+            key = (*shared, *(value for _, value in sorted(match.attrs.items())), shapes)
             found.setdefault(key, {}).setdefault(row[0], match)
         groups = []
         for members in found.values():
             group = _in_order(graph, list(members.items()))[:MOST]
-            if len(group) > 1:
+            if len(group) >= self.rule.left.at_least:
                 groups.append(group)
-            else:
+            elif len(group) == 1:
                 statistics.refuse("there is no other call to take it together with")
+            else:
+                statistics.refuse(f"there are {len(group)} calls to take together, not {self.rule.left.at_least}")
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
@@ -108,6 +117,17 @@ class Grouper:
         head: Symbol = symbol(CALL, op, len(operands))
         bound: Attrs = op.bind_attrs(dict(attrs))
         return graph.make(head, graph.attr_id(bound), operands)
+
+
+def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:
+    """What operands that are joined have in common: their element type and their sizes, but for the one along which they are joined."""
+    type_ = _tensor(graph.types[graph.find(match.node(part.of))])
+    if part.alike:
+        return (type_.dtype, *type_.shape)
+    if not -type_.ndim <= part.axis < type_.ndim:
+        raise Refuse(f"{type_!r} has no axis {part.axis}")
+    at = type_.axis(part.axis)
+    return (type_.dtype, *type_.shape[:at], None, *type_.shape[at + 1 :])
 
 
 def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[int, Bindings]]:

@@ -21,7 +21,7 @@ from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Gra
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, subterms
 from passat.rules.rule import Rule
 
-_VARIANTS = 16
+_VARIANTS = 128
 """A rule is matched with at most this many orders of its commutative operands."""
 
 

@@ -117,6 +117,7 @@ def optimize(
     cost: CostName | CostModel | None = None,
     choose: Literal["cost", "time"] = "cost",
     candidates: int = 4,
+    opset: int | None = None,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -141,6 +142,8 @@ def optimize(
     * `cost`: what makes a program cheaper, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
       "measured" (seconds of each operator on ONNX Runtime), or an object with a method `call(op, types, result, attrs)`.
     * `choose`: what decides in the end, the "cost", or the "time" on ONNX Runtime, of at most so many `candidates` and the input.
+    * `opset`: the ONNX opset of the result, where that is later than the model's: it is converted before anything else, and passes make
+      operators that come with it.
     * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
     * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
     * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the context around the call; when
@@ -188,11 +191,13 @@ def optimize(
         with clock("read"):
             tell("reading the model")
             proto, place = _open(model, folder)
+            from passat.ir.onnx.opset import in_opset  # which needs onnx
+
             in_file = proto is not model
             report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
             report.nodes_before, report.bytes_before = histogram(proto), _bytes_of(proto)
             try:
-                module = from_onnx(proto, folder=place)
+                module = from_onnx(proto if opset is None else in_opset(proto, opset), folder=place)
             except OnnxError as error:
                 if in_file:
                     raise error.about(report.source) from error

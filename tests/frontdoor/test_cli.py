@@ -134,6 +134,17 @@ def test_options_of_the_passes_can_be_given(empty: Path) -> None:
     assert run("optimize", RESNET, "-o", "out.onnx", "--config", "rules.meth=exact").exit_code == 2
 
 
+@pytest.mark.parametrize(("math", "left"), [("exact", 22), ("reassociate", 0), ("finite", 0)])
+def test_what_rules_may_do_to_numbers_has_a_short_form(empty: Path, math: str, left: int) -> None:
+    result = run("optimize", RESNET, "-o", "out.onnx", "--math", math, "--config", "rules.math=exact", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["nodes_after"].get("BatchNormalization", 0) == left
+
+
+def test_no_other_math_is_known(empty: Path) -> None:
+    assert run("optimize", RESNET, "-o", "out.onnx", "--math", "fast").exit_code == 2
+
+
 def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
     Path("rules.py").write_text(RULES)
     result = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--json")

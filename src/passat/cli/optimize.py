@@ -48,6 +48,14 @@ class CostChoice(enum.StrEnum):
     MEASURED = "measured"
 
 
+class MathChoice(enum.StrEnum):
+    """What rules may do to floating-point values."""
+
+    EXACT = "exact"
+    REASSOCIATE = "reassociate"
+    FINITE = "finite"
+
+
 class Choose(enum.StrEnum):
     """What decides between programs in the end."""
 
@@ -75,10 +83,20 @@ def optimize(
     cost: Annotated[
         CostChoice | None, typer.Option(help="What makes a program cheaper. measured: seconds of each operator on ONNX Runtime.")
     ] = None,
+    math: Annotated[
+        MathChoice | None,
+        typer.Option(
+            help="What rules may do to floating-point values (rules.math): nothing, change rounding (the default), or also assume that "
+            "none is infinite or NaN."
+        ),
+    ] = None,
     choose: Annotated[
         Choose, typer.Option(help="What decides in the end: the cost, or the time of several candidates and the input on ONNX Runtime.")
     ] = Choose.COST,
     candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: how many candidates there are at most.")] = 4,
+    opset: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The opset of OUT, where that is later than the opset of IN.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs that the models are compared on.")] = 0,
     as_json: JsonOption = False,
     stats: Annotated[
@@ -126,7 +144,8 @@ def optimize(
             if os.path.realpath(page) == os.path.realpath(output):
                 fail(f"--report and -o both name {page}", USAGE)
         prices = {} if cost is None else {"rules.cost": cost.value}
-        settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices})
+        allowed = {} if math is None else {"rules.math": math.value}
+        settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices, **allowed})
         text = read_pipeline(passes)
         sets = load(rules)
         inspection = Inspection(
@@ -156,6 +175,7 @@ def optimize(
                 time_limit=time_limit,
                 choose=choose.value,
                 candidates=candidates,
+                opset=opset,
                 seed=seed,
                 reproducer=reproducer,
                 instruments=inspection.instruments,

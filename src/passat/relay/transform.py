@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.expr import Expr
+from passat.ir.module import IRModule
 from passat.passmgr import (
     AnnotateSpans,
     FunctionPass,
@@ -34,8 +36,10 @@ __all__ = [
     "DynamicToStatic",
     "EliminateCommonSubexpr",
     "FoldConstant",
+    "FoldConstantExpr",
     "FunctionPass",
     "InferType",
+    "Legalize",
     "ModulePass",
     "Pass",
     "PassContext",
@@ -54,14 +58,22 @@ __all__ = [
 _PREFIX: Final = "relay._transform."
 
 
-def _make(name: str) -> Pass:
-    return get_pass(_PREFIX + name)
+def _make(name: str, **options: AnyValue) -> Pass:
+    return get_pass(_PREFIX + name, **options)
 
 
-def FoldConstant(fold_qnn: bool = False) -> Pass:
-    """Computes what follows from constants alone. There are no quantised operators to fold or to leave: `fold_qnn` must be False."""
+def FoldConstant(fold_qnn: bool = False, version: str = "") -> Pass:
+    """Computes what follows from constants alone; with a `version` (v0.5, v0.7, v0.8, v0.18), just what that version of TVM computes.
+    There are no quantised operators to fold or to leave: `fold_qnn` must be False."""
     _refuse("FoldConstant", "fold_qnn", fold_qnn)
-    return _make("FoldConstant")
+    return _make("FoldConstant", version=version)
+
+
+def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
+    """Computes what follows from constants in one expression; the same object where nothing does. `fold_qnn` must be False."""
+    from passat.rules.folding import fold_constant_expr  # which loads the rules
+
+    return fold_constant_expr(expr, mod, fold_qnn)
 
 
 def SimplifyExpr() -> Pass:
@@ -70,8 +82,13 @@ def SimplifyExpr() -> Pass:
 
 
 def SimplifyInference() -> Pass:
-    """Removes what only training needs."""
-    return _make("SimplifyInference")
+    """Removes what only training needs, and takes normalisations apart."""
+    return _make("SimplifyInference", unpack=True)
+
+
+def Legalize(*sets: AnyValue) -> Pass:
+    """Operators become what rules say that they are made of: rule sets, or names of sets of the library. Without one nothing changes."""
+    return _make("Legalize", sets=sets)
 
 
 def DynamicToStatic() -> Pass:
@@ -80,9 +97,8 @@ def DynamicToStatic() -> Pass:
 
 
 def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> Pass:
-    """Equal expressions become one. Leaving some out, by `fskip`, is not supported: ValueError."""
-    _refuse("EliminateCommonSubexpr", "fskip", fskip)
-    return _make("EliminateCommonSubexpr")
+    """Equal expressions become one, but those that `fskip` is true of."""
+    return _make("EliminateCommonSubexpr", fskip=fskip)
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:

@@ -29,10 +29,16 @@ RIGHT = {
 """What needs no guard: broadcasting does no harm, or the operators' own types see to it."""
 
 
-def test_both_files_have_the_same_rules() -> None:
-    assert [rule.name for rule in PUBLISHED] == [rule.name for rule in GUARDED]
+OURS = {"TasoConvolutions.enlarged"}
+"""What is not among the published ones in this form."""
+
+
+def test_all_published_rules_are_there_with_guards() -> None:
+    by_name = {rule.name.removeprefix("Taso"): rule for rule in GUARDED if rule.name not in OURS}
+    assert sorted(by_name) == sorted(rule.name for rule in PUBLISHED)
     assert len(PUBLISHED) == 29
-    for published, guarded in zip(PUBLISHED, GUARDED, strict=True):
+    for published in PUBLISHED:
+        guarded = by_name[published.name]
         assert (published.lhs.key, published.rhs.key) == (guarded.lhs.key, guarded.rhs.key)
         assert not published.conditions
 

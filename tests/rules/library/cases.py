@@ -1,6 +1,7 @@
 """What the tables of rules share: for each rule a program on which it fires, and one on which it does not and says why."""
 
 from collections.abc import Mapping
+from typing import Any as AnyValue
 from typing import NamedTuple
 
 from passat.ir.expr import Expr, Function
@@ -31,7 +32,7 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
     return [(rules, rule, cases[rule.name]) for rules in sets for rule in rules]
 
 
-def _options(rule: Rule) -> dict[str, str]:
+def _options(rule: Rule) -> dict[str, AnyValue]:
     """What a rule needs to run at all."""
     return {"rules__math": FINITE} if rule.math == FINITE else {}
 

@@ -1,0 +1,117 @@
+"""Relay's operators that take an operand for its shape or element type alone: cast_like, reshape_like, broadcast_to_like and
+collapse_sum_like.
+
+Front ends and gradients make them before types are known; SimplifyExpr turns them into the operators that have the type as an attribute.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.cost import view
+from passat.ir.expr import Call
+from passat.ir.onnx_mapping import ELEMENT_TYPES, Emitter, need_opset, to_onnx
+from passat.ir.op import OpTypeError, define_op, get_op
+from passat.ir.ops.elementwise import PLAIN, WIDE, same_type
+from passat.ir.ops.emitting import reduced
+from passat.ir.ops.movement import emit_expand
+from passat.ir.shape import broadcast, may_equal, product, same_dim
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, tensor_type
+
+_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
+
+
+def _cast_like(data: Array, dtype_like: Array) -> Array:
+    kernel = get_op("cast").kernel
+    assert kernel is not None
+    found: Array = kernel(data, dtype=dtype_like.dtype.name)
+    return found
+
+
+@define_op("cast_like", kernel=_cast_like, pattern=1)
+def cast_like(data: TensorType, dtype_like: TensorType) -> TensorType:
+    """`data` in the element type of the other operand (`cast`). Relay cast_like; written as Cast."""
+    return same_type(data, PLAIN).with_dtype(same_type(dtype_like, PLAIN).dtype)
+
+
+@to_onnx(cast_like)
+def _write_cast_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return emit.node("Cast", inputs[:1], {"to": _NUMBERS[tensor_type(call.checked_type).dtype]})
+
+
+@define_op("reshape_like", kernel=lambda data, shape_like: data.reshape(shape_like.shape), cost=view, pattern=2)
+def reshape_like(data: TensorType, shape_like: TensorType) -> TensorType:
+    """The elements of `data` in the shape of the other operand, which has as many. Relay reshape_like; written as Reshape."""
+    shape = tensor_type(shape_like, "shape_like").shape
+    if not may_equal(product(tensor_type(data, "data").shape), product(shape)):
+        raise OpTypeError(f"data of shape {data.shape} has not as many elements as {shape}")
+    return data.with_shape(shape)
+
+
+@to_onnx(reshape_like)
+def _write_reshape_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return _emit_reshape(emit, inputs[0], inputs[1], tensor_type(call.checked_type))
+
+
+def _emit_reshape(emit: Emitter, name: str, like: str, result: TensorType) -> str:
+    """The value called `name` in the shape of the one called `like`. A size of 0 means 0 since opset 14; before that it may not occur."""
+    if all(isinstance(dim, int) and dim > 0 for dim in result.shape):
+        return emit.node("Reshape", [name, emit.node("Shape", [like])])
+    need_opset(emit, 14, reshape_like)
+    return emit.node("Reshape", [name, emit.node("Shape", [like])], {"allowzero": 1})
+
+
+@define_op("broadcast_to_like", kernel=lambda data, broadcast_type: np.broadcast_to(data, broadcast_type.shape), pattern=1)
+def broadcast_to_like(data: TensorType, broadcast_type: TensorType) -> TensorType:
+    """`data` broadcast to the shape of the other operand. Relay broadcast_to_like; written as Expand."""
+    shape = tensor_type(broadcast_type, "broadcast_type").shape
+    found = broadcast(tensor_type(data, "data").shape, shape)
+    if len(found) != len(shape) or not all(map(may_equal, found, shape)):
+        raise OpTypeError(f"data of shape {data.shape} does not broadcast to {shape}")
+    return data.with_shape(shape)
+
+
+@to_onnx(broadcast_to_like)
+def _write_broadcast_to_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    data, result = tensor_type(call.args[0].checked_type), tensor_type(call.checked_type)
+    return emit_expand(emit, inputs[0], data, result, emit.node("Shape", inputs[1:2]))
+
+
+def collapsed_axes(data: TensorType, result: TensorType) -> tuple[int, ...]:
+    """The axes of `data` that are summed for it to have the shape of `result`, which broadcasts to that of `data`. Raises OpTypeError where
+    it does not, or that is not certain."""
+    lead = data.ndim - result.ndim
+    pairs = list(zip(data.shape[max(lead, 0) :], result.shape, strict=False))
+    if lead < 0 or not all(same_dim(wide, narrow) or narrow == 1 for wide, narrow in pairs):
+        raise OpTypeError(f"data of shape {data.shape} does not collapse to {result.shape}")
+    inner = [lead + i for i, (wide, narrow) in enumerate(pairs) if narrow == 1 and wide != 1]
+    return (*range(lead), *inner)
+
+
+def _collapse_sum_like(data: Array, collapse_type: Array) -> Array:
+    lead = data.ndim - collapse_type.ndim
+    narrowed = [lead + i for i, size in enumerate(collapse_type.shape) if size == 1 and data.shape[lead + i] != 1]
+    kernel = get_op("sum").kernel
+    axes = (*range(lead), *narrowed)
+    assert kernel is not None
+    found: Array = kernel(data, axis=axes, keepdims=True, exclude=False) if axes else data
+    return found.reshape(collapse_type.shape)
+
+
+@define_op("collapse_sum_like", kernel=_collapse_sum_like, pattern=3)
+def collapse_sum_like(data: TensorType, collapse_type: TensorType) -> TensorType:
+    """The sum of `data` over the axes along which a tensor of the shape of the other operand would be broadcast to it: the gradient of
+    broadcasting. Relay collapse_sum_like; written as ReduceSum and Reshape."""
+    collapsed_axes(same_type(data, WIDE), tensor_type(collapse_type, "collapse_type"))
+    return data.with_shape(collapse_type.shape)
+
+
+@to_onnx(collapse_sum_like)
+def _write_collapse_sum_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    data, result = tensor_type(call.args[0].checked_type), tensor_type(call.checked_type)
+    axes = collapsed_axes(data, result)
+    if not axes:
+        return emit.node("Identity", inputs[:1])
+    name = reduced(emit, "ReduceSum", inputs[0], axes)
+    return name if data.ndim == result.ndim else _emit_reshape(emit, name, inputs[1], result)

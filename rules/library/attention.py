@@ -1,0 +1,298 @@
+"""Attention and rotary positions, recovered from products, softmax and slices. Operators: nn.matmul nn.softmax add multiply divide where
+isnan transpose reshape broadcast_to expand_dims concatenate strided_slice split nn.attention nn.rotary_embedding.
+
+nn.attention takes [batch, sequence, heads * size]: what splits heads off meets the reshapes that put them together, and both vanish.
+Sources: Vaswani et al. 2017; Ainslie et al. 2023 (shared keys and values); Su et al. 2021 (rotary positions). Only for targets that have
+both operators, ONNX from opset 23 on.
+
+Two traps of ONNX Runtime 1.2x are kept out: its kernel takes the lowest number of float32 for minus infinity, so that rows that such a
+mask empties would be 0 instead of a mean: such masks get the number next to it; and masks have to have all rows.
+"""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.rules.conditions import Condition, Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_float
+from passat.rules.library.linear import is_scalar
+from passat.rules.pattern import Pattern, TermLike, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+q, k, v, m, x, y = tensors("q k v m x y")
+b, c, d, s = constants("b c d s")
+e, p, r = attributes("e p r")
+_ROUNDS = "one operator rounds at other places than the nodes that it stands for"
+_EMPTIED = "rows of which the mask leaves nothing are numbers"
+_HEADS_BACK: Final = (0, 2, 1, 3)
+
+
+@condition
+def are_heads(q: Term, k: Term, v: Term) -> bool | str:
+    """Queries (B, h, S, d), turned keys (B, h, d, T) and values (B, h, T, e) of as many heads, all sizes known, none 0."""
+    types = q.type, k.type, v.type
+    if any(type_.ndim != 4 or not type_.is_static or 0 in type_.shape for type_ in types):
+        return f"{types} are not heads of known sizes"
+    (batch, heads, _, size), keys, values = (type_.shape for type_ in types)
+    fits = keys[:3] == (batch, heads, size) and values[:2] == (batch, heads) and keys[3] == values[2]
+    return fits or f"{types} do not go together"
+
+
+@condition
+def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
+    """The mask has four dimensions, as large as those of the scores, or 1, and an element for each key."""
+    (batch, heads, rows, _), shape = q.type.shape, m.type.shape
+    if m.type.ndim != 4 or not m.type.is_static:
+        return f"{m.type!r} is no mask of four dimensions"
+    fits = shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] in (1, rows) and shape[3] == k.type.shape[3]
+    return fits or f"{m.type!r} is no mask of scores of {q.type!r}"
+
+
+@computed
+def all_rows(m: Term, q: Term) -> tuple[int, ...]:
+    """The shape of a mask that has a row for each query."""
+    batch, heads, _, keys = (int(size) for size in m.type.shape)  # type: ignore[arg-type]  # static by `is_mask_of`
+    return batch, heads, int(q.type.shape[2]), keys  # type: ignore[arg-type]  # static by `are_heads`
+
+
+@condition
+def is_in_range(d: Term) -> bool | str:
+    """Every element of the constant is a finite number, and not near the highest."""
+    values = d.value().numpy().astype(np.float64)
+    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
+
+
+@condition
+def is_minus_infinity(d: Term) -> bool | str:
+    """Every element is minus infinity."""
+    return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not minus infinity"
+
+
+@computed
+def joined_shape(x: Term, turned: bool) -> tuple[int, int, int]:
+    """The newshape of heads side by side: (B, S, h * d) of heads (B, h, S, d), or of turned ones (B, h, d, S)."""
+    shape = [int(size) for size in x.type.shape]  # type: ignore[arg-type]  # static by `are_heads`
+    batch, heads, rows, size = shape
+    return (batch, size, heads * rows) if turned else (batch, rows, heads * size)
+
+
+@computed
+def split_shape(q: Term, v: Term) -> tuple[int, int, int, int]:
+    """The newshape that takes the heads of a result apart: (B, S, h, e)."""
+    batch, heads, rows, _ = (int(size) for size in q.type.shape)  # type: ignore[arg-type]  # static by `are_heads`
+    return batch, rows, heads, int(v.type.shape[3])  # type: ignore[arg-type]  # as above
+
+
+@computed
+def head_count(q: Term) -> int:
+    """How many heads there are."""
+    return int(q.type.shape[1])  # type: ignore[arg-type]  # static by `are_heads`
+
+
+@condition
+def same_heads(x: Term, y: Term) -> bool | str:
+    """Keys and values are of as many heads."""
+    return x.type.shape[1] == y.type.shape[1] or f"{x.type!r} and {y.type!r} differ in heads"
+
+
+@computed
+def scale_of(c: Term) -> float:
+    """The one number that scores are scaled by. Refuses what is not above 0."""
+    value = c.value().uniform()
+    if value is None or not 0 < float(value) < np.inf:
+        raise Refuse(f"scores are not scaled by {value}")
+    return float(value)
+
+
+@computed
+def just_above_lowest(m: Term) -> float:
+    """The number next to the lowest of float32."""
+    if m.type.dtype != "float32":
+        raise Refuse(f"the elements are {m.type.dtype}, not float32")
+    return float(np.nextafter(np.finfo(np.float32).min, np.float32(0)))
+
+
+def _joined(heads: Pattern, turned: bool = False) -> Pattern:
+    axes = (0, 3, 1, 2) if turned else _HEADS_BACK
+    return op.reshape(op.transpose(heads, axes=axes), newshape=joined_shape(heads, turned))
+
+
+def _attention(mask: TermLike, scale: AnyValue) -> Pattern:
+    operator = op.nn.attention(
+        _joined(q), _joined(k, True), _joined(v), mask, q_num_heads=head_count(q), kv_num_heads=head_count(q), scale=scale
+    )
+    return op.transpose(op.reshape(operator, newshape=split_shape(q, v)), axes=_HEADS_BACK)
+
+
+def _attention_rules() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    plain = op.nn.matmul(q, k, transpose_a=False, transpose_b=False)
+    chosen = op.where(m, c, d)
+    kept = op.where(m, c, op.clip(d, a_min=just_above_lowest(d)))
+    both = op.clip(b + chosen, a_min=just_above_lowest(b))
+    in_range = (is_all(c, 0), is_in_range(d))
+    masks: dict[str, tuple[Callable[[Pattern], Pattern], Pattern | None, tuple[Condition, ...]]] = {
+        "alone": (lambda of: of, None, ()),
+        "masked": (lambda of: of + chosen, kept, (*in_range, is_mask_of(chosen, q, k))),
+        "dropped": (lambda of: of + chosen, m, (is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))),
+        "biased": (lambda of: of + b, op.clip(b, a_min=just_above_lowest(b)), (is_in_range(b), is_mask_of(b, q, k))),
+        "biased_masked": (lambda of: (of + b) + chosen, both, (*in_range, is_in_range(b), is_mask_of(b + chosen, q, k))),
+        "added": (lambda of: of + x, op.clip(x, a_min=just_above_lowest(x)), (is_mask_of(x, q, k),)),
+        "added_twice": (lambda of: (of + x) + y, op.clip(x + y, a_min=just_above_lowest(x)), (is_mask_of(x + y, q, k),)),
+        "mask_biased": (lambda of: of + (b + chosen), both, (*in_range, is_in_range(b), is_mask_of(b + chosen, q, k))),
+    }
+    for name, (masked, mask, guards) in masks.items():
+        for prefix, scores, scale, extra in (("", plain, 1.0, ()), ("scaled_", plain * s, scale_of(s), (is_scalar(s, plain),))):
+            weights: Pattern = op.nn.softmax(masked(scores), axis=p)
+            if name == "dropped":  # without the guard there are no numbers where the operator has 0
+                weights = op.where(op.isnan(weights), 0.0, weights)
+            whole = op.nn.matmul(weights, v, transpose_a=False, transpose_b=False)
+            full = () if mask is None else op.broadcast_to(mask, shape=all_rows(mask, q))
+            rule = (whole >> _attention(full, scale)).when(
+                are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, whole), *extra, *guards
+            )
+            rules[prefix + name] = rule.finite(_EMPTIED) if name in ("dropped", "added", "added_twice") else rule.inexact(_ROUNDS)
+    doc = "Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator."
+    return RuleSetMeta("Attentions", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Attentions = _attention_rules()
+
+
+@condition
+def are_stacks(x: Term) -> bool | str:
+    """The tensor is a stack of matrices, so that its products are not those that weights would take scales of."""
+    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
+
+
+class ScoreScales(RuleSet):
+    """A factor of queries or of keys is a factor of their scores."""
+
+    of_queries = ((q * c) @ k >> (q @ k) * c).when(are_stacks(q), is_scalar(c, q), is_float(q)).exploring().inexact("scales the product")
+    of_keys = (q @ (k * c) >> (q @ k) * c).when(are_stacks(q), is_scalar(c, k), is_float(q)).exploring().inexact("scales the product")
+    divided = (
+        ((q @ k) / c >> (q @ k) * (1.0 / c))
+        .when(are_stacks(q), is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
+        .exploring()
+        .inexact("multiplies by the reciprocal")
+    )
+
+
+_KEYS, _VALUES = op.broadcast_to(op.expand_dims(x)), op.broadcast_to(op.expand_dims(y))
+_SHARED = op.nn.attention(
+    q,
+    op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)),
+    op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)),
+    m,
+    q_num_heads=e,
+    kv_num_heads=e,
+    scale=p,
+    is_causal=r,
+)
+
+
+@condition
+def repeats_heads(x: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
+    """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
+    if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
+        return f"{x.type!r} are not heads of known sizes"
+    batch, count, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static
+    times = heads // count
+    fits = wide.type.shape == (batch, count, times, rows, size) and split.type.shape == (batch, heads, rows, size)
+    return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat heads of {x.type!r}"
+
+
+class SharedHeads(RuleSet):
+    """Keys and values that several heads of the query share need not be repeated for each."""
+
+    drop = (
+        _SHARED
+        >> op.nn.attention(
+            q,
+            op.reshape(op.transpose(x, axes=_HEADS_BACK), newshape=joined_shape(x, False)),
+            op.reshape(op.transpose(y, axes=_HEADS_BACK), newshape=joined_shape(y, False)),
+            m,
+            q_num_heads=e,
+            kv_num_heads=head_count(x),
+            scale=p,
+            is_causal=r,
+        )
+    ).when(
+        repeats_heads(x, _KEYS, op.reshape(_KEYS), op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)), e),
+        repeats_heads(y, _VALUES, op.reshape(_VALUES), op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)), e),
+        same_heads(x, y),
+    )
+
+
+@condition
+def are_angles(c: Term, x: Term) -> bool | str:
+    """Factors for each row (S, d) of heads (B, h, S, d), the second half of which repeats the first."""
+    if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
+        return f"{x.type!r} are not heads of known sizes"
+    rows, size = x.type.shape[2:]
+    if c.type.shape not in ((1, 1, rows, size), (1, rows, size), (rows, size)) or not isinstance(size, int) or size % 2:
+        return f"{c.type!r} has no factor for each place in {x.type!r}"
+    values = c.value().numpy().reshape(-1, 2, size // 2)
+    return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
+
+
+@condition
+def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
+    """The slice takes one half of the last axis."""
+    rank, size = x.type.ndim, x.type.shape[-1]
+    if not isinstance(size, int) or attrs.axes is None or len(attrs.axes) != 1 or attrs.axes[0] % rank != rank - 1:
+        return "the slice is not along the last axis alone"
+    found = range(size)[slice(attrs.begin[0], attrs.end[0], attrs.strides[0] if attrs.strides else 1)]
+    half = size // 2
+    return found == range(half * which, half * (which + 1)) or f"the slice takes {found}"
+
+
+@computed
+def angle_shape(x: Term) -> tuple[int, int, int]:
+    """The shape of half of the angles of each row, (B, S, d / 2)."""
+    batch, _, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static by `are_angles`
+    return batch, rows, size // 2
+
+
+@computed
+def row_angles(x: Term) -> tuple[int, int, int]:
+    """The newshape of factors of all heads, (1, S, d)."""
+    return 1, int(x.type.shape[2]), int(x.type.shape[3])  # type: ignore[arg-type]  # static by `are_angles`
+
+
+@computed
+def half_of(x: Term) -> tuple[int]:
+    """Where the first half of the last axis ends."""
+    return (int(x.type.shape[3]) // 2,)  # type: ignore[arg-type]  # static by `are_angles`
+
+
+def _angles(factors: Pattern) -> Pattern:
+    row = op.reshape(factors, newshape=row_angles(x))
+    return op.broadcast_to(op.strided_slice(row, begin=(0,), end=half_of(x), strides=(1,), axes=(2,)), shape=angle_shape(x))
+
+
+_SECOND, _FIRST = op.strided_slice(x, attrs=e), op.strided_slice(x, attrs=r)
+_SLICED = x * c + op.concatenate((op.negative(_SECOND), _FIRST), axis=p) * d
+_PARTED = op.split(x, indices_or_sections=2, axis=r)
+_SPLIT = x * c + op.concatenate((op.negative(_PARTED[1]), _PARTED[0]), axis=p) * d
+_ROTATED = op.transpose(
+    op.reshape(op.nn.rotary_embedding(_joined(x), _angles(c), _angles(d), num_heads=head_count(x)), newshape=split_shape(x, x)),
+    axes=_HEADS_BACK,
+)
+
+
+class Rotations(RuleSet):
+    """Rotary positions: a head times cosines, plus the head with its halves exchanged and one of them negated, times sines."""
+
+    sliced = (
+        (_SLICED >> _ROTATED)
+        .when(are_angles(c, x), are_angles(d, x), is_half(e, x, 1), is_half(r, x, 0), is_axis(p, -1, x), has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )
+    split = (
+        (_SPLIT >> _ROTATED)
+        .when(are_angles(c, x), are_angles(d, x), is_axis(r, -1, x), is_axis(p, -1, x), has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )

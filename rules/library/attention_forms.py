@@ -1,0 +1,119 @@
+"""What exporters put around attention and need not: keys transposed in batches, padding masks looked up element by element, guards of
+softmax. Operators: reshape transpose nn.matmul gather_nd take logical_and where isnan nn.softmax broadcast_to.
+
+Sources: what torch's exporters write for scaled_dot_product_attention and for the masks of transformers.
+"""
+
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.bounds import at_least
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.shape import same_dim
+from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_finite, same_type, shape_of
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
+
+x, y, z = tensors("x y z")
+b, c, d = constants("b c d")
+a, p, q = attributes("a p q")
+
+_BATCHES = op.reshape(x, newshape=q)
+_TURNED = op.transpose(_BATCHES, axes=p)
+_KEYS = op.reshape(_TURNED)
+
+
+@condition
+def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
+    """Leading axes are merged to one, which a transpose leaves first, and are taken apart again, so that the last axes stay whole."""
+    inner, outer = batches.type, whole.type
+    if axes is None or inner.ndim < 2 or axes[0] % inner.ndim:
+        return f"axes={axes} move the first axis"
+    tail = inner.shape[1:]
+    turned = [inner.shape[axis] for axis in axes[1:]]
+    if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
+        return f"{x.type!r} has no batches that {inner!r} merges"
+    fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
+    return fits or f"the reshapes of {x.type!r} and to {outer!r} take more apart than batches"
+
+
+@computed
+def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
+    """The newshape that gives a tensor the leading axes of the result, and leaves its last ones. Refuses where sizes do not tell."""
+    tail = batches.type.shape[1:]
+    wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
+    found = static_newshape(x.type.shape, wanted)
+    if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
+        raise Refuse(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
+    newshape: tuple[int, ...] = tuple(found["newshape"])
+    return newshape
+
+
+@computed
+def batch_axes(axes: tuple[int, ...], whole: Term) -> tuple[int, ...]:
+    """The permutation of the last axes alone."""
+    first = whole.type.ndim - len(axes) + 1
+    return (*range(first), *(first + axis % len(axes) - 1 for axis in axes[1:]))
+
+
+class BatchTransposes(RuleSet):
+    """A transpose between the reshapes that merge batches and take them apart again is a transpose of the last axes."""
+
+    keys = (_KEYS >> op.transpose(op.reshape(x, newshape=in_batches(x, _BATCHES, _KEYS)), axes=batch_axes(p, _KEYS))).when(
+        keeps_batches(p, x, _BATCHES, _KEYS)
+    )
+
+
+@condition
+def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
+    """The places are those of all elements, in row order."""
+    places, data = c.value(), x.type
+    if batch_dims or not data.is_static or places.shape[-1] != data.ndim:
+        return f"{data!r} is not looked up element by element"
+    if places.size != data.ndim * (data.size or 0):
+        return f"{c.type!r} does not name each element of {data!r} once"
+    sizes = [int(size) for size in data.shape]  # type: ignore[arg-type]  # static: all are integers
+    wanted = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, data.ndim)
+    given = places.numpy().reshape(-1, data.ndim).astype(np.int64)
+    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
+
+
+@condition
+def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
+    """The indices are all those of the axis, in order."""
+    if axis is None or not -x.type.ndim <= axis < x.type.ndim:
+        return f"axis={axis} is none of {x.type!r}"
+    size = x.type.shape[axis]
+    if c.type.ndim != 1 or not isinstance(size, int) or c.type.shape[0] != size:
+        return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
+    return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the indices are in another order"
+
+
+_FOUND = op.gather_nd(x, c, batch_dims=p)
+_BOTH = op.logical_and(c, x)
+_MASK = op.where(op.broadcast_to(x), c, d)
+
+
+class Masks(RuleSet):
+    """Masks: what is looked up in order is there already; a mask is as large as it has to be, and what adds it broadcasts."""
+
+    looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
+    taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
+    and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
+    where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring()
+
+
+def _guarded(scores: Pattern) -> Rule:
+    weights = op.nn.softmax(scores, attrs=a)
+    whole = op.where(op.isnan(weights), 0.0, weights)
+    return (whole >> weights).when(same_type(weights, whole)).finite("infinite or undefined operands give no numbers instead of 0")
+
+
+class SoftmaxGuards(RuleSet):
+    """The guard against rows of which a mask leaves nothing: 0 where softmax is not a number. It goes where no mask is infinite."""
+
+    of_products = _guarded(x @ y)
+    of_scaled_products = _guarded((x @ y) * c)
+    of_masked = _guarded(x + op.where(y, c, d)).when(is_finite(c), is_finite(d))
+    of_biased = _guarded(x + c).when(is_finite(c))

@@ -1,0 +1,211 @@
+"""What concatenations undo, and what undoes them. Operators: concatenate split strided_slice take.
+
+Rules are made for each number of parts up to `MOST`; sizes along the axis must be known.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.ops.slicing import slice_parts
+from passat.ir.shape import Dim
+from passat.ir.types import TupleType
+from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_not_empty
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+MOST: Final = 4
+"""Parts of a concatenation that rules look at."""
+(x,) = tensors("x")
+c, d = constants("c d")
+a, p, s, t = attributes("a p s t")
+HOLES: Final = tensors("x1 x2 x3 x4")
+PLACES: Final = attributes("b1 b2 b3")
+
+
+def concat(parts: Sequence[Pattern]) -> PCall:
+    """Tensors side by side, along the axis `p`."""
+    return op.concatenate(tuple(parts), axis=p)
+
+
+def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
+    """The sizes of tensors along an axis. Refuses where one is not known."""
+    sizes = [part.type.shape[part.type.axis(axis)] for part in parts]
+    if not all(isinstance(size, int) for size in sizes):
+        raise Refuse(f"the sizes along axis {axis} are {sizes}")
+    return [int(size) for size in sizes]  # type: ignore[arg-type]  # all are integers
+
+
+def _field_sizes(split: Term, axis: int) -> list[Dim]:
+    if not isinstance(split.type_, TupleType):
+        raise Refuse(f"{split.type_!r} is no tuple")
+    return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
+
+
+@condition
+def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
+    """The fields are all that a split along this axis has, in order."""
+    rank = x.type.ndim
+    if cut.axis % rank != axis % rank:
+        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+    found = len(_field_sizes(split, axis))
+    return found == count or f"the split has {found} parts"
+
+
+@condition
+def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
+    """The split cuts the concatenation where its parts meet."""
+    rank = parts[0].type.ndim
+    if cut.axis % rank != axis % rank:
+        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+    sizes, found = _sizes(parts, axis), _field_sizes(split, axis)
+    return found == sizes or f"parts of {sizes} are split into {found}"
+
+
+def _splits() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for count in range(2, MOST + 1):
+        cut = op.split(x, attrs=a)
+        fields = concat([cut[i] for i in range(count)])
+        rules[f"concat_of_split_{count}"] = (fields >> x).when(is_whole_split(x, cut, a, p, count))
+        parts = HOLES[:count]
+        again = op.split(concat(parts), attrs=a)
+        for i, part in enumerate(parts):
+            rules[f"split_of_concat_{count}_{i}"] = (again[i] >> part).when(is_split_where_joined(again, a, p, *parts))
+    return RuleSetMeta("SplitsOfConcats", (RuleSet,), {"__doc__": "Splits that a concatenation undoes, and the other way round.", **rules})
+
+
+SplitsOfConcats = _splits()
+
+
+@computed
+def part_slice(cut: Attrs, axis: int, number: int, parts: tuple[Term, ...], which: str) -> tuple[int, ...]:
+    """A parameter of the slice of one part that is the slice of the whole. Refuses where that reaches into another part."""
+    rank = parts[0].type.ndim
+    sizes = _sizes(parts, axis)
+    start = sum(sizes[:number])
+    slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
+    if axis % rank not in slices:
+        raise Refuse(f"the slice is not along axis {axis}")
+    taken = range(*slice(*slices[axis % rank]).indices(sum(sizes)))
+    if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + sizes[number]:
+        raise Refuse(f"the slice takes {taken}, the part has {start} to {start + sizes[number]}")
+    slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
+    found = {
+        "axes": tuple(slices),
+        "begin": tuple(each[0] for each in slices.values()),
+        "end": tuple(each[1] for each in slices.values()),
+        "strides": tuple(each[2] for each in slices.values()),
+    }
+    return found[which]
+
+
+def _slices() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for count in range(2, MOST + 1):
+        parts = HOLES[:count]
+        whole = op.strided_slice(concat(parts), attrs=a)
+        for i, part in enumerate(parts):
+            named: dict[str, AnyValue] = {name: part_slice(a, p, i, parts, name) for name in ("begin", "end", "strides", "axes")}
+            rules[f"of_{count}_part_{i}"] = whole >> op.strided_slice(part, **named)
+    doc = "A slice of a concatenation that lies in one part is a slice of that part."
+    return RuleSetMeta("SlicesOfConcats", (RuleSet,), {"__doc__": doc, **rules})
+
+
+SlicesOfConcats = _slices()
+
+
+@condition
+def are_adjacent(
+    places: tuple[tuple[int, ...], ...], axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term
+) -> bool | str:
+    """Slices from each place to the next, along that axis alone and in steps of one, leave nothing out and take nothing twice."""
+    rank = x.type.ndim
+    if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
+        return f"the slices are along axes {axes}, the concatenation along {axis}"
+    if strides is not None and tuple(strides) != (1,):
+        return f"the strides are {strides}"
+    size = _sizes([x], axis)[0]
+    ranges = [range(*slice(*begin, *end).indices(size)) for begin, end in pairwise(places)]
+    adjacent = all(ranges) and all(left.stop == right.start for left, right in pairwise(ranges))
+    return adjacent or f"the slices take {ranges}"
+
+
+def _adjacent() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    first, between, last = PLACES
+    cuts = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in ((first, between), (between, last))]
+    one = op.strided_slice(x, begin=first, end=last, axes=t, strides=s)
+    for count in range(2, MOST):
+        for place in range(count - 1):
+            before, after = HOLES[:place], HOLES[place : count - 2]
+            whole = concat([*before, *cuts, *after])
+            merged = concat([*before, one, *after]) if count > 2 else one
+            rules[f"of_{count}_at_{place}"] = (whole >> merged).when(are_adjacent(PLACES, t, s, p, x))
+    doc = "Adjacent slices side by side are one slice."
+    return RuleSetMeta("ConcatsOfSlices", (RuleSet,), {"__doc__": doc, **rules})
+
+
+ConcatsOfSlices = _adjacent()
+
+
+def _nested() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for inner in (2, 3):
+        for outer in (2, 3):
+            if inner + outer - 1 > MOST:
+                continue
+            holes = HOLES[: inner + outer - 1]
+            for place in range(outer):
+                parts = [*holes[:place], concat(holes[place : place + inner]), *holes[place + inner :]]
+                rules[f"{inner}_in_{outer}_at_{place}"] = concat(parts) >> concat(holes)
+    doc = "Concatenations of concatenations along the same axis are one."
+    return RuleSetMeta("NestedConcats", (RuleSet,), {"__doc__": doc, **rules})
+
+
+NestedConcats = _nested()
+
+
+@condition
+def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
+    """The constant counts up by one within the size of the axis."""
+    if axis is None or c.type.ndim != 1:
+        return "the indices are no vector along an axis"
+    size = _sizes([x], axis)[0]
+    indices = c.value().numpy().astype(np.int64)
+    run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
+    return bool(run) or "the indices do not count up by one within the axis"
+
+
+@computed
+def run_bound(c: Term, end: bool) -> tuple[int, ...]:
+    """Where indices that count up begin, or end."""
+    indices = c.value().numpy()
+    return (int(indices[-1]) + 1 if end else int(indices[0]),)
+
+
+@computed
+def only_axis(axis: int, x: Term) -> tuple[int, ...]:
+    """The one axis of a slice."""
+    return (x.type.axis(axis),)
+
+
+@condition
+def takes_along(axis: int | None) -> bool | str:
+    """The elements are taken along an axis that is counted from the front, not from the flattened tensor."""
+    return (axis is not None and axis >= 0) or f"takes along axis {axis}"
+
+
+class Gathers(RuleSet):
+    """Elements taken by constant indices."""
+
+    twice = (op.take(op.take(x, c, axis=p), d, axis=p) >> op.take(x, op.take(c, d, axis=0), axis=p)).when(
+        has_rank(c, 1), takes_along(p), is_not_empty(x)
+    )
+    run = (op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=only_axis(p, x))).when(
+        is_run(c, x, p)
+    )

@@ -1,0 +1,184 @@
+"""Convolutions that follow each other or are summed become one. Operators: nn.conv1d nn.conv2d nn.conv3d nn.bias_add nn.batch_norm add
+subtract.
+
+A convolution with a kernel of one element mixes channels, which is a product with a matrix, so that it composes with the convolution before
+it. Convolutions of one tensor with weights of one shape add up to the convolution with the summed weights; a smaller kernel is
+padded with zeros for that (RepVGG, Ding et al. 2021).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_unpadded, same_shape
+from passat.rules.library.batch_norm import epsilon, has_regular_scale, scales_axis
+from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+(x,) = tensors("x")
+w, v, b = constants("w v b")
+gamma, beta, mean, var = constants("gamma beta mean var")
+a, e = attributes("a e")
+_INFINITIES: Final = "an infinity less another is no number"
+_MOST: Final = 4e9
+"""Multiplications that the product of two weights may take: it is computed when the program is optimised."""
+
+
+@condition
+def is_plain(attrs: Attrs) -> bool | str:
+    """The convolution has one group, data is laid out as N, channels, space, and its weight as outputs, inputs, space."""
+    plain = attrs.groups == 1 and attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")
+    return plain or f"it has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
+
+
+@condition
+def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
+    """The kernel has one element, and the convolution neither pads nor leaves out."""
+    once = all(dim == 1 for dim in v.type.shape[2:])
+    plain = not np.any(np.asarray(attrs.padding)) and bool(np.all(np.asarray(attrs.strides) == 1))
+    return (once and plain) or f"the weight is {v.type!r}, the padding {attrs.padding}, the strides {attrs.strides}"
+
+
+@condition
+def is_modest_mix(w: Term, v: Term) -> bool | str:
+    """The product of the weights does not take long to compute."""
+    size = float(w.value().size * (v.value().shape[0] if v.type.ndim else 0))
+    return size <= _MOST or f"it takes {size:.2g} multiplications"
+
+
+@computed
+def kernel_after(attrs: Attrs, v: Term) -> AnyValue:
+    """The `channels` of the one convolution: those of the second one, where the first one states its own."""
+    return None if attrs.channels is None else v.type.shape[0]
+
+
+@computed
+def rows(w: Term, count: int) -> tuple[int, ...]:
+    """The newshape of a weight as a matrix, its outputs (and where `count` is 2 its inputs) apart."""
+    shape = [int(dim) for dim in w.type.shape]  # type: ignore[arg-type]  # constants are static
+    if 0 in shape:
+        raise Refuse("the weight is empty")
+    return (shape[0], shape[1]) if count == 2 else (shape[0], math.prod(shape[1:]))
+
+
+@computed
+def mixed_shape(w: Term, v: Term) -> tuple[int, ...]:
+    """The shape of the weight of both convolutions."""
+    return (int(v.type.shape[0]), *(int(dim) for dim in w.type.shape[1:]))  # type: ignore[arg-type]  # constants are static
+
+
+def _mixed() -> PCall:
+    """The weight of a convolution and then one that mixes channels."""
+    matrix = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), op.reshape(w, newshape=rows(w, 1)))
+    return op.reshape(matrix, newshape=mixed_shape(w, v))
+
+
+def _chains() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2, 3):
+        conv = getattr(op.nn, f"conv{dims}d")
+        inner = conv(x, w, attrs=a)
+        guards = (is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v))
+        both = conv(x, _mixed(), attrs=a, channels=kernel_after(a, v))
+        rules[f"conv{dims}d"] = (conv(inner, v, attrs=e) >> both).when(*guards)
+        biased = op.nn.bias_add(inner, b, axis=1)
+        bias = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
+        rules[f"conv{dims}d_biased"] = (conv(biased, v, attrs=e) >> op.nn.bias_add(both, bias, axis=1)).when(*guards)
+    doc = "A convolution and then one that only mixes channels are one convolution, where that is cheaper."
+    chains = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    return RuleSetMeta("ConvolutionChains", (RuleSet,), {"__doc__": doc, **chains})
+
+
+ConvolutionChains = _chains()
+
+
+@condition
+def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
+    """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centred alike, and otherwise equal."""
+    names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")
+    if any(small[name] != large[name] for name in names) or small.kernel_size is not None or large.kernel_size is not None:
+        return f"the attributes differ: {small} and {large}"
+    if v.type.shape[:2] != w.type.shape[:2]:
+        return f"the weights are {v.type!r} and {w.type!r}"
+    dims = v.type.ndim - 2
+    spread = _each(small.dilation, dims)
+    for i, (less, more, step) in enumerate(zip(v.type.shape[2:], w.type.shape[2:], spread, strict=True)):
+        if not (isinstance(less, int) and isinstance(more, int) and less <= more and (more - less) % 2 == 0):
+            return f"the kernels are {v.type!r} and {w.type!r}"
+        margin = (more - less) // 2 * step
+        if any(big - little != margin for little, big in zip(_sides(small.padding, dims, i), _sides(large.padding, dims, i), strict=True)):
+            return f"they pad by {small.padding} and {large.padding}"
+    return v.type.shape != w.type.shape or "the kernels have one size"
+
+
+def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    found = (value,) if isinstance(value, int) else tuple(value)
+    return found if len(found) == dims else found * dims
+
+
+def _sides(padding: int | Sequence[int], dims: int, axis: int) -> tuple[int, int]:
+    """The padding before and after along one spatial axis."""
+    found = (padding,) if isinstance(padding, int) else tuple(padding)
+    found = found * (2 * dims) if len(found) == 1 else found * 2 if len(found) == dims else found
+    return found[axis], found[axis + dims]
+
+
+@computed
+def margins(v: Term, w: Term) -> tuple[tuple[int, int], ...]:
+    """The padding with zeros that makes the one kernel as large as the other."""
+    sizes = zip(v.type.shape, w.type.shape, strict=True)
+    found = [(int(more) - int(less)) // 2 for less, more in sizes]  # type: ignore[arg-type]  # `fits_inside` has looked
+    return tuple((margin, margin) for margin in found)
+
+
+def _sums() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2, 3):
+        conv = getattr(op.nn, f"conv{dims}d")
+        left, right = conv(x, w, attrs=a), conv(x, v, attrs=a)
+        rules[f"conv{dims}d_add"] = (left + right >> conv(x, w + v, attrs=a)).when(same_shape(w, v))
+        rules[f"conv{dims}d_subtract"] = (left - right >> conv(x, w - v, attrs=a)).when(same_shape(w, v))
+        if dims != 2:
+            continue
+        padded = op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0)
+        rules[f"conv{dims}d_padded"] = (left + conv(x, v, attrs=e) >> conv(x, w + padded, attrs=a)).when(
+            is_plain(a), fits_inside(e, a, v, w)
+        )
+    doc = "Convolutions of one tensor that are summed are one convolution."
+    sums = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    return RuleSetMeta("ConvolutionSums", (RuleSet,), {"__doc__": doc, **sums})
+
+
+ConvolutionSums = _sums()
+
+
+def _before() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2):
+        conv = getattr(op.nn, f"conv{dims}d")
+        normal = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
+        scale = gamma / op.sqrt(var + number(epsilon(e)))
+        row = (1, -1, *(1,) * dims)
+        space = tuple(range(1, dims + 2))
+        shift: Pattern = op.sum(w * op.reshape(beta - mean * scale, newshape=row), axis=space)
+        rules[f"conv{dims}d"] = (
+            conv(normal, w, attrs=a) >> op.nn.bias_add(conv(x, w * op.reshape(scale, newshape=row), attrs=a), shift, axis=1)
+        ).when(
+            is_plain(a),
+            is_unpadded(a),
+            scales_axis(e, normal, 1),
+            has_regular_scale(e, gamma, var),
+            is_finite(beta),
+            is_finite(mean),
+            is_finite(w),
+        )
+    doc = "A batch normalisation before a convolution without padding goes into its weight and bias."
+    before = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    return RuleSetMeta("NormalisedConvolutions", (RuleSet,), {"__doc__": doc, **before})
+
+
+NormalisedConvolutions = _before()

@@ -1,0 +1,151 @@
+"""Sums and products written with fewer operators. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
+nn.softmax nn.log_softmax logical_not equal not_equal, and whatever is commutative.
+
+What takes a factor out of a sum holds for finite values: inf * 2 - inf * 1 is no number, inf * (2 - 1) is infinite.
+"""
+
+from typing import Final
+
+from passat.ir.op import list_ops
+from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, same_type, shape_of
+from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.pattern import PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y, z = tensors("x y z")
+c, d = constants("c d")
+(a,) = attributes("a")
+_INFINITIES: Final = "an infinity less another is no number"
+_ORDER: Final = "rounds in another order"
+
+
+@condition
+def is_not_constant(y: Term) -> bool | str:
+    """The term is no constant: what is computed from constants alone stays together."""
+    return y.constant is None or "is a constant"
+
+
+class Factoring(RuleSet):
+    """A factor that all parts of a sum have is taken out."""
+
+    products = (x * y + x * z >> x * (y + z)).finite(_INFINITIES).exploring()
+    differences = (x * y - x * z >> x * (y - z)).finite(_INFINITIES).exploring()
+    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
+    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
+    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
+    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).finite(_INFINITIES).exploring()
+    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).finite(_INFINITIES).exploring()
+    nested_quotients = (
+        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).finite("y * z may overflow").exploring()
+    )
+
+
+class Distribution(RuleSet):
+    """A shift by a constant moves behind a scale by a constant, where it meets other constants."""
+
+    divided_shift = (
+        ((x + c) / d >> x / d + c / d)
+        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), same_type(x, x + c))
+        .inexact("distributes")
+        .exploring()
+        .budget(200)
+    )
+
+
+class Reassociation(RuleSet):
+    """Constants in sums and products of what is no constant move outwards, so that they meet."""
+
+    shift_outwards = (
+        ((x + c) + y >> (x + y) + c)
+        .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x + c), same_type(x, x + y))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(128)
+    )
+    scale_outwards = (
+        ((x * c) * y >> (x * y) * c)
+        .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x * c), same_type(x, x * y))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(128)
+    )
+    bias_outwards = (
+        (op.nn.bias_add(x, c, axis=a) + y >> op.nn.bias_add(x + y, c, axis=a))
+        .when(is_float(x), is_finite(c), is_not_constant(y), same_type(x, x + y))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(128)
+    )
+    biases = (
+        (op.nn.bias_add(op.nn.bias_add(x, c, axis=a), d, axis=a) >> op.nn.bias_add(x, c + d, axis=a))
+        .when(meet_in_range("add", c, d))
+        .inexact(_ORDER)
+    )
+    constant_less_shifted = (
+        (c - (x + d) >> (c - d) - x).when(is_float(x), same_type(x, x + d), meet_in_range("subtract", c, d)).inexact(_ORDER)
+    )
+    constant_less_difference = (
+        (c - (d - x) >> x + (c - d)).when(is_float(x), same_type(x, d - x), meet_in_range("subtract", c, d)).inexact(_ORDER)
+    )
+    shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), same_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
+    scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), same_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
+    scaled_negative = (op.negative(x) * c >> x * op.negative(c)).when(is_float(x))
+    negative_scaled = (op.negative(x * c) >> x * op.negative(c)).when(is_float(x))
+
+
+class Cancellations(RuleSet):
+    """What undoes itself, where no value is infinite or no number."""
+
+    difference_of_same = (x - x >> x * 0.0).when(is_float(x)).finite("inf - inf is no number").exploring()
+    times_zero = (x * c >> op.broadcast_to(c, shape=shape_of(x * c))).when(is_float(x), is_all(c, 0)).finite("inf * 0 is no number")
+    sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, and y be lost in the sum")
+    difference_and_part = ((x - y) + y >> x).when(is_float(x), same_type(x, x - y)).finite("y may be infinite")
+    negative_of_sum = (op.negative(x + c) >> op.negative(c) - x).when(is_float(x)).inexact("the sign of 0")
+
+
+class Inverses(RuleSet):
+    """Functions that undo each other, or that have a name together."""
+
+    log_of_exp = (op.log(op.exp(x)) >> x).finite("exp may overflow")
+    log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact("the logarithm of a small number is kept")
+    exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).inexact(_ORDER)
+    product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
+    root_of_square = (op.sqrt(x * x) >> op.abs(x)).finite("the square may overflow, or vanish")
+    square_of_abs = op.abs(x) * op.abs(x) >> x * x
+    abs_of_negative = op.abs(op.negative(x)) >> op.abs(x)
+    reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
+    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).finite("x / y may be 0").exploring()
+    maximum_of_same = op.maximum(x, x) >> x
+    minimum_of_same = op.minimum(x, x) >> x
+
+
+def _commutative() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for of in list_ops():
+        if of.commutative:
+            rule = (PCall(of, (x, y)) >> PCall(of, (y, x))).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
+            rules[of.name] = rule.inexact("of 0.0 and -0.0 either is the larger one") if of.name in ("maximum", "minimum") else rule
+    doc = "Operands in the other order, so that common parts are found whichever way they are written."
+    return RuleSetMeta("Commutativity", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Commutativity = _commutative()
+
+
+class Associativity(RuleSet):
+    """Sums and products in other groups, so that common parts are found; with budgets, since there are exponentially many."""
+
+    sums = (
+        ((x + y) + z >> x + (y + z))
+        .when(is_float(x), same_type(x, x + y), same_type(y, y + z), same_type(x, x + z))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(200)
+    )
+    products = (
+        ((x * y) * z >> x * (y * z))
+        .when(is_float(x), same_type(x, x * y), same_type(y, y * z), same_type(x, x * z))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(200)
+    )

@@ -1,0 +1,228 @@
+"""Stacks of rows as matrices: [batch, sequence, hidden] becomes [batch * sequence, hidden]. Operators: nn.matmul nn.bias_add add
+nn.layer_norm nn.rms_norm nn.softmax split take reshape, reductions, and every elementwise operator that works on rows one by one.
+
+A product of a stack by a weight and its bias take two nodes, those of a matrix one (Gemm), and what follows does not mind. What the
+rules make is dearer by reshapes until those meet: extraction keeps them where they do.
+"""
+
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.op import Op, get_op
+from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float, is_not_empty, shape_of
+from passat.rules.library.linear import is_matrix, is_row_bias
+from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y, z = tensors("x y z")
+w, b = constants("w b")
+a, e, k, p = attributes("a e k p")
+_REGROUPS = "a product of another shape may sum in another order"
+
+
+@condition
+def is_stack(x: Term) -> bool | str:
+    """The tensor has rows in three dimensions or more, and all its sizes are known."""
+    type_ = x.type
+    return (type_.ndim >= 3 and type_.is_static) or f"{type_!r} is no stack of rows of known sizes"
+
+
+@condition
+def stacks_rows(x: Term, whole: Term) -> bool | str:
+    """The reshape takes the rows of a matrix apart into a stack, and leaves each row whole."""
+    rows, stack = x.type, whole.type
+    if rows.ndim != 2 or stack.ndim < 3 or not (rows.is_static and stack.is_static):
+        return f"{stack!r} is no stack of the rows of {rows!r}"
+    return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
+
+
+@condition
+def flattens_rows(x: Term, whole: Term) -> bool | str:
+    """The reshape makes a matrix of a stack of rows."""
+    stack, rows = x.type, whole.type
+    if rows.ndim != 2 or stack.ndim < 3 or not (rows.is_static and stack.is_static):
+        return f"{rows!r} is no matrix of the rows of {stack!r}"
+    return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
+
+
+@condition
+def same_sizes(x: Term, y: Term) -> bool | str:
+    """Both tensors have one static shape."""
+    if x.type.shape != y.type.shape or not x.type.is_static:
+        return f"{y.type!r} has not the shape of {x.type!r}"
+    return True
+
+
+@computed
+def rows_of(x: Term) -> tuple[int, int]:
+    """The newshape that makes a matrix of a stack of rows, by numbers."""
+    if not x.type.is_static or x.type.ndim < 1:
+        raise Refuse(f"{x.type!r} is not static")
+    sizes = [int(size) for size in x.type.shape]  # type: ignore[arg-type]  # static: all are integers
+    count = 1
+    for size in sizes[:-1]:
+        count *= size
+    if not count * sizes[-1]:
+        raise Refuse(f"{x.type!r} has no elements")
+    return count, sizes[-1]
+
+
+@condition
+def is_one_row(c: Term, x: Term) -> bool | str:
+    """The tensor is one number, or one row as long as those that it meets, and adds no axes to them."""
+    type_, whole = c.type, x.type
+    if type_.ndim > whole.ndim or any(size != 1 for size in type_.shape[:-1]):
+        return f"{type_!r} is no row of {whole!r}"
+    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is no row of {whole!r}"
+
+
+@computed
+def row_shape(c: Term) -> tuple[int, ...]:
+    """The newshape of one row, or of one number."""
+    size = c.type.size
+    if not isinstance(size, int):
+        raise Refuse(f"{c.type!r} is not static")
+    return () if size == 1 else (size,)
+
+
+@condition
+def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
+    """A reduction over the last axis alone."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    if not isinstance(axes, tuple) or len(axes) != 1:
+        return f"axis={axis} is not the last axis alone"
+    return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last of {x.type!r}"
+
+
+@condition
+def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
+    """The split is along the last axis."""
+    return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last of {x.type!r}"
+
+
+@computed
+def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
+    """Where a split cuts."""
+    found: int | tuple[int, ...] = attrs.indices_or_sections
+    return found
+
+
+@computed
+def part_shape(part: Term) -> tuple[int, ...]:
+    """The sizes of a part. Refuses where one is 0, which means another size in a newshape."""
+    sizes = tuple(int(size) for size in part.type.shape)  # type: ignore[arg-type]  # static by `stacks_rows`
+    if 0 in sizes:
+        raise Refuse(f"{part.type!r} is empty")
+    return sizes
+
+
+_STACK = op.reshape(x)
+
+
+def _through(whole: PCall, flat: PCall) -> Rule:
+    """What is done to a stack of rows is done to the matrix of them."""
+    return (whole >> op.reshape(flat, newshape=shape_of(whole))).when(stacks_rows(x, _STACK), is_not_empty(_STACK)).exploring()
+
+
+def _unary(of: Op) -> Rule:
+    attrs: dict[str, AnyValue] = {"attrs": a} if of.attr_params else {}
+    return _through(PCall(of, (_STACK,), attrs), PCall(of, (x,), attrs))
+
+
+_UNARY = (
+    *("abs", "negative", "sqrt", "rsqrt", "reciprocal", "exp", "log", "tanh", "erf", "sigmoid", "cast", "nn.relu", "nn.leaky_relu"),
+    *("nn.gelu", "nn.swish", "nn.mish", "nn.hard_swish", "nn.hard_sigmoid", "nn.elu", "nn.softplus", "isnan", "logical_not", "sin", "cos"),
+)
+_BINARY = ("add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
+_REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+def _ordered(of: OpNames, a: Pattern, b: Pattern, side: str) -> PCall:
+    """The operator on two terms; the first of them on the right where that is the side."""
+    return of(b, a) if side else of(a, b)
+
+
+def _rules_of_rows() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for name in _UNARY:
+        rules[name.replace(".", "_")] = _unary(get_op(name))
+    for name in _BINARY:
+        binary = getattr(op, name)
+        for side in ("", "_right") if name in ("subtract", "divide", "power") else ("",):
+            whole = _ordered(binary, _STACK, y, side)
+            flat = _ordered(binary, x, op.reshape(y, newshape=rows_of(y)), side)
+            rules[f"{name}_stack{side}"] = _through(whole, flat).when(same_sizes(_STACK, y))
+            row = _ordered(binary, x, op.reshape(y, newshape=row_shape(y)), side)
+            rules[f"{name}_row{side}"] = _through(whole, row).when(is_one_row(y, _STACK))
+    for name in _REDUCTIONS:
+        reduce = getattr(op, name)
+        whole = reduce(_STACK, axis=p, keepdims=True, exclude=False)
+        rules[name] = _through(whole, reduce(x, axis=(-1,), keepdims=True)).when(is_last_axis(p, _STACK))
+    doc = "What works on rows one by one, or on their elements, does so on the matrix of the rows of a stack."
+    return RuleSetMeta("Rows", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Rows = _rules_of_rows()
+
+_PRODUCT = x @ w
+_NORM = op.nn.layer_norm(_STACK, y, z, axis=p, epsilon=e)
+_RMS = op.nn.rms_norm(_STACK, y, axis=p, epsilon=e)
+_SOFTMAX = op.nn.softmax(_STACK, axis=p)
+_TAKEN = op.take(w, x, axis=0)
+_OF_NORM = op.nn.layer_norm(x, y, z, axis=p, epsilon=e)
+_OF_RMS = op.nn.rms_norm(x, y, axis=p, epsilon=e)
+
+
+def _part(index: int) -> Rule:
+    whole = op.split(_STACK, attrs=a)[index]
+    flat = op.split(x, indices_or_sections=cut_places(a), axis=-1)[index]
+    return (whole >> op.reshape(flat, newshape=part_shape(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
+
+
+class HiddenStates(RuleSet):
+    """Products of stacks of rows become products of matrices, whose biases are part of them; normalisations go along."""
+
+    product = (
+        (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=shape_of(_PRODUCT)))
+        .when(is_stack(x), is_matrix(w), is_float(x), is_not_empty(_PRODUCT))
+        .exploring()
+        .inexact(_REGROUPS)
+    )
+    bias = (
+        (_PRODUCT + b >> op.nn.bias_add(_PRODUCT, b, axis=-1))
+        .when(is_row_bias(b, _PRODUCT))
+        .exploring()
+        .inexact("ONNX's Gemm may add the bias before it rounds")
+    )
+    layer_norm = _through(_NORM, op.nn.layer_norm(x, y, z, axis=-1, epsilon=e)).when(is_axis(p, -1, _STACK))
+    rms_norm = _through(_RMS, op.nn.rms_norm(x, y, axis=-1, epsilon=e)).when(is_axis(p, -1, _STACK))
+    softmax = _through(_SOFTMAX, op.nn.softmax(x, axis=-1)).when(is_axis(p, -1, _STACK))
+    first_part = _part(0)
+    second_part = _part(1)
+
+
+def _before(whole: PCall, flat: PCall) -> Rule:
+    """The matrix of the rows of a result is the result of the matrix."""
+    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole)), is_not_empty(whole)).exploring()
+
+
+class Embeddings(RuleSet):
+    """The matrix that the rows of a stack make is computed as one from the start: from sums and normalisations."""
+
+    of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_sizes(x, y))
+    of_layer_norm = _before(_OF_NORM, op.nn.layer_norm(op.reshape(x, newshape=rows_of(x)), y, z, axis=-1, epsilon=e)).when(
+        is_axis(p, -1, _OF_NORM)
+    )
+    of_rms_norm = _before(_OF_RMS, op.nn.rms_norm(op.reshape(x, newshape=rows_of(x)), y, axis=-1, epsilon=e)).when(is_axis(p, -1, _OF_RMS))
+
+
+class ThirdParts(RuleSet):
+    """The third part of each row of a stack, as of queries, keys and values that one product makes."""
+
+    third_part = _part(2)
+
+
+class TakenRows(RuleSet):
+    """The rows of a table that a stack of indices names, as a matrix."""
+
+    of_rows_taken = _before(_TAKEN, op.take(w, op.reshape(x, newshape=(-1,)), axis=0)).when(is_matrix(w))

@@ -1,0 +1,235 @@
+"""Normalisations that exporters have taken apart, recovered. Operators: mean subtract add multiply divide power sqrt rsqrt reciprocal
+reshape nn.instance_norm nn.layer_norm nn.rms_norm nn.group_norm nn.softmax exp sum max.
+
+The rules look for the shortest forms, in any order of the operands of sums and products; longer ways to write them (a product with a
+reciprocal, a root as a power) have rules of their own that lead there. What the target does not have is written in other nodes, in the
+order that ONNX Runtime looks for.
+"""
+
+from typing import Any as AnyValue
+
+from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_float, is_not_empty
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
+
+x, y = tensors("x y")
+b, c, d, g, s, t = constants("b c d g s t")
+m, n, p, q, r = attributes("m n p q r")
+_ROUNDS = "one operator rounds at other places than the nodes that it stands for"
+
+
+@condition
+def is_trailing(axis: AnyValue, x: Term) -> bool | str:
+    """The axes are the last ones, without a gap."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    rank = x.type.ndim
+    if not isinstance(axes, tuple) or not axes or rank == 0:
+        return f"axis={axis} of {x.type!r} are not its last axes"
+    found = sorted({each % rank for each in axes})
+    return found == list(range(rank - len(found), rank)) or f"axis={axis} of {x.type!r} are not its last axes"
+
+
+@condition
+def are_same_axes(a: AnyValue, b: AnyValue, x: Term) -> bool | str:
+    """Two reductions are over the same axes."""
+    rank = x.type.ndim
+    first, second = ({each % rank for each in ((axis,) if isinstance(axis, int) else axis or ())} for axis in (a, b))
+    return (bool(first) and first == second) or f"axis={a} and axis={b} differ"
+
+
+@condition
+def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
+    """The tensor has just the shape that the other has from the first of the axes on."""
+    count = 1 if isinstance(axis, int) else len(axis)
+    if not g.type.is_static or g.type.dtype != x.type.dtype:
+        return f"{g.type!r} does not scale {x.type!r}"
+    return (g.type.ndim == count and g.type.shape == x.type.shape[x.type.ndim - count :]) or f"{g.type!r} does not scale the axes {axis}"
+
+
+@condition
+def is_from(g: Term, x: Term, axis: int) -> bool | str:
+    """The tensor has just the shape that the other has from the axis on."""
+    tail = x.type.shape[axis % x.type.ndim :]
+    return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} has not the shape {tail}"
+
+
+@condition
+def is_epsilon(c: Term) -> bool | str:
+    """One number, not negative, that adds no axes, of tensors of 32 bits: of others the operators round elsewhere."""
+    if c.type.dtype != "float32":
+        return f"the elements are {c.type.dtype}, the operators compute in float32"
+    value = c.value().uniform()
+    if value is None or c.type.size != 1:
+        return "the constant is not one number"
+    return (0 <= float(value) < 1 and c.type.ndim <= 1) or f"{value} is no epsilon"
+
+
+@computed
+def first_axis(axis: AnyValue, x: Term) -> int:
+    """The first of the last axes, counted from the end."""
+    return -(1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis}))
+
+
+@computed
+def epsilon_of(c: Term) -> float:
+    """The number that keeps the root from 0."""
+    value = c.value().uniform()
+    if value is None:
+        raise Refuse("the elements of the constant differ")
+    return float(value)
+
+
+@condition
+def adds_no_axes(c: Term, x: Term) -> bool | str:
+    """The constant is one number, and meets a tensor without enlarging it."""
+    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
+
+
+_SQUARES = op.mean(x * x, attrs=m)
+
+
+class Roots(RuleSet):
+    """Squares, roots and quotients by roots in other words, which lead to the ones that the other rules look for."""
+
+    square = (
+        (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), adds_no_axes(c, x)).exploring().inexact("a power may round otherwise")
+    )
+    root = (
+        (op.power(_SQUARES + d, c) >> op.sqrt(_SQUARES + d))
+        .when(is_all(c, 0.5), is_epsilon(d), adds_no_axes(c, _SQUARES))
+        .exploring()
+        .inexact("a power may round otherwise")
+    )
+    inverse_root = (
+        (op.power(_SQUARES + d, c) >> op.rsqrt(_SQUARES + d))
+        .when(is_all(c, -0.5), is_epsilon(d), adds_no_axes(c, _SQUARES))
+        .exploring()
+        .inexact("a power may round otherwise")
+    )
+    reciprocal = (op.reciprocal(op.sqrt(x)) >> op.rsqrt(x)).exploring().inexact("one rounding instead of two")
+    one_over = (
+        (op.divide(c, op.sqrt(x)) >> op.rsqrt(x)).when(is_all(c, 1), adds_no_axes(c, x)).exploring().inexact("one rounding instead of two")
+    )
+    quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
+
+
+_MEAN = op.mean(x, axis=p, keepdims=True, exclude=False)
+_CENTRED = x - _MEAN
+_VARIANCE = op.mean(_CENTRED * _CENTRED, axis=q, keepdims=True, exclude=False)
+_STANDARD = _CENTRED / op.sqrt(_VARIANCE + c)
+_SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
+_BY_ROOT = x / op.sqrt(_SQUARE + c)
+_NORMED = op.nn.layer_norm(x, g, (), axis=p, epsilon=r)
+
+
+class LayerNorms(RuleSet):
+    """Layer normalisation: mean, difference, square, mean, root, quotient, scale, shift."""
+
+    scaled = (
+        (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), is_not_empty(x))
+        .inexact(_ROUNDS)
+    )
+    shifted = (_NORMED + b >> op.nn.layer_norm(x, g, b, axis=p, epsilon=r)).when(is_from(b, x, p)).inexact(_ROUNDS)
+
+
+class RootMeanSquares(RuleSet):
+    """Normalisation by the root of the mean square, times a scale."""
+
+    scaled = (
+        (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), is_not_empty(x))
+        .inexact(_ROUNDS)
+    )
+
+
+_MOST = op.max(x, axis=p, keepdims=True, exclude=False)
+_POWERS = op.exp(x - _MOST)
+_SHARES = _POWERS / op.sum(_POWERS, axis=q, keepdims=True, exclude=False)
+_PLAIN_POWERS = op.exp(x)
+_PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exclude=False)
+
+
+@condition
+def is_one_axis(axis: AnyValue) -> bool | str:
+    """A reduction over one axis."""
+    return isinstance(axis, int) or (isinstance(axis, tuple) and len(axis) == 1) or f"axis={axis} is not one axis"
+
+
+@computed
+def only_axis(axis: AnyValue) -> int:
+    """The axis of a reduction over one."""
+    return axis if isinstance(axis, int) else int(axis[0])
+
+
+class Softmaxes(RuleSet):
+    """Softmax: exponentials divided by their sum, with the greatest element taken off before or not."""
+
+    stable = (_SHARES >> op.nn.softmax(x, axis=only_axis(p))).when(is_one_axis(p), are_same_axes(p, q, x), is_not_empty(x)).inexact(_ROUNDS)
+    plain = (
+        (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
+        .when(is_one_axis(q), is_not_empty(x))
+        .finite("exponentials that overflow, or all vanish, are shares instead of no numbers")
+    )
+
+
+_GROUPS = op.reshape(x, newshape=m)
+_IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), newshape=n)
+
+
+@condition
+def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
+    """The reshape takes channels apart in groups, one axis for each sample and each group, and back."""
+    inner, outer = groups.type, x.type
+    if not (inner.is_static and outer.is_static) or outer.ndim < 3 or inner.ndim != 3 or whole.type != outer:
+        return f"{inner!r} does not hold groups of channels of {outer!r}"
+    count, channels = inner.shape[1], outer.shape[1]
+    if not isinstance(count, int) or not isinstance(channels, int) or inner.shape[0] != outer.shape[0]:
+        return f"{inner!r} does not hold groups of channels of {outer!r}"
+    return (count > 0 and channels % count == 0) or f"{channels} channels are not {count} groups"
+
+
+@condition
+def is_per_channel(c: Term, x: Term) -> bool | str:
+    """The constant has one element for each channel, axis 1, and is laid along it."""
+    rank, shape = x.type.ndim, c.type.shape
+    wanted = (x.type.shape[1], *(1,) * (rank - 2))
+    return shape in (wanted, (1, *wanted)) or f"{c.type!r} is not one number for each channel of {x.type!r}"
+
+
+@computed
+def group_count(groups: Term) -> int:
+    """How many groups there are."""
+    count = groups.type.shape[1]
+    if not isinstance(count, int):
+        raise Refuse("the number of groups is not known")
+    return count
+
+
+@computed
+def one_axis(c: Term) -> tuple[int, ...]:
+    """The newshape of a vector."""
+    size = c.type.size
+    if not isinstance(size, int):
+        raise Refuse(f"{c.type!r} is not static")
+    return (size,)
+
+
+class GroupNorms(RuleSet):
+    """Group normalisation as exporters write it: instance normalisation of groups laid out as one axis, then scale and shift."""
+
+    scaled = (
+        (
+            _IN_GROUPS * g + b
+            >> op.nn.group_norm(
+                x,
+                op.reshape(g, newshape=one_axis(g)),
+                op.reshape(b, newshape=one_axis(b)),
+                num_groups=group_count(_GROUPS),
+                axis=1,
+                epsilon=r,
+            )
+        )
+        .when(is_all(s, 1), is_all(t, 0), are_groups(_GROUPS, x, _IN_GROUPS), is_per_channel(g, x), is_per_channel(b, x), is_not_empty(x))
+        .inexact(_ROUNDS)
+    )

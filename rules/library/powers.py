@@ -1,0 +1,67 @@
+"""Powers, roots and squares. Operators: power sqrt rsqrt reciprocal multiply divide add.
+
+Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply. (SimplifyAdjacentMultiplyOrAdd is
+`arithmetic.Constants`.) SimplifyRSqrt is `normalisation_forms.Roots`.
+"""
+
+from passat.rules.conditions import is_all, is_finite, is_float, same_type
+from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.pattern import constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y = tensors("x y")
+c, d = constants("c d")
+_ROUNDS = "a power, a root and a quotient are rounded apart"
+
+
+class Powers(RuleSet):
+    """Powers with a constant exponent that are products or roots, and roots that divide."""
+
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), same_type(x, op.power(x, c))).inexact(_ROUNDS)
+    root = (
+        (op.power(x, c) >> op.sqrt(x))
+        .when(is_all(c, 0.5), is_float(x), same_type(x, op.power(x, c)))
+        .finite("the power of minus infinity is infinite, its root is no number")
+    )
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), same_type(x, op.power(x, c))).inexact(_ROUNDS)
+    inverse_root = (
+        (op.power(x, c) >> op.rsqrt(x))
+        .when(is_all(c, -0.5), is_float(x), same_type(x, op.power(x, c)))
+        .finite("the power of minus infinity is 0, the inverse of its root is no number")
+        .exploring()  # ONNX has two operators for it
+    )
+    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(_ROUNDS)
+    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(_ROUNDS)
+
+
+class Sums(RuleSet):
+    """Constants on their way out of sums and products, and a sum that is a multiple."""
+
+    twice = x + x >> x * 2
+    switch_add_multiply = (
+        ((x + c) * d >> x * d + c * d)
+        .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))
+        .inexact("distributes")
+        .exploring()
+        .budget(200)
+    )
+
+
+def _binomials() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for place, mixed in (("outside", (x * y) * 2), ("inside", (x * 2) * y)):
+        wholes = {
+            f"sum_{place}_between": (x * x + mixed) + y * y,
+            f"sum_{place}_last": (x * x + y * y) + mixed,
+            f"difference_{place}_between": (x * x - mixed) + y * y,
+            f"difference_{place}_last": (x * x + y * y) - mixed,
+        }
+        for name, whole in wholes.items():
+            root = x + y if name.startswith("sum") else x - y
+            guards = (is_float(x), same_type(x, whole), same_type(y, whole))
+            rules[name] = (whole >> root * root).when(*guards).finite("squares that are infinite may be those of a difference that is not")
+    doc = "Both squares and twice the product are the square of a sum or a difference."
+    return RuleSetMeta("Binomials", (RuleSet,), {"__doc__": doc, **rules})
+
+
+Binomials = _binomials()

@@ -1,0 +1,229 @@
+"""Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that
+`passat.rules.library.batch_norm` does not take. Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply add.
+
+Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `passat.rules.library.scale_movement`.
+"""
+
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.ops.windows import SPATIAL
+from passat.ir.types import TensorType
+from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
+from passat.rules.library.batch_norm import is_not, stays_finite, sum_stays_finite
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+(x,) = tensors("x")
+w, b, c, d = constants("w b c d")
+a, p, q = attributes("a p q")
+_NOTE = "scales the weights instead of the data"
+
+
+def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
+    """Whether a constant is one number, or one for each index of an axis, and does not enlarge what it meets."""
+    if c.type.ndim > whole.ndim:
+        return f"{c.type!r} has more axes than {whole!r}"
+    shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
+    alone = all(dim == 1 or (i == axis % whole.ndim and dim == whole.shape[i]) for i, dim in enumerate(shape))
+    return alone or f"{c.type!r} does not vary along axis {axis} of {whole!r} alone"
+
+
+@condition
+def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
+    """The constant is one number, or one for each channel, wherever the layout has these."""
+    return lies_along(c, whole.type, attrs.data_layout.index("C"))
+
+
+@condition
+def per_column(c: Term, whole: Term) -> bool | str:
+    """The constant is one number, or one for each index of the last axis."""
+    return lies_along(c, whole.type, -1) if whole.type.ndim else f"{whole.type!r} has no axes"
+
+
+@condition
+def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
+    """The convolution has one group, or the constant is one number."""
+    return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
+
+
+@condition
+def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
+    """The convolution has several groups and a number for each channel; its weight has all channels of one side before those of a group
+    of the other side."""
+    if attrs.groups == 1 or c.type.size == 1:
+        return "one group, or one number"
+    first, then = _places(attrs, lead)
+    return first < then or f"the layout of the weight is {attrs.kernel_layout}"
+
+
+@condition
+def is_unpadded_group(attrs: Attrs) -> bool | str:
+    """The convolution has one group and pads with no zeros, to which a shift would not be added."""
+    padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
+    return (attrs.groups == 1 and not any(padding)) or f"it has {attrs.groups} groups, and pads by {attrs.padding}"
+
+
+@condition
+def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
+    """Two numbers, from the front or from the end, mean the same axis."""
+    return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
+
+
+@condition
+def is_matrix_of_floats(w: Term) -> bool | str:
+    """The weight is a matrix of floating-point numbers."""
+    return (w.type.ndim == 2 and w.type.dtype in ("float16", "bfloat16", "float32", "float64")) or f"{w.type!r} is no matrix of floats"
+
+
+@condition
+def is_row_stack(x: Term, most: int) -> bool | str:
+    """The data has so many axes at most, and rows."""
+    return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {most} axes"
+
+
+def _places(attrs: Attrs, lead: str) -> tuple[int, int]:
+    other = "I" if lead == "O" else "O"
+    return attrs.kernel_layout.index(lead), attrs.kernel_layout.index(other)
+
+
+@computed
+def laid_on(attrs: Attrs, letter: str) -> tuple[int, ...]:
+    """The newshape that lays a vector along the axis of the weight that the letter names in its layout."""
+    return tuple(-1 if other == letter else 1 for other in attrs.kernel_layout)
+
+
+@computed
+def axis_of(attrs: Attrs, letter: str) -> int:
+    """The axis of the weight that a letter names, or for C that of the channels of the data."""
+    return int(attrs.data_layout.index("C") if letter == "C" else attrs.kernel_layout.index(letter))
+
+
+def _group_sizes(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    first, then = (w.type.shape[place] for place in _places(attrs, lead))
+    if not isinstance(first, int) or not isinstance(then, int):
+        raise Refuse(f"{w.type!r} is not static")
+    return attrs.groups, first // attrs.groups, then
+
+
+@computed
+def group_rows(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    """The shape (groups, 1, channels of a group) of the numbers of all channels."""
+    groups, _, inner = _group_sizes(attrs, w, lead)
+    return groups, 1, inner
+
+
+@computed
+def group_blocks(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    """That shape, with as many rows as the weight has for each group."""
+    return _group_sizes(attrs, w, lead)
+
+
+@computed
+def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
+    """The newshape that lays those blocks on the weight."""
+    places = _places(attrs, lead)
+    shape = tuple(dim if i in places else 1 for i, dim in enumerate(w.type.shape))
+    if 0 in shape or not all(isinstance(dim, int) for dim in shape):
+        raise Refuse(f"{w.type!r} is empty, or not static")
+    return shape  # type: ignore[return-value]  # all are integers
+
+
+def _vector(constant: Pattern) -> PCall:
+    return op.reshape(constant, newshape=(-1,))
+
+
+def _grouped(constant: Pattern, lead: str) -> PCall:
+    """One number for each channel, where the weight has those of one group only: other ones for each block of `lead`."""
+    rows = op.reshape(constant, newshape=group_rows(a, w, lead))
+    return op.reshape(op.broadcast_to(rows, shape=group_blocks(a, w, lead)), newshape=group_weight(a, w, lead))
+
+
+def _forward() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2, 3):
+        for suffix in ("", "_transpose"):
+            conv = getattr(op.nn, f"conv{dims}d{suffix}")
+            name = f"conv{dims}d{suffix}"
+            scaled: PCall = conv(x * c, w, attrs=a)
+            guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), stays_finite(w, c))
+            plain: Rule = scaled >> conv(x, w * op.reshape(_vector(c), newshape=laid_on(a, "I")), attrs=a)
+            if suffix:
+                rules[f"{name}_scaled"] = plain.when(*guards)
+            else:
+                rules[f"{name}_scaled"] = plain.when(*guards, one_group_or_number(a, c))
+                rules[f"{name}_scaled_grouped"] = (scaled >> conv(x, w * _grouped(c, "O"), attrs=a)).when(*guards, has_groups(a, w, c, "O"))
+                bias = op.sum(w * op.reshape(_vector(d), newshape=laid_on(a, "I")), axis=axis_of(a, "O"), exclude=True)
+                rules[f"{name}_shifted"] = (
+                    conv(x + d, w, attrs=a) >> op.nn.bias_add(conv(x, w, attrs=a), bias, axis=axis_of(a, "C"))
+                ).when(is_float(x), is_not(d, 0), per_channel_of(d, x, a), is_unpadded_group(a), stays_finite(w, d))
+    columns = (is_float(x), is_not(c, 1), per_column(c, x), stays_finite(w, c))
+    rules["dense_scaled"] = (op.nn.dense(x * c, w) >> op.nn.dense(x, w * _vector(c))).when(*columns)
+    rules["dense_shifted"] = (op.nn.dense(x + d, w) >> op.nn.bias_add(op.nn.dense(x, w), op.sum(w * _vector(d), axis=1), axis=-1)).when(
+        is_float(x), is_not(d, 0), per_column(d, x), is_row_stack(x, 2), stays_finite(w, d)
+    )
+    for name, flag, newshape, axis in (("matmul", False, (-1, 1), 0), ("matmul_transposed", True, (1, -1), 1)):
+        product = op.nn.matmul(x, w, transpose_a=False, transpose_b=flag)
+        laid = op.reshape(c, newshape=newshape)
+        rules[f"{name}_scaled"] = (
+            op.nn.matmul(x * c, w, transpose_a=False, transpose_b=flag) >> op.nn.matmul(x, w * laid, transpose_a=False, transpose_b=flag)
+        ).when(*columns, is_matrix_of_floats(w), is_row_stack(x, 64))
+        bias = op.sum(w * op.reshape(d, newshape=newshape), axis=axis)
+        rules[f"{name}_shifted"] = (
+            op.nn.matmul(x + d, w, transpose_a=False, transpose_b=flag) >> op.nn.bias_add(product, bias, axis=-1)
+        ).when(is_float(x), is_not(d, 0), per_column(d, x), is_matrix_of_floats(w), is_row_stack(x, 2), stays_finite(w, d))
+    doc = "Scales and shifts of the data of a product become part of its weights and bias."
+    return RuleSetMeta("ForwardScaleAxis", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_NOTE) for name, rule in rules.items()}})
+
+
+def _scaled_after(product: PCall, now: AnyValue, axis: AnyValue, guards: AnyValue) -> dict[str, Rule]:
+    """A product and a scale, with and without a bias between them: `now` is the product of the scaled weight."""
+    biased_guards = [] if isinstance(axis, int) else [is_axis(axis, -1, product)]
+    biased = op.nn.bias_add(product, b, axis=axis)
+    return {
+        "scaled": (product * c >> now).when(*guards),
+        "scaled_biased": (biased * c >> op.nn.bias_add(now, b * _vector(c), axis=axis)).when(*guards, *biased_guards, stays_finite(b, c)),
+    }
+
+
+def _backward() -> RuleSetMeta:
+    rules: dict[str, Rule] = {}
+    for dims in (1, 2, 3):
+        for suffix in ("", "_transpose"):
+            conv = getattr(op.nn, f"conv{dims}d{suffix}")
+            product: PCall = conv(x, w, data_layout=f"N{SPATIAL[dims]}C", attrs=a)
+            guards = [is_float(x), is_not(c, 1), per_channel_of(c, product, a), stays_finite(w, c)]
+            now = conv(x, w * op.reshape(_vector(c), newshape=laid_on(a, "O")), attrs=a)
+            if suffix:
+                guards.append(one_group_or_number(a, c))
+                grouped = conv(x, w * _grouped(c, "I"), attrs=a)
+                usual = conv(x, w, data_layout="NC" + SPATIAL[dims], attrs=a)
+                found = _scaled_after(
+                    usual,
+                    grouped,
+                    1,
+                    [is_float(x), is_not(c, 1), per_channel_of(c, usual, a), stays_finite(w, c), has_groups(a, w, c, "I")],
+                )
+                rules |= {f"conv{dims}d{suffix}_{key}_grouped": rule for key, rule in found.items()}
+            found = _scaled_after(product, now, p, guards)
+            rules |= {f"conv{dims}d{suffix}_{key}": rule for key, rule in found.items()}
+    product = op.nn.matmul(x, w, transpose_a=False, transpose_b=True)
+    now = op.nn.matmul(x, w * op.reshape(c, newshape=(-1, 1)), transpose_a=False, transpose_b=True)
+    guards = [is_float(x), is_not(c, 1), per_column(c, product), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)]
+    rules |= {f"matmul_transposed_{key}": rule for key, rule in _scaled_after(product, now, p, guards).items()}
+    doc = "Scales behind a product fold into its weights where its channels are last, and into those of transposed convolutions in groups."
+    return RuleSetMeta("BackwardScaleAxis", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_NOTE) for name, rule in rules.items()}})
+
+
+ForwardScaleAxis = _forward()
+BackwardScaleAxis = _backward()
+
+
+class Biases(RuleSet):
+    """Two biases are one."""
+
+    merge = (
+        (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
+        .when(are_one_axis(p, q, x), is_float(x), sum_stays_finite(b, d))
+        .inexact("reassociates a sum")
+    )

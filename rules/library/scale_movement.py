@@ -1,0 +1,162 @@
+"""Scales on their way to a product: past rectifiers, poolings, paddings, transposes, flattenings, biases and sums. Operators: multiply
+nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d nn.avg_pool*d nn.global_*_pool*d nn.pad transpose nn.batch_flatten nn.bias_add add
+subtract.
+
+The messages that Relay's FoldScaleAxis passes along, as equations: those that go up are `ScalesUp` (BackwardFoldScaleAxis), those that go
+down `ScalesDown` (ForwardFoldScaleAxis). They explore: a scale that meets no product stays where it was.
+"""
+
+from typing import Any as AnyValue
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import to_numpy
+from passat.rules.conditions import Refuse, Term, computed, condition, has_no_zero, is_finite, is_float, is_positive, same_type
+from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.library.batch_norm import stays_finite
+from passat.rules.library.scale_axis import lies_along
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y = tensors("x y")
+b, c, d = constants("b c d")
+a, p = attributes("a p")
+_NOTE = "scales earlier or later, and rounds there"
+
+
+@condition
+def varies_outside_windows(c: Term, whole: Term, attrs: Attrs) -> bool | str:
+    """The constant is one number, or one for each channel: the same for all elements of a window."""
+    return lies_along(c, whole.type, attrs.layout.index("C"))
+
+
+@condition
+def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
+    """What is padded with is 0 or taken from the tensor, and the constant does not vary along the axes that are padded."""
+    if attrs.pad_mode == "constant" and attrs.pad_value != 0:
+        return f"pads with {attrs.pad_value}"
+    rank = whole.type.ndim
+    if c.type.ndim > rank:
+        return f"{c.type!r} has more axes than {whole.type!r}"
+    shape = (1,) * (rank - c.type.ndim) + c.type.shape
+    still = all(dim == 1 or not any(pair) for dim, pair in zip(shape, attrs.pad_width, strict=True))
+    return still or f"{c.type!r} varies along an axis that is padded by {attrs.pad_width}"
+
+
+@condition
+def keeps_batch(c: Term, whole: Term) -> bool | str:
+    """The constant is the same for each of the first axis, and the tensor behind that static."""
+    if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
+        return f"{whole.type!r} is not static behind its first axis"
+    return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
+
+
+@condition
+def is_along(c: Term, whole: Term, axis: int) -> bool | str:
+    """The constant is one number, or one for each index of the axis."""
+    return lies_along(c, whole.type, axis)
+
+
+@condition
+def divides_in_range(b: Term, c: Term) -> bool | str:
+    """The quotients of a bias and a scale are finite, and 0 only where the bias is."""
+    bias, scale = (term.value().numpy().astype(np.float64) for term in (b, c))
+    with np.errstate(all="ignore"):
+        quotient = (bias / scale.reshape(-1)).astype(to_numpy(b.type.dtype)).astype(np.float64)
+    smallest = float(ml_dtypes.finfo(to_numpy(b.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    kept = np.isfinite(quotient) & ((np.abs(quotient) >= smallest) | (bias == 0))
+    return bool(np.all(kept)) or f"the bias divided by the scale leaves the range of {b.type.dtype}"
+
+
+@computed
+def full_rank(c: Term, whole: Term) -> tuple[int, ...]:
+    """The shape of the constant with as many axes as the tensor."""
+    missing = whole.type.ndim - c.type.ndim
+    if missing < 0 or not c.type.is_static or c.type.size == 0:
+        raise Refuse(f"{c.type!r} does not broadcast to {whole.type!r}")
+    return (*(1,) * missing, *(int(dim) for dim in c.type.shape))  # type: ignore[arg-type]  # static: all are integers
+
+
+@computed
+def one_sample(whole: Term) -> tuple[int, ...]:
+    """The shape of one index of the first axis."""
+    return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the condition has seen that they are integers
+
+
+@computed
+def inverse(axes: tuple[int, ...] | None, x: Term) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    rank = x.type.ndim
+    found = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+    return tuple(found.index(axis) for axis in range(rank))
+
+
+def _transposed(axes: AnyValue, whole: Pattern) -> PCall:
+    return op.transpose(op.reshape(c, newshape=full_rank(c, whole)), axes=axes)
+
+
+def _both_ways() -> tuple[dict[str, Rule], dict[str, Rule]]:
+    """Equations f(x) * c = f(x * c), read from the left and from the right."""
+    up: dict[str, Rule] = {}
+    down: dict[str, Rule] = {}
+
+    def add(name: str, below: Pattern, above: Pattern, *guards: AnyValue) -> None:
+        up[name] = (below >> above).when(is_float(x), is_finite(c), *guards)
+        down[name] = (above >> below).when(is_float(x), is_finite(c), *guards)
+
+    for name, of, attrs in (("relu", op.nn.relu, {}), ("leaky_relu", op.nn.leaky_relu, {"attrs": a}), ("abs", op.abs, {})):
+        add(name, of(x, **attrs) * c, of(x * c, **attrs), is_positive(c), same_type(x, x * c))
+    add("prelu", op.nn.prelu(x, y) * c, op.nn.prelu(x * c, y), is_positive(c), same_type(x, x * c))
+    for dims in (1, 2, 3):
+        for kind in ("max_pool", "avg_pool", "global_max_pool", "global_avg_pool"):
+            pool = getattr(op.nn, f"{kind}{dims}d")
+            sign = (is_positive(c),) if "max" in kind else ()
+            add(f"{kind}{dims}d", pool(x, attrs=a) * c, pool(x * c, attrs=a), *sign, varies_outside_windows(c, x, a))
+    add("pad", op.nn.pad(x, attrs=a) * c, op.nn.pad(x * c, attrs=a), varies_outside_padding(c, x, a))
+    return up, down
+
+
+def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
+    up, down = _both_ways()
+    # Before a rectifier TasoElementwise has the equation too; here the factors stand the other way round, so that each has its own.
+    down["relu"] = (op.nn.relu(x * c) >> c * op.nn.relu(x)).when(is_float(x), is_finite(c), is_positive(c), same_type(x, x * c))
+    turned: PCall = op.transpose(x, axes=p)
+    up["transpose"] = (turned * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p)).when(
+        is_float(x), same_type(turned, turned * c)
+    )
+    down["transpose"] = (op.transpose(x * c, axes=p) >> turned * _transposed(p, x)).when(is_float(x), same_type(x, x * c))
+    flat = op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
+    down["flatten"] = (op.nn.batch_flatten(x * c, attrs=a) >> op.nn.batch_flatten(x, attrs=a) * flat).when(
+        is_float(x), keeps_batch(c, x), same_type(x, x * c)
+    )
+    vector = op.reshape(c, newshape=(-1,))
+    biased = op.nn.bias_add(x, b, axis=p)
+    up["bias_add"] = (biased * c >> op.nn.bias_add(x * c, b * vector, axis=p)).when(
+        is_float(x), is_along(c, x, p), is_finite(c), is_finite(b), stays_finite(b, c)
+    )
+    down["bias_add"] = (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / vector, axis=p) * c).when(
+        is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c)
+    )
+    for name, of in (("add", op.add), ("subtract", op.subtract)):
+        whole = of(x * c, d)
+        down[name] = (whole >> of(x, d / c) * c).when(
+            is_float(x), same_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
+        )
+        up[f"{name}_tensors"] = (of(x, y) * c >> of(x * c, y * c)).when(
+            is_float(x), is_finite(c), same_type(x, y), same_type(x, of(x, y) * c)
+        )
+    made = []
+    for name, rules, where in (
+        ("ScalesUp", up, "up, towards the product before"),
+        ("ScalesDown", down, "down, towards the product behind"),
+    ):
+        doc = f"Scales go {where} them."
+        made.append(
+            RuleSetMeta(name, (RuleSet,), {"__doc__": doc, **{key: rule.exploring().inexact(_NOTE) for key, rule in rules.items()}})
+        )
+    return made[0], made[1]
+
+
+ScalesUp, ScalesDown = _rules()

@@ -1,0 +1,133 @@
+"""The exchange rules of the TASO family as guarded axioms, attributes being variables. Operators: add multiply transpose concatenate split
+nn.relu nn.matmul nn.conv2d nn.max_pool2d nn.avg_pool2d nn.pad.
+
+TASO (Jia et al. 2019) generates substitutions for fixed attributes by enumeration, and verifies them by axioms over them. Here the axioms
+themselves are the rules, whatever strides, padding, groups and axes are, with the guards on shapes, ranks and signs that they need. They
+explore: none of them is better by itself.
+"""
+
+from passat.rules.conditions import (
+    equals,
+    has_rank,
+    is_channels_first,
+    is_usual_convolution,
+    same_shape,
+    same_size,
+)
+from passat.rules.library.convolution_chains import fits_inside, is_plain, margins
+from passat.rules.pattern import Pattern, PCall, attributes, constant, op, tensors
+from passat.rules.rule import RuleSet
+
+x, y, z, w = tensors("x y z w")
+c = constant("c")
+a, e, p = attributes("a e p")
+ROUNDS = "rounds in another order"
+FINITE = "an infinity less another is no number"
+
+
+def product(left: Pattern, right: Pattern) -> PCall:
+    """The matrix product without flags."""
+    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
+
+
+def conv(data: Pattern, weight: Pattern) -> PCall:
+    """All convolutions of one rule have the same attributes."""
+    return op.nn.conv2d(data, weight, attrs=a)
+
+
+def concat(axis: object, *parts: Pattern) -> PCall:
+    """Tensors side by side."""
+    return op.concatenate(parts, axis=axis)
+
+
+def transposed(of: Pattern) -> PCall:
+    """The transpose of a matrix."""
+    return op.transpose(of, axes=(1, 0))
+
+
+MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
+
+
+class TasoElementwise(RuleSet):
+    """Sums, products and what moves through them."""
+
+    add_associates = (x + (y + z) >> (x + y) + z).inexact(ROUNDS).exploring()
+    multiply_associates = (x * (y * z) >> (x * y) * z).inexact(ROUNDS).exploring()
+    multiply_distributes = ((x + y) * z >> x * z + y * z).finite(FINITE).exploring()
+    transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()
+
+
+class TasoConcatenations(RuleSet):
+    """What moves through concat and split."""
+
+    of_sums = (concat(p, x + y, z + w) >> concat(p, x, z) + concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
+    of_products = (concat(p, x * y, z * w) >> concat(p, x, z) * concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
+    of_relus = (concat(p, op.nn.relu(x), op.nn.relu(y)) >> op.nn.relu(concat(p, x, y))).exploring()
+    of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(has_rank(c, 0)).exploring()
+    of_transposed = (concat(1, transposed(x), transposed(y)) >> transposed(concat(0, x, y))).exploring()
+    of_concats = (
+        (concat(0, concat(1, x, y), concat(1, z, w)) >> concat(1, concat(0, x, z), concat(0, y, w)))
+        .when(same_size(x, z, 1), same_size(y, w, 1))
+        .exploring()
+    )
+    split_first = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[0] >> x).when(same_shape(x, y))
+    split_second = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[1] >> y).when(same_shape(x, y))
+
+
+class TasoProducts(RuleSet):
+    """Matrix products."""
+
+    associates = (product(x, product(y, z)) >> product(product(x, y), z)).when(*MATRICES).finite(FINITE).exploring()
+    distributes = (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).finite(FINITE).exploring()
+    moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
+    transposes = (
+        (transposed(product(x, y)) >> product(transposed(y), transposed(x)))
+        .when(has_rank(x, 2), has_rank(y, 2))
+        .inexact(ROUNDS)
+        .exploring()
+    )
+    side_by_side = (concat(1, product(x, y), product(x, z)) >> product(x, concat(1, y, z))).when(*MATRICES).inexact(ROUNDS).exploring()
+    summed = (
+        (product(x, y) + product(z, w) >> product(concat(1, x, z), concat(0, y, w)))
+        .when(*MATRICES, has_rank(w, 2), same_size(x, z, 0), same_size(y, w, 1))
+        .inexact(ROUNDS)
+        .exploring()
+    )
+
+
+class TasoConvolutions(RuleSet):
+    """Convolutions and pooling."""
+
+    moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
+    of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).finite(FINITE).exploring()
+    of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).finite(FINITE).exploring()
+    weights_side_by_side = (
+        (concat(1, conv(x, y), conv(x, z)) >> conv(x, concat(0, y, z)))
+        .when(is_usual_convolution(a), same_shape(y, z))
+        .inexact(ROUNDS)
+        .exploring()
+    )
+    data_side_by_side = (concat(0, conv(x, z), conv(y, z)) >> conv(concat(0, x, y), z)).when(same_shape(x, y)).inexact(ROUNDS).exploring()
+    summed = (
+        (conv(x, y) + conv(z, w) >> conv(concat(1, x, z), concat(1, y, w)))
+        .when(is_usual_convolution(a), same_shape(x, z), same_shape(y, w))
+        .inexact(ROUNDS)
+        .exploring()
+    )
+    max_pools = (
+        (concat(1, op.nn.max_pool2d(x, attrs=a), op.nn.max_pool2d(y, attrs=a)) >> op.nn.max_pool2d(concat(1, x, y), attrs=a))
+        .when(is_channels_first(a), same_shape(x, y))
+        .exploring()
+    )
+    avg_pools = (
+        (concat(p, op.nn.avg_pool2d(x, attrs=a), op.nn.avg_pool2d(y, attrs=a)) >> op.nn.avg_pool2d(concat(p, x, y), attrs=a))
+        .when(equals(p, 1), is_channels_first(a), same_shape(x, y))
+        .exploring()
+    )
+
+    enlarged = (
+        (concat(1, conv(x, y), op.nn.conv2d(x, z, attrs=e)) >> conv(x, concat(0, y, op.nn.pad(z, pad_width=margins(z, y)))))
+        .when(is_usual_convolution(a), is_plain(a), fits_inside(e, a, z, y))
+        .finite("zeros are multiplied by what may be infinite")
+        .exploring()
+    )

@@ -1,0 +1,65 @@
+"""Passes that put other operators in the place of some, whatever that costs: who names such a pass asks for that."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from passat.passmgr import register_pass
+from passat.rules import library
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.stage import Stage
+from passat.rules.library import CanonicalOps
+from passat.rules.library import FastMath as FastMathRules
+from passat.rules.multi_root import MultiRule
+from passat.rules.pattern import RuleError
+from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSet, RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+_PREFIX: Final = "relay._transform."
+
+
+class LoweringPass(RulePass):
+    """A rule pass whose rules lower. They also run where they assume finite values, unless `rules.math` is `exact`: a pass that is asked
+    for by name, and then does nothing by default, would be of no use."""
+
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+        return super()._stages(math if math == EXACT else FINITE, disabled)
+
+
+@register_pass(_PREFIX + "FastMath")
+def fast_math() -> RulePass:
+    """Exponential functions of 32-bit floats become approximations by polynomials (fast_exp, fast_tanh, fast_erf, nn.fast_softmax)."""
+    return LoweringPass((FastMathRules,), name="FastMath", opt_level=4, doc=fast_math.__doc__ or "")
+
+
+@register_pass(_PREFIX + "CanonicalizeOps")
+def canonicalize_ops() -> RulePass:
+    """Biases are added as what they are: nn.bias_add becomes expand_dims and add."""
+    return LoweringPass((CanonicalOps,), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
+
+
+@register_pass(_PREFIX + "Legalize")
+def legalize(sets: tuple[str | RuleSetMeta, ...] = ()) -> RulePass:
+    """Operators become what rules say that they are made of: `sets` are rule sets, or names of sets of the library, all of whose rules
+    lower here. Raises RuleError for what is no such set, and for rules that cannot lower (several roots, both directions)."""
+    return LoweringPass([_lowering(_set(each)) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")
+
+
+def _set(given: str | RuleSetMeta) -> RuleSetMeta:
+    if isinstance(given, RuleSetMeta):
+        return given
+    if given not in library.__all__:
+        raise RuleError(f"Legalize: there is no rule set {given!r} in the library; there are {', '.join(library.__all__)}")
+    found: RuleSetMeta = getattr(library, given)
+    return found
+
+
+def _lowering(rules: RuleSetMeta) -> RuleSetMeta:
+    """The set, of rules that lower."""
+    if all(rule.kind == LOWERING for rule in rules):
+        return rules
+    for rule in rules:
+        if isinstance(rule, MultiRule):
+            raise RuleError(f"Legalize: {rule.name} has several roots, and cannot lower")
+    made = {rule.name.rpartition(".")[2]: rule.lowering() for rule in rules}
+    return RuleSetMeta(rules.__name__, (RuleSet,), {"__doc__": rules.__doc__, **made})

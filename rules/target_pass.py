@@ -1,0 +1,54 @@
+"""Rule passes that make operators which not every target has."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import PassContext, register_option
+from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_pass import RulePass
+from passat.rules.schedule import Phase
+
+register_option(
+    "rules.opset",
+    int,
+    None,
+    "The ONNX opset of the target: passes make operators of it that need one. By default that of the model which was read.",
+    minimum=1,
+)
+
+
+def target_opset(mod: IRModule, ctx: PassContext) -> int:
+    """The opset that a module will be written in: `rules.opset`, or that of the ONNX model it was read from; 1 for any other module."""
+    asked: int | None = ctx.get_config("rules.opset")
+    if asked is not None:
+        return asked
+    return int(getattr(mod.attrs.get("onnx"), "version", 1))
+
+
+class TargetPass(RulePass):
+    """A rule pass that does nothing where the target's opset is before `since`. It says so in a remark."""
+
+    joint_option: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        sets: Sequence[RuleSetMeta | Phase],
+        *,
+        since: int,
+        name: str,
+        opt_level: int = 2,
+        fold: bool = False,
+        doc: str = "",
+    ) -> None:
+        super().__init__(sets, name=name, opt_level=opt_level, fold=fold, doc=doc)
+        self.since = since
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Saturates one function, or leaves it as it is."""
+        opset = target_opset(mod, ctx)
+        if opset < self.since:
+            ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
+            return func
+        return super().transform_function(func, mod, ctx)

@@ -1,0 +1,68 @@
+"""Optimising for a later opset than a model came in."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from passat.cli.app import app
+from passat.ir.onnx import OnnxError
+from passat.optimizer import optimize
+
+PASSES = "SimplifyExpr,RaiseAttention"
+TEXT = """
+<ir_version: 9, opset_import: ["": 18]>
+main (float[2, 5, 8] q, float[2, 5, 8] k, float[2, 5, 8] v) => (float[2, 5, 8] y)
+<int64[4] heads = {2, 5, 2, 4}, int64[3] rows = {2, 5, 8}, float half = {0.5}>
+{
+  q3 = Reshape(q, heads)
+  q4 = Transpose<perm = [0, 2, 1, 3]>(q3)
+  k3 = Reshape(k, heads)
+  k4 = Transpose<perm = [0, 2, 3, 1]>(k3)
+  v3 = Reshape(v, heads)
+  v4 = Transpose<perm = [0, 2, 1, 3]>(v3)
+  raw = MatMul(q4, k4)
+  scores = Mul(raw, half)
+  weights = Softmax<axis = -1>(scores)
+  mixed = MatMul(weights, v4)
+  back = Transpose<perm = [0, 2, 1, 3]>(mixed)
+  y = Reshape(back, rows)
+}
+"""
+
+
+@pytest.fixture(name="model")
+def _model() -> onnx.ModelProto:
+    found: onnx.ModelProto = onnx.parser.parse_model(TEXT)
+    return found
+
+
+def test_attention_comes_with_the_opset_that_has_it(model: onnx.ModelProto) -> None:
+    result = optimize(model, passes=PASSES, opset=23)
+    assert [node.op_type for node in result.model.graph.node] == ["Attention"]
+    assert [entry.version for entry in result.model.opset_import] == [23]
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+
+
+def test_without_it_the_opset_stays(model: onnx.ModelProto) -> None:
+    result = optimize(model, passes=PASSES)
+    assert [entry.version for entry in result.model.opset_import] == [18]
+    assert "Attention" not in [node.op_type for node in result.model.graph.node]
+
+
+def test_an_earlier_opset_is_refused(model: onnx.ModelProto) -> None:
+    with pytest.raises(OnnxError, match="not lowered to 17"):
+        optimize(model, opset=17)
+
+
+def test_the_command(model: onnx.ModelProto, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, source)
+    done = CliRunner().invoke(app, ["optimize", str(source), "-o", str(target), "--passes", PASSES, "--opset", "23"])
+    assert done.exit_code == 0, done.output
+    assert [node.op_type for node in onnx.load(target).graph.node] == ["Attention"]
+    refused = CliRunner().invoke(app, ["optimize", str(source), "-o", str(tmp_path / "no.onnx"), "--opset", "17"])
+    assert refused.exit_code != 0
+    assert not (tmp_path / "no.onnx").exists()

@@ -1,0 +1,169 @@
+"""Rules of masks, comparisons, softmax, gathers, attention and products: each on a program where it holds, and on one where it does not."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import (
+    AttentionScale,
+    Distribution,
+    Factoring,
+    Gathers,
+    GroupedQueries,
+    Grouping,
+    MaskArithmetic,
+    MaskConstants,
+    NegatedComparisons,
+    RowPassages,
+    SoftmaxShifts,
+)
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, numbers, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, pairs
+from tests.rules.running import assert_equal_in_value, optimise, result_type
+
+x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
+named = var("named", ("n", 3))
+integers = var("i", (4, 3), "int64"), var("j", (4, 3), "int64")
+mask, other_mask = var("mask", (4, 3), "bool"), var("other_mask", (4, 3), "bool")
+c, d, column = splat(2.5), splat(0.5), numbers((4, 1))
+queries, keys = var("q", (1, 4, 5, 8)), var("k", (1, 2, 6, 8))
+
+
+def matmul(a: Expr, b: Expr) -> Expr:
+    made: Expr = ops.nn.matmul(a, b)
+    return made
+
+
+def number(of: Expr) -> Expr:
+    made: Expr = ops.cast(of, dtype="float32")
+    return made
+
+
+def turn(of: Expr) -> Expr:
+    made: Expr = ops.transpose(of, axes=(1, 0))
+    return made
+
+
+def negated(name: str, a: Expr, b: Expr) -> Expr:
+    made: Expr = ops.logical_not(getattr(ops, name)(a, b))
+    return made
+
+
+def repeated(of: Expr, groups: int = 2) -> Expr:
+    wide = ops.broadcast_to(ops.expand_dims(of, axis=2), shape=(1, 2, groups, 6, 8))
+    made: Expr = ops.reshape(wide, newshape=(1, 2 * groups, 6, 8))
+    return made
+
+
+def tiled(of: Expr) -> Expr:
+    """Heads repeated one after the other, not within each group."""
+    wide = ops.broadcast_to(ops.expand_dims(of, axis=1), shape=(1, 2, 2, 6, 8))
+    made: Expr = ops.reshape(wide, newshape=(1, 4, 6, 8))
+    return made
+
+
+columns, row, divisors = var("columns", (3, 4)), var("r", (1, 3)), var("w", (1, 3))
+scores = var("scores", (1, 4, 5, 6))
+inverted = splat(1.0) - number(mask)
+choice = ops.where(mask, splat(1.0), splat(3.0))
+order = const([2, 0, 1], "int64")
+CASES: dict[str, Case] = {
+    "MaskArithmetic.inverted_scaled": case(inverted * splat(-1e4), inverted * splat(float("-inf")), "infinite"),
+    "MaskArithmetic.scaled": case(number(mask) * c, number(integers[0]) * c, "int64, not bool"),
+    "MaskArithmetic.inverted": case(inverted, splat(2.0) - number(mask), "the elements of the constant are 2.0, not 1"),
+    "MaskArithmetic.product": case(number(mask) * number(other_mask), number(mask) * number(integers[0]), "int64, not bool"),
+    "MaskArithmetic.not_negated": case(ops.where(ops.logical_not(mask), x, y), ops.where(mask, x, y), ""),
+    "MaskArithmetic.first_again": case(
+        ops.where(mask, ops.where(mask, x, y), z), ops.where(mask, ops.where(mask, splat(1.0), y), z), "the types differ"
+    ),
+    "MaskArithmetic.second_again": case(
+        ops.where(mask, z, ops.where(mask, y, x)), ops.where(mask, z, ops.where(mask, y, splat(1.0))), "the types differ"
+    ),
+    **{
+        f"MaskConstants.{name}_constant": case(
+            getattr(ops, name)(choice, d), getattr(ops, name)(choice, numbers((2, 4, 3))), "the types differ"
+        )
+        for name in ("add", "subtract", "multiply", "divide")
+    },
+    **{f"NegatedComparisons.{name}": case(negated(name, x, y), negated("less", *integers), "") for name in ("equal", "not_equal")},
+    **{
+        f"NegatedComparisons.{name}": case(negated(name, *integers), negated(name, x, y), "float32, not integers")
+        for name in ("less", "less_equal", "greater", "greater_equal")
+    },
+    "SoftmaxShifts.softmax": case(ops.nn.softmax(x + column), ops.nn.softmax(x + numbers((3,))), "varies along axis -1"),
+    "SoftmaxShifts.softmax_less": case(
+        ops.nn.softmax(x - ops.max(x, axis=(1,), keepdims=True)), ops.nn.softmax(x - y), "varies along axis -1"
+    ),
+    "SoftmaxShifts.log_softmax": case(ops.nn.log_softmax(x + column), ops.nn.log_softmax(x + splat(-1e30)), "at most 1000"),
+    "SoftmaxShifts.log_softmax_less": case(
+        ops.nn.log_softmax(x - ops.max(x, axis=(1,), keepdims=True)), ops.nn.log_softmax(x - y, axis=0), "varies along axis 0"
+    ),
+    "Gathers.twice": case(
+        ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=0),
+        ops.take(ops.take(x, order, axis=-2), const([1, 1], "int64"), axis=-2),
+        "takes along axis -2",
+    ),
+    "Gathers.run": case(
+        ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "do not count up by one"
+    ),
+    "GroupedQueries.keys": case(
+        matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),
+        matmul(queries, ops.transpose(tiled(keys), axes=(0, 1, 3, 2))),
+        "with repeated heads",
+    ),
+    "GroupedQueries.values": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
+    "AttentionScale.quotient": case(x / splat(3.0), x / splat(1e-30), "the divisor is 1.0"),
+    "AttentionScale.scores_left": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
+    "AttentionScale.scores_right": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"),
+    "Grouping.regroup": case(matmul(matmul(x, var("a", (3, 4))), y), matmul(matmul(x, var("a", (2, 3, 4))), y), "the ranks are [2, 3]"),
+    "Grouping.common_left": case(
+        matmul(x, var("a", (3, 4))) + matmul(x, var("b", (3, 4))),
+        matmul(x, var("a", (3, 4))) + matmul(x, var("b", (3, 1))),
+        "the shapes differ",
+    ),
+    "Grouping.common_right": case(
+        (matmul(x, columns) + matmul(y, columns)), matmul(x, columns) + matmul(row, columns), "the shapes differ"
+    ),
+    "RowPassages.softmax": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
+    "RowPassages.log_softmax": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
+    "RowPassages.concat": case(
+        ops.concatenate(tup(turn(x), turn(y)), axis=1),
+        ops.concatenate(tup(turn(x), ops.exp(turn(y))), axis=1),
+        "",
+    ),
+    "Distribution.divided_shift": case((x + c) / d, (x + c) / splat(0.0), "leaves the range"),
+    "Factoring.products": case(x * y + x * z, x * y + z, ""),
+    "Factoring.differences": case(x * y - z * x, x * y - z, ""),
+    "Factoring.product_and_self": case(x * y + x, row * y + row, "the types differ"),
+    "Factoring.product_less_self": case(x * y - x, integers[0] * integers[1] - integers[0], "int64, not floating-point"),
+    "Factoring.self_less_product": case(x - y * x, integers[0] - integers[1] * integers[0], "int64, not floating-point"),
+    "Factoring.quotients": case(
+        x / ops.exp(z) + y / ops.exp(z), integers[0] / integers[1] + integers[0] / integers[1], "int64, not floating-point"
+    ),
+    "Factoring.quotient_differences": case(x / ops.exp(z) - y / ops.exp(z), x / divisors - row / divisors, "the types differ"),
+    "Factoring.nested_quotients": case((x / y) / z, (x / y) / splat(2.0), "the types differ"),
+}
+TABLE = pairs(
+    CASES,
+    *(MaskArithmetic, MaskConstants, NegatedComparisons, SoftmaxShifts, Gathers, GroupedQueries, AttentionScale, Grouping, RowPassages),
+    *(Distribution, Factoring),
+)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    outcome = optimise(example.positive, rules, rules__math="finite")
+    assert outcome.fired(rule.name) > 0, outcome.remarks
+    assert result_type(outcome.function) == result_type(example.positive)
+    assert_equal_in_value(example.positive, outcome.function, exact=False, special=False)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    outcome = optimise(example.negative, rules, rules__math="finite")
+    assert outcome.fired(rule.name) == 0
+    if not example.reason:
+        assert outcome.count(f"matched:{rule.name}") == 0
+    else:
+        said = [remark for remark in outcome.remarks if remark.startswith(f"{rule.name} refused")]
+        assert any(example.reason in remark for remark in said), outcome.remarks

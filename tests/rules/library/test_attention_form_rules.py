@@ -1,0 +1,103 @@
+"""Rules on what exporters put around attention, on layer scale and on spelling: each where it holds, and where it does not."""
+
+import numpy as np
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import BatchTransposes, GlobalPools, LayerScale, Masks, SoftmaxGuards
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
+
+x = var("x", (4, 3))
+heads = var("heads", (2, 4, 5, 3))
+flags = var("flags", (2, 3), "bool")
+weight, bias, scale = numbers((3, 5)), numbers((5,)), numbers((5,), seed=1)
+
+
+def turned(a: Expr, batches: tuple[int, ...], back: tuple[int, ...], axes: tuple[int, ...] = (0, 2, 1)) -> Expr:
+    return ops.reshape(ops.transpose(ops.reshape(a, newshape=batches), axes=axes), newshape=back)  # type: ignore[no-any-return]  # `ops`
+
+
+def places(order: tuple[int, ...] = (0, 1, 2)) -> Expr:
+    found = np.stack(np.meshgrid(np.arange(2), np.array(order), indexing="ij"), -1)
+    return const(found.reshape(2, 1, 1, 3, 2), "int64")
+
+
+def guarded(of: Expr, shape: tuple[int, ...] = ()) -> Expr:
+    weights = ops.nn.softmax(of)
+    return ops.where(ops.isnan(weights), splat(0.0, shape), weights)  # type: ignore[no-any-return]  # as above
+
+
+def masked(low: float) -> Expr:
+    return product + ops.where(var("kept", (5,), "bool"), splat(0.0), splat(low))  # type: ignore[no-any-return]  # as above
+
+
+product = ops.nn.matmul(x, weight)
+INFINITY = float("inf")
+CASES: dict[str, Case] = {
+    "BatchTransposes.keys": case(
+        turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "take more apart than batches"
+    ),
+    "Masks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in another order"),
+    "Masks.taken": case(
+        ops.take(x, const([0, 1, -1], "int64"), axis=1), ops.take(x, const([0, 2, 1], "int64"), axis=1), "in another order"
+    ),
+    "Masks.and_true": case(
+        ops.logical_and(splat(1, (4, 1, 1), "bool"), flags), ops.logical_and(const([True, False, True], "bool"), flags), "differ"
+    ),
+    "Masks.where_broadcast": case(
+        ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
+    ),
+    "SoftmaxGuards.of_products": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
+    "SoftmaxGuards.of_scaled_products": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
+    "SoftmaxGuards.of_masked": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
+    "SoftmaxGuards.of_biased": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
+    "LayerScale.product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
+    "LayerScale.biased": case(
+        (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is no bias"
+    ),
+    "LayerScale.biased_matrix": case(
+        ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
+        ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
+        "along axis 0",
+    ),
+    "GlobalPools.mean": case(
+        ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"
+    ),
+}
+TABLE = pairs(CASES, BatchTransposes, Masks, SoftmaxGuards, LayerScale, GlobalPools)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_keys_with_other_batches_after_than_before() -> None:
+    repeated = var("repeated", (2, 2, 2, 5, 3))
+    function = func(turned(repeated, (8, 5, 3), (2, 4, 3, 5)))
+    assert operators(optimise(function, BatchTransposes).function) == ["reshape", "transpose"]
+
+
+def test_batches_of_unknown_number() -> None:
+    named = var("named", ("batch", 4, 5, 3))
+    function = func(ops.reshape(ops.transpose(ops.reshape(named, newshape=(-1, 5, 3)), axes=(0, 2, 1)), newshape=(0, 4, 3, 5)))
+    assert optimise(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no size says that they are the same
+
+
+def test_the_guard_stays_where_numbers_may_be_none() -> None:
+    function = func(guarded(product))
+    assert optimise(function, SoftmaxGuards).function is function
+    assert operators(optimise(function, SoftmaxGuards, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
+
+
+def test_a_mean_of_rows_is_no_pooling() -> None:
+    function = func(ops.mean(var("rows", (2, 3, 4)), axis=(2,), keepdims=True))
+    assert optimise(function, GlobalPools).function is function

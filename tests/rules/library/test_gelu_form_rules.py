@@ -1,0 +1,107 @@
+"""Rules that recover activations: each on programs where it holds, and on ones where it does not."""
+
+import math
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import Gelus, Swishes
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
+
+x = var("x", (4, 3))
+half, one, two = splat(0.5), splat(1.0), splat(2.0)
+SLOPE, BEND = math.sqrt(2 / math.pi), 0.044715
+
+
+def halves(inner: Expr) -> dict[str, Expr]:
+    more = one + inner
+    return {
+        "factor_first": (x * half) * more,
+        "factor_inside": x * (half * more),
+        "factor_last": (more * x) * half,
+        "divisor_first": (x / two) * more,
+        "divisor_inside": x * (more / two),
+        "divisor_last": (x * more) / two,
+    }
+
+
+def inners(slope: float, root: float) -> dict[str, Expr]:
+    c, d = splat(slope), splat(BEND)
+    return {
+        "erf": ops.erf(x / splat(root)),
+        "scaled_erf": ops.erf(splat(1 / root) * x),
+        "tanh_power": ops.tanh(c * (x + d * ops.power(x, splat(3.0)))),
+        "tanh_cube": ops.tanh((x + (x * (x * x)) * d) * c),
+        "tanh_factored": ops.tanh((x * c) * (one + x * (x * d))),
+        "tanh_factored_square": ops.tanh((x * c) * (one + (x * x) * d)),
+    }
+
+
+def plainly(slope: float, root: float) -> dict[str, Expr]:
+    """x * (1 + inner) / 2 as the rules have it, constants last."""
+    c, d = splat(slope), splat(BEND)
+    found = {
+        "erf": ops.erf(x / splat(root)),
+        "scaled_erf": ops.erf(x * splat(1 / root)),
+        "tanh_power": ops.tanh((x + ops.power(x, splat(3.0)) * d) * c),
+        "tanh_cube": ops.tanh((x + ((x * x) * x) * d) * c),
+        "tanh_factored": ops.tanh((x * c) * (((x * d) * x) + one)),
+        "tanh_factored_square": ops.tanh((x * c) * ((x * x) * d + one)),
+    }
+    return {name: (x * (inner + one)) * half for name, inner in found.items()}
+
+
+GOOD, PLAIN, BAD = inners(SLOPE, math.sqrt(2)), plainly(SLOPE, math.sqrt(2)), plainly(0.8, 1.5)
+step = ops.clip(x + splat(3.0), a_min=0.0, a_max=6.0)
+other_step = ops.clip(x + splat(3.0), a_min=0.0, a_max=7.0)
+sixth = splat(1 / 6)
+wide = var("wide", (4, 3), "float64")
+CASES: dict[str, Case] = {
+    **{f"Gelus.{name}": case(PLAIN[name], BAD[name], "is not") for name in PLAIN},
+    "Gelus.halved": case(x / two, x / splat(2.0, (1, 1, 1)), "the types differ"),
+    "Gelus.half_last": case((x * half) * ops.tanh(x), (x * splat(0.5, (1, 1, 1))) * ops.tanh(x), "the types differ"),
+    "Swishes.silu": case(x * ops.sigmoid(x), x * ops.sigmoid(ops.tanh(x)), ""),
+    "Swishes.sigmoid_gelu": case(
+        x * ops.sigmoid(splat(1.702) * x), wide * ops.sigmoid(splat(1.702, (), "float64") * wide), "the elements are float64"
+    ),
+    "Swishes.hard": case(
+        x * ops.nn.hard_sigmoid(x, alpha=0.16666667, beta=0.5), x * ops.nn.hard_sigmoid(x, alpha=0.2, beta=0.5), "alpha is 0.2"
+    ),
+    "Swishes.hard_inside": case(x * (step / splat(6.0)), x * (other_step / splat(6.0)), "a_max is 7.0"),
+    "Swishes.hard_last": case((x * step) / splat(6.0), (x * other_step) / splat(6.0), "a_max is 7.0"),
+    "Swishes.hard_scaled": case((x * step) * sixth, (x * step) * splat(0.2), "is not 0.16666667"),
+    "Swishes.hard_scaled_inside": case(x * (step * sixth), x * (step * splat(0.2)), "is not 0.16666667"),
+    "Swishes.softplus": case(ops.log(ops.exp(x) + one), ops.log(ops.exp(x) + x), ""),
+    "Swishes.mish": case(x * ops.tanh(ops.nn.softplus(x)), x * ops.tanh(ops.exp(x)), ""),
+}
+TABLE = pairs(CASES, Gelus, Swishes)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_one_operator_is_left(name: str) -> None:
+    for whole in halves(GOOD[name]).values():
+        assert operators(optimise(func(whole), Gelus).function) == ["nn.gelu"]
+
+
+@pytest.mark.parametrize("digits", [1.4142135, 1.4142135381698608])
+def test_constants_as_exporters_round_them(digits: float) -> None:
+    function = func(x * (half * (one + ops.erf(x / splat(digits)))))
+    assert operators(optimise(function, Gelus).function) == ["nn.gelu"]
+
+
+def test_a_constant_that_adds_axes_is_another_program() -> None:
+    function = func((x * (one + ops.erf(x / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
+    assert optimise(function, Gelus).function is function

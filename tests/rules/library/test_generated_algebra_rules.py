@@ -1,0 +1,206 @@
+"""Rules that are made for many operators: each on a program where it holds, and where it may refuse, on one where it does."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import (
+    BinaryPassages,
+    ConcatsOfSlices,
+    MatmulChains,
+    MatmulSums,
+    NestedConcats,
+    ReducedConcats,
+    ReducedCopies,
+    ReducedViews,
+    RepeatedReductions,
+    ScaledReductions,
+    SlicesOfConcats,
+    SplitsOfConcats,
+)
+from passat.rules.library.passages import BINARY
+from passat.rules.library.reductions import REDUCTIONS
+from passat.rules.rule import Rule
+from tests.rules.building import func, numbers, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, pairs
+from tests.rules.running import assert_equal_in_value, rewritten
+
+x, y = var("x", (4, 3)), var("y", (4, 3))
+row = var("row", (8, 4))
+unknown = var("unknown", ("n", 3))
+
+
+def reduced(name: str, of: Expr, *axes: int, keepdims: bool = False) -> Expr:
+    made: Expr = getattr(ops, name)(of, axis=axes or None, keepdims=keepdims)
+    return made
+
+
+def cube(name: str) -> Expr:
+    return var("cube", (2, 3, 4), "bool" if name in ("all", "any") else "float32")
+
+
+def turn(of: Expr, *axes: int) -> Expr:
+    made: Expr = ops.transpose(of, axes=axes)
+    return made
+
+
+def join(*parts: Expr, axis: int = 0) -> Expr:
+    made: Expr = ops.concatenate(tup(*parts), axis=axis)
+    return made
+
+
+def cut(of: Expr, begin: int, end: int, axis: int = 0) -> Expr:
+    made: Expr = ops.strided_slice(of, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
+    return made
+
+
+CASES: dict[str, Case] = {}
+for _name in REDUCTIONS:
+    _cube = cube(_name)
+    CASES[f"RepeatedReductions.{_name}"] = case(
+        reduced(_name, reduced(_name, _cube, 1), 1),
+        reduced(_name, reduced(_name, _cube, 1, keepdims=True), 1),
+        "one of them keeps dimensions",
+    )
+    CASES[f"ReducedViews.{_name}_of_transpose"] = case(
+        reduced(_name, turn(_cube, 0, 2, 1), 1), reduced(_name, turn(_cube, 1, 0, 2), 2), "change their order"
+    )
+    CASES[f"ReducedViews.{_name}_before_transpose"] = case(
+        reduced(_name, turn(_cube, 1, 0, 2), 2, keepdims=True), reduced(_name, turn(_cube, 1, 0, 2), 2), "does not keep dimensions"
+    )
+    CASES[f"ReducedViews.{_name}_of_reshape"] = case(
+        reduced(_name, ops.reshape(_cube, newshape=(6, 4))), reduced(_name, ops.reshape(_cube, newshape=(6, 4)), 1), "does not reduce all"
+    )
+for _name in ("max", "min", "mean", "sum"):
+    _wide = ops.broadcast_to(var("v", (4, 1)), shape=(4, 3))
+    CASES[f"ReducedCopies.{_name}"] = case(
+        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
+    )
+for _name in ("sum", "max", "min"):
+    CASES[f"ReducedConcats.{_name}_along"] = case(reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0")
+    CASES[f"ReducedConcats.{_name}_across"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
+for _name in ("sum", "mean", "max", "min"):
+    CASES[f"ScaledReductions.{_name}"] = case(reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number")
+for _name in ("mean", "max"):
+    CASES[f"ScaledReductions.shifted_{_name}"] = case(
+        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
+    )
+for _name in ("sum", "max", "min"):
+    _whole = ops.negative(var("i", (4, 3), "int64"))
+    CASES[f"ScaledReductions.negative_{_name}"] = case(
+        reduced(_name, ops.negative(x), 1), reduced(_name, _whole, 1), "not floating-point numbers"
+    )
+_tiles = [var(f"t{i}", (2 + i, 3)) for i in range(4)]
+for _count in (2, 3, 4):
+    _parts, _thirds = _tiles[:_count], ops.split(var("s", (12, 3)), indices_or_sections=_count, axis=0)
+    _places = tuple(sum(2 + i for i in range(j)) for j in range(1, _count))
+    _again = ops.split(join(*_parts), indices_or_sections=_places, axis=0)
+    _off = ops.split(join(*_parts), indices_or_sections=tuple(place - 1 for place in _places), axis=0)
+    _more = ops.split(var("s", (20, 3)), indices_or_sections=5, axis=0)
+    CASES[f"SplitsOfConcats.concat_of_split_{_count}"] = case(
+        join(*(_thirds[i] for i in range(_count))), join(*(_more[i] for i in range(_count))), "the split has 5 parts"
+    )
+    for _i in range(_count):
+        CASES[f"SplitsOfConcats.split_of_concat_{_count}_{_i}"] = case(_again[_i], _off[_i], "are split into")
+        _start = sum(2 + i for i in range(_i))
+        CASES[f"SlicesOfConcats.of_{_count}_part_{_i}"] = case(
+            cut(join(*_parts), _start, _start + 2), cut(join(*_parts), 0, 99), "the slice takes range"
+        )
+_halves, _gap = (cut(row, 0, 3), cut(row, 3, 8)), (cut(row, 0, 3), cut(row, 3, 3))
+_other = var("other", (2, 4))
+CASES["ConcatsOfSlices.of_2_at_0"] = case(join(*_halves), join(*_gap), "the slices take")
+CASES["ConcatsOfSlices.of_3_at_0"] = case(join(*_halves, _other), join(*_gap, _other), "the slices take")
+CASES["ConcatsOfSlices.of_3_at_1"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
+for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
+    for _place in range(_outer):
+        _holes = _tiles[: _inner + _outer - 1]
+        _middle = join(*_holes[_place : _place + _inner])
+        _around = [*_holes[:_place], _middle, *_holes[_place + _inner :]]
+        _across = [var(f"c{i}", (2, 3)) for i in range(_inner + _outer - 1)]
+        _wide_middle = join(*_across[_place : _place + _inner], axis=1)
+        _wide_rest = [var(f"w{i}", (2, 3 * _inner)) for i in range(_outer - 1)]
+        CASES[f"NestedConcats.{_inner}_in_{_outer}_at_{_place}"] = case(
+            join(*_around), join(*_wide_rest[:_place], _wide_middle, *_wide_rest[_place:]), "has two values"
+        )
+
+
+def weighed(kind: str, of: Expr, inputs: int, outputs: int, seed: int = 0) -> Expr:
+    shape = (outputs, inputs) if kind == "dense" else (inputs, outputs)
+    made: Expr = (ops.nn.dense if kind == "dense" else ops.nn.matmul)(of, numbers(shape, seed=seed))
+    return made
+
+
+for _first in ("matmul", "dense"):
+    for _second in ("matmul", "dense"):
+        _one = weighed(_first, row, 4, 5)
+        _stack: Expr = ops.nn.matmul(row, numbers((2, 4, 5)))
+        _name, _refused = f"MatmulChains.{_first}_{_second}", weighed(_second, var("r", (2, 8, 5)), 5, 3)
+        _unlike = weighed(_first, row, 4, 1)
+        CASES[_name] = case(weighed(_second, _one, 5, 3), _refused, "")
+        CASES[f"{_name}_shifted"] = case(
+            weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is no bias"
+        )
+        CASES[f"{_name}_biased"] = case(
+            weighed(_second, ops.nn.bias_add(_one, numbers((5,)), axis=-1), 5, 3),
+            weighed(_second, ops.nn.bias_add(_one, numbers((8,)), axis=0), 5, 3),
+            "is not axis -1",
+        )
+        _plus = weighed(_second, row, 4, 5, seed=1)
+        if (_first, _second) != ("dense", "matmul"):
+            CASES[f"MatmulSums.{_first}_add_{_second}"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
+        CASES[f"MatmulSums.{_first}_subtract_{_second}"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
+
+
+def both(name: str, a: Expr, b: Expr) -> Expr:
+    made: Expr = getattr(ops, name)(a, b)
+    return made
+
+
+for _name in BINARY:
+    _kind = "bool" if _name.startswith("logical") else "float32"
+    _a, _b = var("a", (4, 3), _kind), var("b", (4, 3), _kind)
+    _low, _number, _column = (
+        var("low", (4,), _kind),
+        splat(1, (), _kind),
+        numbers((3, 4), _kind) if _kind != "bool" else splat(1, (3, 4), _kind),
+    )
+    CASES[f"BinaryPassages.transposes_{_name}"] = case(
+        both(_name, turn(_a, 1, 0), turn(_b, 1, 0)), both(_name, turn(_a, 1, 0), turn(_low, 0)), "two values"
+    )
+    CASES[f"BinaryPassages.reshapes_{_name}"] = case(
+        both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(_b, newshape=(12,))),
+        both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6), _kind), newshape=(12,))),
+        "the shapes differ",
+    )
+    if _name != "multiply":
+        CASES[f"BinaryPassages.transpose_{_name}_number"] = case(
+            both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
+        )
+        CASES[f"BinaryPassages.reshape_{_name}_number"] = case(
+            both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
+            both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
+            "is not one number",
+        )
+    CASES[f"BinaryPassages.transpose_{_name}_constant"] = case(
+        both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is one number"
+    )
+TABLE = pairs(
+    CASES,
+    *(RepeatedReductions, ReducedViews, ReducedCopies, ReducedConcats, ScaledReductions, SplitsOfConcats, SlicesOfConcats),
+    *(ConcatsOfSlices, NestedConcats, MatmulChains, MatmulSums, BinaryPassages),
+)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rule: Rule, example: Case) -> None:
+    made, reasons = rewritten(example.positive, rule)
+    assert made, reasons
+    for function in made:
+        assert_equal_in_value(example.positive, func(function.body, *function.params), exact=False, special=False)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rule: Rule, example: Case) -> None:
+    made, reasons = rewritten(example.negative, rule)
+    assert not made
+    if example.reason:
+        assert any(example.reason in reason for reason in reasons), reasons

@@ -1,0 +1,135 @@
+"""Rules on stacks of rows: each on a program where it holds, and on one where it does not."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import Embeddings, HiddenStates, Rows, Views
+from passat.rules.library.hidden_state import TakenRows, ThirdParts
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
+
+x = var("x", (6, 4))
+cube = var("cube", (2, 3, 4))
+named = var("named", ("batch", 3, 4))
+weight, bias = numbers((4, 5)), numbers((5,))
+ids = ops.cast(var("flags", (2, 3), "bool"), dtype="int64")
+gamma, beta = numbers((4,)), numbers((4,), seed=1)
+
+
+def stack(a: Expr, *newshape: int) -> Expr:
+    return ops.reshape(a, newshape=newshape or (2, 3, 4))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def other_rows() -> Expr:
+    """A stack of rows that are not those of the matrix."""
+    return stack(x, 2, 4, 3)
+
+
+def _rows() -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    binary = {"add": True, "multiply": True, "maximum": True, "minimum": True, "subtract": False, "divide": False, "power": False}
+    for rule in Rows:
+        name = rule.name.partition(".")[2]
+        base = name.removesuffix("_right").removesuffix("_stack").removesuffix("_row")
+        right = name.endswith("_right")
+        if base in binary:
+            of, partner = getattr(ops, base), var("partner", (2, 3, 4)) if "_stack" in name else numbers((4,))
+            bad = var("partner", (3, 4)) if "_stack" in name else var("partner", (2, 3, 1))
+            calls = [of(*((b, a) if right else (a, b))) for a, b in ((stack(x), partner), (stack(x), bad))]
+            cases[rule.name] = case(calls[0], calls[1], "has not the shape of" if "_stack" in name else "is no row of")
+        elif base in ("sum", "mean", "max", "min"):
+            reduce = getattr(ops, base)
+            cases[rule.name] = case(
+                reduce(stack(x), axis=(2,), keepdims=True), reduce(stack(x), axis=(1,), keepdims=True), "is not the last of"
+            )
+        else:
+            cases[rule.name] = _unary_case(base)
+    return cases
+
+
+def _unary_case(name: str) -> Case:
+    good, bad = stack(x), other_rows()
+    of = ops.nn if name.startswith("nn_") else ops
+    call = getattr(of, name.removeprefix("nn_"))
+    if name == "logical_not":
+        flags = var("flags", (6, 4), "bool")
+        return case(call(stack(flags)), call(stack(flags, 2, 4, 3)), "differ")
+    if name == "cast":
+        return case(call(good, dtype="float64"), call(bad, dtype="float64"), "differ")
+    return case(call(good), call(bad), "differ")
+
+
+CASES: dict[str, Case] = {
+    **_rows(),
+    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(named, weight), "is no stack of rows of known sizes"),
+    "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
+    "HiddenStates.layer_norm": case(
+        ops.nn.layer_norm(stack(x), gamma, beta),
+        ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),
+        "is not axis -1",
+    ),
+    "HiddenStates.rms_norm": case(
+        ops.nn.rms_norm(stack(x), gamma, axis=2), ops.nn.rms_norm(stack(x), numbers((3, 4)), axis=1), "is not axis -1"
+    ),
+    "HiddenStates.softmax": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
+    **{
+        f"{'ThirdParts' if i == 2 else 'HiddenStates'}.{which}_part": case(
+            ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
+            ops.split(stack(x), indices_or_sections=(1, 2), axis=1)[i],
+            "is not the last of",
+        )
+        for i, which in enumerate(("first", "second", "third"))
+    },
+    "Embeddings.of_sum": case(
+        ops.reshape(cube + var("other", (2, 3, 4)), newshape=(6, 4)),
+        ops.reshape(cube + var("other", (3, 4)), newshape=(6, 4)),
+        "has not the shape of",
+    ),
+    "Embeddings.of_layer_norm": case(
+        ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(6, 4)),
+        ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(8, 3)),
+        "differ",
+    ),
+    "Embeddings.of_rms_norm": case(
+        ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(6, 4)), ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(8, 3)), "differ"
+    ),
+    "TakenRows.of_rows_taken": case(
+        ops.reshape(ops.take(weight, ids, axis=0), newshape=(6, 5)),
+        ops.reshape(ops.take(weight, ids, axis=0), newshape=(5, 6)),
+        "differ",
+    ),
+}
+TABLE = pairs(CASES, Rows, HiddenStates, ThirdParts, Embeddings, TakenRows)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_reshapes_meet_and_vanish_between_products() -> None:
+    hidden = ops.nn.gelu(ops.nn.matmul(cube, weight) + bias)
+    again = ops.nn.relu(ops.nn.matmul(hidden, numbers((5, 4))) + gamma)
+    function = func(ops.nn.matmul(again, weight) + bias)
+    outcome = optimise(function, Rows, HiddenStates, Views, fold=True)
+    linear = ["nn.matmul", "nn.bias_add"]
+    assert operators(outcome.function) == ["reshape", *linear, "nn.gelu", *linear, "nn.relu", *linear, "reshape"]
+
+
+def test_integers_and_single_products_stay() -> None:
+    whole = func(ops.nn.matmul(var("i", (2, 3, 4), "int32"), numbers((4, 5), "int32")))
+    assert optimise(whole, HiddenStates).fired("HiddenStates.product") == 0
+    alone = func(ops.nn.matmul(cube, weight))
+    assert optimise(alone, HiddenStates).function is alone  # two reshapes for nothing
+
+
+def test_one_number_stays_one_number() -> None:
+    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), Rows, fold=True)
+    assert outcome.fired("Rows.multiply_row") > 0

@@ -1,0 +1,100 @@
+"""Rules that lower: each on a program where it holds, and on one where it does not."""
+
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import CanonicalOps, FastMath, Unpacking
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, numbers, ops, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
+
+x, image, last = var("x"), var("image", (2, 4, 3, 3)), var("last", (2, 3, 3, 4))
+half, wide = var("h", (2, 4, 3), "float16"), var("w", (2, 3), "float64")
+vectors = [numbers((4,), seed=seed) for seed in range(4)]
+
+
+def batch_norm(of: Expr, axis: int, **attrs: AnyValue) -> Expr:
+    return ops.nn.batch_norm(of, *vectors, axis=axis, **attrs)[0]  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def halves(kind: str, **attrs: AnyValue) -> Expr:
+    """A normalisation of 16-bit floats, the channels being axis 1 or the last."""
+    size = 3 if attrs.get("axis", 1) in (2, -1) else 4
+    parts = [numbers((size,), "float16", seed) for seed in range(2)]
+    return getattr(ops.nn, kind)(half, *parts, **attrs)  # type: ignore[no-any-return]  # as above
+
+
+def batch_norm_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for name, attrs in {"": {}, "_without_gamma": {"scale": False}, "_without_beta": {"center": False}}.items():
+        found[f"Unpacking.batch_norm{name}"] = case(batch_norm(image, 1, **attrs), batch_norm(last, 3, **attrs), "the channels are axis 3")
+        found[f"Unpacking.batch_norm{name}_last"] = case(
+            batch_norm(last, 3, **attrs), batch_norm(image, 1, **attrs), "the channels are axis 1"
+        )
+    bare = {"scale": False, "center": False}
+    found["Unpacking.batch_norm_alone"] = case(batch_norm(image, 1, **bare), batch_norm(last, -1, **bare), "the channels are axis -1")
+    found["Unpacking.batch_norm_alone_last"] = case(batch_norm(last, -1, **bare), batch_norm(image, 1, **bare), "the channels are axis 1")
+    return found
+
+
+row = [numbers((3,), seed=seed) for seed in range(2)]
+narrow = [numbers((3,), "float16", seed) for seed in range(2)]
+CASES = {
+    **batch_norm_cases(),
+    "Unpacking.layer_norm": case(ops.nn.layer_norm(x, *row), ops.nn.layer_norm(half, *narrow), "float16 is computed in float32"),
+    "Unpacking.layer_norm_without_beta": case(
+        ops.nn.layer_norm(x, row[0], tup()), ops.nn.layer_norm(half, narrow[0], tup()), "float16 is computed in float32"
+    ),
+    "Unpacking.instance_norm": case(ops.nn.instance_norm(image, *vectors[:2]), halves("instance_norm"), "float16 is computed in float32"),
+    "Unpacking.instance_norm_last": case(
+        ops.nn.instance_norm(last, *vectors[:2], axis=3), halves("instance_norm", axis=2), "float16 is computed in float32"
+    ),
+    "Unpacking.group_norm": case(
+        ops.nn.group_norm(image, *vectors[:2], num_groups=2), halves("group_norm", num_groups=2), "float16 is computed in float32"
+    ),
+    "Unpacking.group_norm_last": case(
+        ops.nn.group_norm(last, *vectors[:2], num_groups=2, axis=3),
+        halves("group_norm", num_groups=3, axis=2),
+        "float16 is computed in float32",
+    ),
+    "Unpacking.l2_normalize": case(
+        ops.nn.l2_normalize(x, eps=1e-3, axis=(1,)), ops.nn.l2_normalize(half, eps=1e-3, axis=(1,)), "float16 is computed in float32"
+    ),
+    "CanonicalOps.bias_add": case(ops.nn.bias_add(image, vectors[0]), ops.nn.bias_add(last, vectors[0], axis=3), "the channels are axis 3"),
+    "CanonicalOps.bias_add_last": case(
+        ops.nn.bias_add(last, vectors[0], axis=3), ops.nn.bias_add(image, vectors[0]), "the channels are axis 1"
+    ),
+    "FastMath.exp": case(ops.exp(x), ops.exp(wide), "the elements are float64, not float32"),
+    "FastMath.tanh": case(ops.tanh(x), ops.tanh(wide), "the elements are float64, not float32"),
+    "FastMath.erf": case(ops.erf(x), ops.erf(wide), "the elements are float64, not float32"),
+    "FastMath.softmax": case(ops.nn.softmax(x), ops.nn.softmax(wide), "the elements are float64, not float32"),
+}
+TABLE = pairs(CASES, Unpacking, CanonicalOps, FastMath)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_an_epsilon_that_vanishes_keeps_its_normalisation() -> None:
+    parts = [numbers((4,), "float16", seed) for seed in range(4)]
+    body = ops.nn.batch_norm(half, *parts, epsilon=1e-12)[0]
+    outcome = optimise(func(body), Unpacking, rules__math="finite")
+    assert operators(outcome.function) == ["nn.batch_norm"]
+    assert any("epsilon=1e-12 is 0 as float16" in remark for remark in outcome.remarks)
+
+
+def test_groups_of_unknown_sizes_stay() -> None:
+    body = ops.nn.group_norm(var("v", ("n", 4, 3)), *vectors[:2], num_groups=2)
+    outcome = optimise(func(body), Unpacking)
+    assert operators(outcome.function) == ["nn.group_norm"]
+    assert any("may be empty" in remark or "is not static" in remark for remark in outcome.remarks)

@@ -1,0 +1,155 @@
+"""Rules on scales that move, and on products that take them in: each on a program where it holds, and on one where it does not."""
+
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import BackwardScaleAxis, Biases, ForwardScaleAxis, ScalesDown, ScalesUp
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+
+x, y, thin = var("x", (2, 4)), var("y", (2, 4)), var("thin", (1, 4))
+row, bias = numbers((4,), seed=1), numbers((4,), seed=2)
+negative, zero = splat(-2.0, (4,)), const([0.0, 1.0, 2.0, 3.0])
+
+
+def places(dims: int, channels: int = 4, *, last: bool = False) -> Expr:
+    sizes = (6, 5, 4)[:dims]
+    return var("image", (1, *sizes, channels) if last else (1, channels, *sizes))
+
+
+def column(dims: int, size: int = 4, seed: int = 1) -> Expr:
+    return numbers((size, *(1,) * dims), seed=seed)
+
+
+def forward_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for dims in (1, 2, 3):
+        image, window, along = places(dims), (2,) * dims, column(dims)
+        conv, turned = getattr(ops.nn, f"conv{dims}d"), getattr(ops.nn, f"conv{dims}d_transpose")
+        whole, grouped, other = numbers((5, 4, *window)), numbers((6, 2, *window)), numbers((4, 5, *window))
+        ones = splat(1.0, (4, *(1,) * dims))
+        name = f"ForwardScaleAxis.conv{dims}d"
+        found[f"{name}_scaled"] = case(conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups")
+        found[f"{name}_scaled_grouped"] = case(
+            conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
+        )
+        found[f"{name}_shifted"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
+        found[f"{name}_transpose_scaled"] = case(turned(image * along, other), turned(image * ones, other), "the constant is 1")
+    matrix, across = numbers((4, 3)), numbers((3, 4))
+    sides = numbers((2, 1))
+    for name, of, attrs in (
+        ("dense", ops.nn.dense, {}),
+        ("matmul", ops.nn.matmul, {}),
+        ("matmul_transposed", ops.nn.matmul, {"transpose_b": True}),
+    ):
+        weight, reason = matrix if name == "matmul" else across, "does not vary along axis -1"
+        found[f"ForwardScaleAxis.{name}_scaled"] = case(of(x * row, weight, **attrs), of(x * sides, weight, **attrs), reason)
+        found[f"ForwardScaleAxis.{name}_shifted"] = case(of(x + row, weight, **attrs), of(x + sides, weight, **attrs), reason)
+    return found
+
+
+def backward_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for dims in (1, 2, 3):
+        image, usual, window = places(dims, last=True), places(dims), (2,) * dims
+        layout = "N" + "DHW"[3 - dims :] + "C" if dims > 1 else "NWC"
+        for suffix, shape in (("", (5, 4, *window)), ("_transpose", (4, 5, *window))):
+            conv = getattr(ops.nn, f"conv{dims}d{suffix}")
+            product = conv(image, numbers(shape), data_layout=layout)
+            name, five, ones = f"BackwardScaleAxis.conv{dims}d{suffix}_scaled", numbers((5,), seed=3), splat(1.0, (5,))
+            found[name] = case(product * five, product * ones, "the constant is 1")
+            biased = ops.nn.bias_add(product, numbers((5,)), axis=-1)
+            found[f"{name}_biased"] = case(biased * five, biased * ones, "the constant is 1")
+        weight = numbers((4, 3, *window))
+        grouped = getattr(ops.nn, f"conv{dims}d_transpose")(usual, weight, groups=2)
+        single = getattr(ops.nn, f"conv{dims}d_transpose")(usual, weight)
+        name, six, three = f"BackwardScaleAxis.conv{dims}d_transpose_scaled", column(dims, 6), column(dims, 3)
+        found[f"{name}_grouped"] = case(grouped * six, single * three, "one group, or one number")
+        found[f"{name}_biased_grouped"] = case(
+            ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
+        )
+    product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
+    found["BackwardScaleAxis.matmul_transposed_scaled"] = case(product * three, product * numbers((2, 1)), "does not vary along axis -1")
+    biased = ops.nn.bias_add(product, numbers((3,)))
+    found["BackwardScaleAxis.matmul_transposed_scaled_biased"] = case(
+        biased * three, biased * numbers((2, 1)), "does not vary along axis -1"
+    )
+    return found
+
+
+def unary(name: str) -> AnyValue:
+    functions = {
+        "relu": ops.nn.relu,
+        "abs": ops.abs,
+        "leaky_relu": lambda of: ops.nn.leaky_relu(of, alpha=0.3),
+        "prelu": lambda of: ops.nn.prelu(of, numbers((4,))),
+    }
+    return functions[name]
+
+
+def movement_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for name in ("relu", "abs", "leaky_relu", "prelu"):
+        function = unary(name)
+        found[f"ScalesUp.{name}"] = case(function(x) * row, function(x) * negative, "is not above zero")
+        found[f"ScalesDown.{name}"] = case(function(x * row), function(x * negative), "is not above zero")
+    for dims in (1, 2, 3):
+        image, along, narrow = places(dims), column(dims), numbers((6, 5, 4)[dims - 1 : dims])
+        for kind in ("max_pool", "avg_pool", "global_max_pool", "global_avg_pool"):
+            attrs = {} if "global" in kind else {"pool_size": (2,) * dims}
+            pool, name = getattr(ops.nn, f"{kind}{dims}d"), f"{kind}{dims}d"
+            after = (
+                numbers((1, 1, *(1,) * (dims - 1), (6, 5, 4)[dims - 1] - 1))
+                if not kind.startswith("global")
+                else numbers((3, 1, *(1,) * dims))
+            )
+            reason = "does not vary along axis 1"
+            found[f"ScalesUp.{name}"] = case(pool(image, **attrs) * along, pool(image, **attrs) * after, reason)
+            found[f"ScalesDown.{name}"] = case(pool(image * along, **attrs), pool(image * narrow, **attrs), reason)
+    width = ((0, 0), (1, 1))
+    pad, side = ops.nn.pad, numbers((2, 1))
+    found["ScalesUp.pad"] = case(pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0")
+    found["ScalesDown.pad"] = case(pad(x * side, pad_width=width), pad(x * row, pad_width=width), "varies along an axis that is padded")
+    found["ScalesUp.transpose"] = case(
+        ops.transpose(x, axes=(1, 0)) * numbers((2,)), ops.transpose(thin, axes=(1, 0)) * numbers((2,)), "the types differ"
+    )
+    found["ScalesDown.transpose"] = case(
+        ops.transpose(x * row, axes=(1, 0)), ops.transpose(thin * numbers((2, 4)), axes=(1, 0)), "the types differ"
+    )
+    cube = var("cube", (2, 3, 4))
+    found["ScalesDown.flatten"] = case(
+        ops.nn.batch_flatten(cube * numbers((3, 1))), ops.nn.batch_flatten(cube * numbers((2, 1, 1))), "varies along axis 0"
+    )
+    biased = ops.nn.bias_add(x, bias)
+    found["ScalesUp.bias_add"] = case(biased * row, biased * numbers((2, 1)), "does not vary along axis 1")
+    found["ScalesDown.bias_add"] = case(ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0")
+    found["ScalesDown.add"] = case(x * row + bias, x * zero + bias, "an element of the constant is 0")
+    found["ScalesDown.subtract"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
+    found["ScalesUp.add_tensors"] = case((x + y) * row, (x + thin) * row, "the types differ")
+    found["ScalesUp.subtract_tensors"] = case((x - y) * row, (x - thin) * row, "the types differ")
+    return found
+
+
+square = var("square", (4, 4))
+CASES = {
+    **forward_cases(),
+    **backward_cases(),
+    **movement_cases(),
+    "Biases.merge": case(
+        ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=-1), ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=0), "differ"
+    ),
+}
+TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, ScalesUp, ScalesDown, Biases)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)

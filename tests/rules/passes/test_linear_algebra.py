@@ -1,0 +1,108 @@
+"""LinearAlgebra and Explore: programs before and after, what they may do to numbers, and that they stay small."""
+
+from collections.abc import Callable
+
+import pytest
+
+from passat.ir.expr import Expr, Function
+from passat.passmgr import parse_pipeline
+from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.linear_algebra import explore, linear_algebra
+from passat.rules.rule_pass import RulePass
+from tests.rules.building import func, numbers, ops, splat, var
+from tests.rules.passes.golden import becomes, stays
+from tests.rules.running import apply, assert_equal_in_value, operators
+
+FINITE = "finite"
+
+
+@pytest.mark.parametrize(
+    ("signature", "before", "after"),
+    [
+        pytest.param(
+            "%x: (4, 3), %y: (4, 3)", "%0 = add(%x, 2f);\n%1 = add(%0, %y);\nadd(%1, 3f)", "%0 = add(%x, %y);\nadd(%0, 5f)", id="constants"
+        ),
+        pytest.param("%x: (4, 3)", "%0 = transpose(%x);\n%1 = tanh(%0);\ntranspose(%1)", "tanh(%x)", id="transposes"),
+        pytest.param("%x: (2, 3, 4)", "%0 = sum(%x, axis=[1]);\nsum(%0, axis=[1])", "sum(%x, axis=[1, 2])", id="reductions"),
+        pytest.param("%x: (4, 3)", "%0 = nn.softmax(%x);\nlog(%0)", "nn.log_softmax(%x)", id="logarithm"),
+        pytest.param(
+            "%x: (4, 3) bool, %y: (4, 3), %z: (4, 3)", "%0 = logical_not(%x);\nwhere(%0, %y, %z)", "where(%x, %z, %y)", id="choice"
+        ),
+    ],
+)
+def test_what_needs_no_finite_values(signature: str, before: str, after: str) -> None:
+    becomes(linear_algebra(), signature, before, after)
+    becomes(explore(), signature, before, after)
+
+
+@pytest.mark.parametrize(
+    ("signature", "before", "after"),
+    [
+        pytest.param(
+            "%x: (4, 3), %y: (4, 3), %z: (4, 3)",
+            "%0 = multiply(%x, %y);\n%1 = multiply(%x, %z);\nadd(%0, %1)",
+            "%0 = add(%y, %z);\nmultiply(%x, %0)",
+            id="distribution",
+        ),
+        pytest.param(
+            "%x: (64, 2), %y: (2, 64), %z: (64, 2)",
+            "%0 = nn.matmul(%x, %y);\nnn.matmul(%0, %z)",
+            "%0 = nn.matmul(%y, %z);\nnn.matmul(%x, %0)",
+            id="chain",
+        ),
+        pytest.param(
+            "%x: (4, 3)", "%0 = max(%x, axis=[1], keepdims=True);\n%1 = subtract(%x, %0);\nnn.softmax(%1)", "nn.softmax(%x)", id="softmax"
+        ),
+    ],
+)
+def test_what_needs_finite_values(signature: str, before: str, after: str) -> None:
+    becomes(linear_algebra(), signature, before, after, rules__math=FINITE)
+    stays(linear_algebra(), signature, before)
+
+
+def test_exact_means_exact() -> None:
+    stays(linear_algebra(), "%x: (4, 3), %y: (4, 3)", "%0 = add(%x, 2f);\n%1 = add(%0, %y);\nadd(%1, 3f)", rules__math="exact")
+    becomes(linear_algebra(), "%x: (4, 3)", "%0 = transpose(%x);\n%1 = tanh(%0);\ntranspose(%1)", "tanh(%x)", rules__math="exact")
+
+
+@pytest.mark.parametrize("body", ["subtract(%x, %x)"])
+def test_integers_are_left_alone(body: str) -> None:
+    stays(linear_algebra(), "%x: (4, 3) int64", body, rules__math=FINITE)
+
+
+def test_their_levels() -> None:
+    assert (linear_algebra().info.opt_level, explore().info.opt_level) == (3, 4)
+    assert len(parse_pipeline("LinearAlgebra,Explore").passes) == 2
+
+
+def layers(count: int) -> Function:
+    """Layers of attention and a perceptron, without what makes them useful."""
+    hidden: Expr = var("hidden", (1, 8, 16))
+    for i in range(count):
+        heads = [
+            ops.transpose(
+                ops.reshape(ops.nn.matmul(hidden, numbers((16, 16), seed=j + i)) + numbers((16,), seed=j), newshape=(1, 8, 2, 8)), axes=axes
+            )
+            for j, axes in enumerate([(0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)])
+        ]
+        scores = ops.nn.softmax(ops.nn.matmul(heads[0], heads[1]) / splat(2.8))
+        context = ops.reshape(ops.transpose(ops.nn.matmul(scores, heads[2]), axes=(0, 2, 1, 3)), newshape=(1, 8, 16))
+        hidden = hidden + (ops.nn.matmul(context, numbers((16, 16), seed=9 + i)) + numbers((16,), seed=9))
+        inner = ops.nn.relu(ops.nn.matmul(hidden, numbers((16, 32), seed=7 + i)) + numbers((32,), seed=7))
+        hidden = hidden + (ops.nn.matmul(inner, numbers((32, 16), seed=8 + i)) + numbers((16,), seed=8))
+    return func(hidden)
+
+
+@pytest.mark.parametrize("math", ["reassociate", FINITE])
+def test_what_is_looked_at_grows_with_the_program_and_not_faster(math: str) -> None:
+    few, many = (apply(linear_algebra(), layers(count), rules__math=math).count("nodes") for count in (4, 16))
+    assert many <= 6 * few
+    assert apply(explore(), layers(16), rules__math=math).count("nodes") <= 40 * len(operators(layers(16)))
+
+
+@pytest.mark.parametrize("make", [linear_algebra, explore])
+def test_layers_keep_their_values_and_cost_less(make: Callable[[], RulePass]) -> None:
+    function = layers(2)
+    made = apply(make(), function, rules__math=FINITE).function
+    assert program_cost(made.body, ROOFLINE) < program_cost(function.body, ROOFLINE)
+    assert_equal_in_value(function, made, exact=False, special=False)
