@@ -20,6 +20,7 @@ from passat.rules.library import (
     Clips,
     Constants,
     Copies,
+    Doubles,
     Fills,
     Inference,
     LikeForms,
@@ -96,10 +97,17 @@ def dynamic_to_static() -> RulePass:
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
-def simplify_expr() -> RulePass:
+def simplify_expr(doubles: bool = False) -> RulePass:
     """Identities of arithmetic, chains of reshapes, transposes, casts, clips and slices, copies that copy nothing, tensors of one value,
-    powers that are products or roots."""
-    return RulePass(SIMPLIFY_EXPR, name="SimplifyExpr", opt_level=0, fold=True, static=True, doc=simplify_expr.__doc__ or "")
+    powers that are products or roots. With `doubles` x + x becomes x * 2, as in TVM from v0.18 on."""
+    return RulePass(
+        (*SIMPLIFY_EXPR, Doubles) if doubles else SIMPLIFY_EXPR,
+        name="SimplifyExpr",
+        opt_level=0,
+        fold=True,
+        static=True,
+        doc=simplify_expr.__doc__ or "",
+    )
 
 
 @register_pass(_PREFIX + "FoldBatchNorm")

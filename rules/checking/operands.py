@@ -68,7 +68,7 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     dice = around.dice
-    query, key, value, mask = [_shape(type_) for type_ in known]
+    query, key, value = [_shape(type_) for type_ in known[:3]]
     heads = _number(fixed.get("q_num_heads"), dice.pick((1, 2, 4)))
     shared = _number(fixed.get("kv_num_heads"), dice.pick([count for count in (1, 2, 4) if heads % count == 0]))
     if len(query) != 3:

@@ -26,7 +26,7 @@ from passat.rules.library.masks import MaskArithmetic, MaskConstants, NegatedCom
 from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums, TransposedOperands
 from passat.rules.library.normalisation_forms import LayerNorms, RootMeanSquares, Roots, Softmaxes
 from passat.rules.library.passages import BinaryPassages, RowPassages, UnaryPassages
-from passat.rules.library.powers import Binomials, Powers, Sums
+from passat.rules.library.powers import Binomials, Doubles, Powers, Sums
 from passat.rules.library.reductions import ReducedConcats, ReducedCopies, ReducedViews, RepeatedReductions, ScaledReductions, SoftmaxShifts
 from passat.rules.library.scale_axis import BackwardScaleAxis, Biases, ForwardScaleAxis
 from passat.rules.library.scale_movement import ScalesDown, ScalesUp
@@ -57,6 +57,7 @@ __all__ = [
     "ConvolutionSums",
     "Copies",
     "Distribution",
+    "Doubles",
     "DynamicToStatic",
     "Embeddings",
     "Factoring",

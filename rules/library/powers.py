@@ -34,10 +34,15 @@ class Powers(RuleSet):
     divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(_ROUNDS)
 
 
-class Sums(RuleSet):
-    """Constants on their way out of sums and products, and a sum that is a multiple."""
+class Doubles(RuleSet):
+    """A sum that is a multiple."""
 
     twice = x + x >> x * 2
+
+
+class Sums(RuleSet):
+    """Constants on their way out of sums."""
+
     switch_add_multiply = (
         ((x + c) * d >> x * d + c * d)
         .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))

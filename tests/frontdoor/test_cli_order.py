@@ -1,6 +1,7 @@
 """`passat order` and `passat passes`: settings, formats, files, one pass in full, the graph of requirements."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -80,11 +81,13 @@ def test_errors(arguments: tuple[str, ...], text: str) -> None:
 
 
 def test_one_pass_in_full() -> None:
-    text = run("passes", "FoldConstant").stdout
-    assert text.startswith("FoldConstant\n  registered as  relay._transform.FoldConstant\n  kind           function\n  level          2\n")
+    text = run("passes", "SimplifyTupleGet").stdout
+    assert text.startswith(
+        "SimplifyTupleGet\n  registered as  relay._transform.SimplifyTupleGet\n  kind           function\n  level          1\n"
+    )
     for line in ("options        none", "requires       InferType", "provides       types", "preserves      types"):
         assert f"  {line}\n" in text
-    assert "Computes what follows from constants and shapes alone." in text
+    assert "The field of a tuple that was just made is that field." in text
     data = json.loads(run("passes", "InferType", "--json").stdout)
     assert (data["level"], data["kind"], data["provides"], data["preserves"]) == (0, "module", ["types"], ["*"])
     assert {"FoldConstant", "SimplifyExpr"} <= set(data["required_by"])
@@ -98,7 +101,7 @@ def test_options_of_a_pass() -> None:
 
 
 def test_the_graph_of_all_passes_and_of_a_pipeline(empty: Path) -> None:
-    assert "FoldConstant            function, level 2, requires InferType\n" in run("passes", "--graph").stdout
+    assert re.search("^FoldConstant +function, level 2, requires InferType$", run("passes", "--graph").stdout, re.MULTILINE)
     text = run("passes", "--graph", "--passes", "Sequential{required=[Nope]}(FoldConstant),InferType").stdout
     assert text == (
         "sequential      pipeline, level 0, requires Nope\n"
@@ -174,6 +177,6 @@ def test_an_empty_pipeline_has_an_empty_graph() -> None:
 def test_passes_fit_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = run("passes").stdout.splitlines()
-    assert len(lines) < 3 * len(list_passes())
+    assert len(lines) < 5 * len(list_passes())
     assert all(len(line) <= 80 for line in lines)
     assert any(line.split("  ")[-1].strip().startswith("options: header: str = ''") for line in lines)

@@ -71,7 +71,7 @@ from passat.rules.conditions import condition
 def is_odd(x):
     raise KeyError("odd")
 
-class Raising(RuleSet):
+class RaisesKeyError(RuleSet):
     relu = (op.nn.relu(x) >> op.maximum(x, 0.0)).when(is_odd(x))
     twice = op.negative(op.negative(x)) >> x
 """

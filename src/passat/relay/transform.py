@@ -78,7 +78,7 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
 
 def SimplifyExpr() -> Pass:
     """Identities of arithmetic, chains of reshapes, transposes and casts."""
-    return _make("SimplifyExpr")
+    return _make("SimplifyExpr", doubles=True)
 
 
 def SimplifyInference() -> Pass:

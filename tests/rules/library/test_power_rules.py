@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Binomials, Powers, Sums
+from passat.rules.library import Binomials, Doubles, Powers, Sums
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -49,11 +49,11 @@ CASES = {
     "Powers.inverse_root": power(-0.5),
     "Powers.reciprocal_of_inverse_root": case(ops.reciprocal(ops.rsqrt(base)), ops.reciprocal(ops.exp(base)), ""),
     "Powers.divide_inverse_root": case(y / ops.rsqrt(base), ops.rsqrt(base) / y, ""),
-    "Sums.twice": case(x + x, x + y, ""),
+    "Doubles.twice": case(x + x, x + y, ""),
     "Sums.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
     **binomial_cases(),
 }
-TABLE = pairs(CASES, Powers, Sums, Binomials)
+TABLE = pairs(CASES, Powers, Doubles, Sums, Binomials)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
