@@ -96,7 +96,7 @@ def test_integers_have_squares_but_no_roots() -> None:
 def test_a_sum_of_integers_is_doubled_exactly() -> None:
     count = var("count", (64, 64), "int8")
     before = func(count + count)
-    after = optimise(before, Sums, rules__math="exact").function
+    after = optimise(before, Doubles, rules__math="exact").function
     assert operators(after) == ["multiply"]
     assert_equal_in_value(before, after, exact=True, special=True)
 
