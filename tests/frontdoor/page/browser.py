@@ -71,6 +71,7 @@ class Tab:
         """Opens a page and waits until it is drawn; returns after how many milliseconds it was."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.dark(dark)
+        self.run("delete document.documentElement.dataset.drawn")  # of the page before, which may still be there for a moment
         self.call("Page.navigate", url=path.absolute().as_uri())
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:

@@ -228,6 +228,7 @@ def test_every_class_of_every_egraph_can_be_drawn(tab: Tab, bert: Path) -> None:
 
 def test_light_and_dark(tab: Tab, bert: Path) -> None:
     tab.open(bert)
+    frame(tab)
     light = tab.run("getComputedStyle(document.body).backgroundColor")
     pixel = f"[...new Uint8Array({pixels('before')}).slice(0, 4)]"
     assert tab.run(pixel) == [255, 255, 255, 255]
