@@ -31,10 +31,11 @@ from passat.ir.expr import Call, Function
 from passat.ir.infer import infer_type
 from passat.ir.traverse import post_order
 from passat.rules.engine.egraph import EGraph
-from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.engine import Engine
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
 
 ROUNDS: Final = 4

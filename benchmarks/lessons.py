@@ -20,10 +20,11 @@ from passat.ir.expr import Function
 from passat.ir.infer import infer_type
 from passat.rules.engine import egraph, engine, saturate
 from passat.rules.engine.egraph import EGraph, EGraphs, Query
-from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.saturate import Saturation, Saturator
+from passat.rules.engine.report import EngineReport, Saturation
+from passat.rules.engine.saturate import Saturator
 
 SIZE: Final = 2_000
 CHAIN: Final = 2_000

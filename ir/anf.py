@@ -6,6 +6,7 @@ from passat.ir.effects import effectful_nodes
 from passat.ir.expr import Constant, Constructor, Expr, Function, GlobalVar, If, Let, Match, Var
 from passat.ir.op import Op
 from passat.ir.scopes import Scope, Scopes
+from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, evaluation_parts, post_order, with_children
 
 _ATOMS = (Var, Constant, GlobalVar, Op, Constructor)
@@ -16,8 +17,8 @@ def to_anf(expr: Expr) -> Expr:
     """The expression as lets in the order of evaluation: each binds one operation on atoms, and the result is an atom.
 
     Atoms are variables, constants, operators, constructors and global functions. A node that is used more than once is bound once, in
-    the innermost body around all its uses, so sharing becomes lets. Lets that are there keep their variables; functions with the attribute
-    `Primitive` are left as they are. What is in this form already comes back as the same object.
+    the innermost body around all its uses, so sharing becomes lets. Lets that are there keep their variables; sealed functions
+    (`passat.ir.sealed`) are left as they are. What is in this form already comes back as the same object.
 
     >>> from passat.ir.text import parse_expr
     >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
@@ -78,7 +79,7 @@ class _Normalizer:
         """An operation on atoms. The bodies in it are done, as all of their nodes come before it."""
         atoms = self._atoms
         if isinstance(node, Function):
-            if node.attrs.get("Primitive"):
+            if is_sealed(node):
                 return node
             return node.with_body(self._body(self._scopes.inner[node][0], node.body))
         if isinstance(node, If):

@@ -37,7 +37,6 @@ _NAMES = {dtype: name for name, dtype in _NUMPY.items()}
 
 FLOATS = frozenset(name for name in _NUMPY if name.startswith(("float", "bfloat")))
 INTEGERS = frozenset(name for name in _NUMPY if name.startswith(("int", "uint")))
-SIGNED = frozenset(name for name in INTEGERS if name.startswith("int"))
 COMPLEX = frozenset({"complex64", "complex128"})
 NUMERIC = FLOATS | INTEGERS | COMPLEX
 NAMES = frozenset(_NUMPY)

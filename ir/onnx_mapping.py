@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from typing import Any as AnyValue
 
+import numpy as np
+
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Span
+from passat.ir.known import known_value
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 
@@ -100,9 +103,13 @@ class OnnxNode:
         return value.data if isinstance(value, Constant) else None
 
     def ints(self, index: int) -> tuple[int, ...] | None:
-        """The elements of input `index` as integers, where it is a constant."""
+        """The elements of input `index` as integers, where it is a constant, or small and computed from constants and sizes alone."""
         tensor = self.constant(index)
-        return None if tensor is None else tuple(int(element) for element in tensor.numpy().reshape(-1))
+        if tensor is not None:
+            return tuple(int(element) for element in tensor.numpy().reshape(-1))
+        known = known_value(self.input(index)) if self.has(index) else None
+        elements = known.reshape(-1).tolist() if isinstance(known, np.ndarray) else [None]
+        return tuple(map(int, elements)) if all(isinstance(element, int) for element in elements) else None
 
 
 class Emitter(Protocol):
@@ -133,14 +140,17 @@ ToOnnx: TypeAlias = Callable[[Call, Sequence[str], Emitter], str | Sequence[str]
 """(call, names of the operands, emitter) -> the name of the result. A tuple operand (of concatenate) stands flattened in the names."""
 
 READERS: dict[str, FromOnnx] = {}
-"""Readers of the default ONNX domain, by operator type."""
+"""Readers by operator type; those of other domains than ONNX's own by `domain::operator type`."""
 
 
-def from_onnx(*op_types: str) -> Callable[[FromOnnx], FromOnnx]:
-    """Registers the reader of one or more ONNX operator types. Raises ValueError where there is one already."""
+def from_onnx(*op_types: str, domain: str = "") -> Callable[[FromOnnx], FromOnnx]:
+    """Registers the reader of one or more ONNX operator types. Raises ValueError where there is one already.
+
+    Readers of other domains look at how many inputs and results there are: the onnx package does not know what there may be.
+    """
 
     def register(reader: FromOnnx) -> FromOnnx:
-        for op_type in op_types:
+        for op_type in (f"{domain}::{name}" if domain else name for name in op_types):
             if op_type in READERS:
                 raise ValueError(f"there are two readers of the ONNX operator {op_type}")
             READERS[op_type] = reader

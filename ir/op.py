@@ -72,7 +72,8 @@ class Op(Expr):
     * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
       what is known of the result where that takes more than the kernel (`shape_of`);
     * `results`: how many fields the result has where it is a tuple, a number or a function of the attributes;
-    * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque).
+    * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque): for
+      operators that Relay has, their TOpPattern in TVM v0.8.
     """
 
     __slots__ = (

@@ -1,7 +1,6 @@
 """Types of the language, under Relay's names. Types are values: immutable, hashable, compared by content."""
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
 
 from passat.ir.dtypes import itemsize
 from passat.ir.shape import Any, Dim, Shape, is_static, product, show_shape, static_size
@@ -218,9 +217,6 @@ class IncompleteType(_Structural):
 
     def __repr__(self) -> str:
         return "_"
-
-
-TypeLike: TypeAlias = Type | str
 
 
 def tensor_type(type_: Type, what: str = "value") -> TensorType:

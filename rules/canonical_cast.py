@@ -7,6 +7,7 @@ from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo
@@ -26,7 +27,10 @@ class CanonicalizeCast(FunctionPass):
         infer_type(func)
         used: set[int] = set()
         made: dict[int, Expr] = {}
-        for node in post_order(func):
+        for node in post_order(func, into=lambda part: not is_sealed(part)):
+            if is_sealed(node):
+                made[id(node)] = node
+                continue
             parts = [made[id(part)] for part in children(node)]
             if isinstance(node, Call) and isinstance(node.op, Op) and node.op.pattern <= _BROADCAST:
                 for i, part in enumerate(node.args, 1):

@@ -6,6 +6,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 
@@ -19,8 +20,8 @@ def share(function: Function, skip: Skip) -> Function:
     does what `skip` is true of. The same object where nothing is equal."""
     first: dict[object, Expr] = {}
     made: dict[int, Expr] = {}
-    for node in post_order(function, into=lambda part: not (isinstance(part, Function) and part.attrs.get("Primitive"))):
-        if isinstance(node, Function) and node.attrs.get("Primitive"):
+    for node in post_order(function, into=lambda part: not is_sealed(part)):
+        if is_sealed(node):
             made[id(node)] = node
             continue
         found = with_children(node, [made[id(part)] for part in children(node)])

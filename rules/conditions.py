@@ -2,10 +2,12 @@
 
 A condition answers True, or the reason why it refuses. A computed attribute returns its value or raises `Refuse(reason)`.
 Where a rule names a term, the function gets a `Term`: its type, its constant where it is one, and what is known of its elements.
+A condition that random instances seldom satisfy says how to draw those that do (`passat.rules.drafts`).
 """
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, overload
 from typing import Any as AnyValue
 
 import numpy as np
@@ -18,7 +20,11 @@ from passat.ir.op import KnownValue
 from passat.ir.shape import same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, Type, tensor_type
+from passat.rules.drafts import Draft, Drafts, Drawing
 from passat.rules.pattern import Computed
+
+if TYPE_CHECKING:
+    from passat.rules.checking.dice import Dice
 
 
 class Refuse(Exception):
@@ -61,13 +67,14 @@ class Term:
 
 
 class Condition:
-    """A condition of a rule: a named function applied to holes, terms and plain values."""
+    """A condition of a rule: a named function applied to holes, terms and plain values; `draw` says how to draw what it holds of."""
 
-    __slots__ = ("_text", "args", "function")
+    __slots__ = ("_text", "args", "draw", "function")
 
-    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue]) -> None:
+    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], draw: Drawing | None = None) -> None:
         self.function = function
         self.args = tuple(args)
+        self.draw = draw
         self._text: str | None = None
 
     def __repr__(self) -> str:
@@ -76,14 +83,33 @@ class Condition:
         return self._text
 
 
-def condition(function: Callable[..., bool | str]) -> Callable[..., Condition]:
-    """Makes a condition of a function that returns True or the reason of its refusal (False gives its name as the reason)."""
+_Function = Callable[..., bool | str]
 
-    @functools.wraps(function)
-    def make(*args: AnyValue) -> Condition:
-        return Condition(function, args)
 
-    return make
+@overload
+def condition(function: _Function) -> Callable[..., Condition]: ...
+
+
+@overload
+def condition(*, draw: Drawing) -> Callable[[_Function], Callable[..., Condition]]: ...
+
+
+def condition(
+    function: _Function | None = None, *, draw: Drawing | None = None
+) -> Callable[..., Condition] | Callable[[_Function], Callable[..., Condition]]:
+    """Makes a condition of a function that returns True or the reason of its refusal (False gives its name as the reason).
+
+    `@condition(draw=...)` says also how to draw what it holds of (`passat.rules.drafts.Drawing`).
+    """
+
+    def decorate(function: _Function) -> Callable[..., Condition]:
+        @functools.wraps(function)
+        def make(*args: AnyValue) -> Condition:
+            return Condition(function, args, draw)
+
+        return make
+
+    return decorate if function is None else decorate(function)
 
 
 def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
@@ -96,7 +122,11 @@ def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
     return make
 
 
-@condition
+def _of_value(dice: "Dice", c: Draft, value: float) -> Drafts:
+    return [Draft(elements=(value,))]
+
+
+@condition(draw=_of_value)
 def is_all(c: Term, value: float) -> bool | str:
     """Every element of the constant is `value`."""
     element = c.value().uniform()
@@ -137,7 +167,11 @@ def is_float(x: Term) -> bool | str:
     return x.type.dtype in FLOATS or f"the elements are {x.type.dtype}, not floating-point numbers"
 
 
-@condition
+def _of_dtype(dice: "Dice", x: Draft, dtype: str) -> Drafts:
+    return [Draft(dtype=dtype)]
+
+
+@condition(draw=_of_dtype)
 def has_dtype(x: Term, dtype: str) -> bool | str:
     """The tensor has that element type."""
     return x.type.dtype == dtype or f"the elements are {x.type.dtype}, not {dtype}"
@@ -203,7 +237,11 @@ def scalar_of(c: Term) -> float:
     return float(element)
 
 
-@condition
+def _of_one_shape(dice: "Dice", x: Draft, y: Draft) -> Drafts:
+    return None if x.shape is None and y.shape is None else [Draft(shape=y.shape), Draft(shape=x.shape)]
+
+
+@condition(draw=_of_one_shape)
 def same_shape(x: Term, y: Term) -> bool | str:
     """Both tensors certainly have one shape, whatever their elements are."""
     if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
@@ -245,20 +283,32 @@ def is_not_negative(c: Term) -> bool | str:
     return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or no number"
 
 
-@condition
+def _above_zero(dice: "Dice", c: Draft) -> Drafts:
+    return [Draft(elements=dice.pick([(0.5, 1.0, 2.0, 3.0), lambda dice, shape: np.exp(dice.generator.normal(size=shape))]))]
+
+
+@condition(draw=_above_zero)
 def is_positive(c: Term) -> bool | str:
     """Every element of the constant is finite, and above zero."""
     found = _elements(c)
     return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is not above zero, infinite or no number"
 
 
-@condition
+def _no_zero(dice: "Dice", c: Draft) -> Drafts:
+    return [Draft(elements=dice.pick([(1.0, -1.0, 0.5, 2.0, -3.0), lambda dice, shape: np.exp(dice.generator.normal(size=shape))]))]
+
+
+@condition(draw=_no_zero)
 def has_no_zero(c: Term) -> bool | str:
     """No element of the constant is zero."""
     return bool(np.all(c.value().numpy() != 0)) or "an element of the constant is 0"
 
 
-@condition
+def _all_finite(dice: "Dice", c: Draft) -> Drafts:
+    return [Draft(elements=dice.pick([(0.0, 1.0, -1.0, 2.0, -1e4), lambda dice, shape: dice.generator.normal(size=shape)]))]
+
+
+@condition(draw=_all_finite)
 def is_finite(c: Term) -> bool | str:
     """All elements of the constant are finite."""
     return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or no number"
@@ -307,7 +357,12 @@ def has_unit_strides(attrs: Attrs) -> bool | str:
     return bool(np.all(np.asarray(attrs.strides) == 1)) or f"its strides are {attrs.strides}"
 
 
-@condition
+def _an_axis(dice: "Dice", axis: Draft, which: int, x: Draft) -> Drafts:
+    rank = len(x.shape) if x.shape is not None else 0
+    return [Draft(value=dice.pick([which, which % rank, which % rank - rank]) if -rank <= which < rank else which)]
+
+
+@condition(draw=_an_axis)
 def is_axis(axis: int | None, which: int, x: Term) -> bool | str:
     """The axis, from the front or from the end, is a certain one of the tensor."""
     rank = x.type.ndim

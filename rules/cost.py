@@ -14,7 +14,7 @@ from passat.ir.cost import memory_bound
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.ir.types import Type
+from passat.ir.types import TupleType, Type
 
 _REMEMBERED: Final = 50_000
 """A model remembers so many prices."""
@@ -125,9 +125,17 @@ class Roofline:
             flops, traffic = op.cost(types, result, attrs)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            launch = 0.0 if op.name == "nn.bias_add" else self.machine.launch  # written as the bias of the product it follows
+            launch = _launches(op, result) * self.machine.launch
             found = self._known[key] = max(flops / self.machine.flops, traffic / self.machine.bandwidth) + launch + EPSILON
         return found
+
+
+def _launches(op: Op, result: Type) -> int:
+    """How many starts a call takes: none where it is written as the bias of the product that it follows; one for each piece that a tensor
+    is split into, since each is copied by itself (three pieces take as long as three products of 32 rows and 64 columns save by being one)."""
+    if op.name == "nn.bias_add":
+        return 0
+    return len(result.fields) if op.name == "split" and isinstance(result, TupleType) else 1
 
 
 ROOFLINE: Final = Roofline()

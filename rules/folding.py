@@ -9,6 +9,7 @@ from passat.ir.infer import infer_type
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.sealed import is_sealed
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType
@@ -27,9 +28,9 @@ def fold_expr(expr: Expr, folder: Folder, *, skip: Collection[str] = (), shapes:
 
     Calls on constants are evaluated, unless they are stateful, have no operands, or are of operators to `skip`; the field of a tuple that
     was just made is that field; variables that are bound to a constant are it. With `shapes` operators that read shapes take them from
-    types, with `branches` an `if` on a constant is the branch that it takes. Functions marked `Primitive` are not entered.
+    types, with `branches` an `if` on a constant is the branch that it takes. Sealed functions (`passat.ir.sealed`) are not entered.
     """
-    order = post_order(expr, into=lambda node: not (isinstance(node, Function) and node.attrs.get("Primitive")))
+    order = post_order(expr, into=lambda node: not is_sealed(node))
     binding: dict[int, list[Let]] = {}
     for node in order:
         if isinstance(node, Let):
@@ -39,7 +40,7 @@ def fold_expr(expr: Expr, folder: Folder, *, skip: Collection[str] = (), shapes:
     for node in order:
         if isinstance(node, Var):
             found: Expr = constants.get(node, node)
-        elif isinstance(node, Function) and node.attrs.get("Primitive"):
+        elif is_sealed(node):
             found = node
         elif isinstance(node, Let) and node.var in constants:
             found = made[id(node.body)]

@@ -7,7 +7,7 @@ much cheaper, is lost between them; in one e-graph it is not.
 import functools
 
 from passat.passmgr import PassContext
-from passat.rules.engine.engine import EngineReport
+from passat.rules.engine.report import EngineReport
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import joint_phases
 

@@ -32,6 +32,7 @@ from passat.rules.library import (
     NestedConcats,
     NewAxes,
     NormalisedConvolutions,
+    Outwards,
     Products,
     Reassociation,
     ReducedConcats,
@@ -73,14 +74,14 @@ ALGEBRA: Final = (
     *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages),
 )
 """What offers alternatives, in one direction each."""
-EXCHANGES: Final = (Commutativity, Associativity, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)
+EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)
 """What goes in circles, and finds exponentially many programs if it is let."""
 
 
 def linear_algebra() -> RulePass:
     """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
-    and scales move to where they cost nothing. Much of it is for finite values (`rules.math`)."""
-    phases = (phase(*TIDY, rounds=4), phase(*TIDY, *ALGEBRA, rounds=5, rule_matches=200))
+    and scales move to where they cost nothing."""
+    phases = (phase(*TIDY, *ALGEBRA, rounds=6, rule_matches=200),)  # one, which ends without egglog where little is to be done
     return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=linear_algebra.__doc__ or "")
 
 

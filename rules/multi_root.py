@@ -125,7 +125,7 @@ class MultiRule(Rule):
             raise RuleError(f"{where}: say what it changes, as in .inexact('sums in another order')")
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        kept = {"conditions": self.conditions, "math": self.math, "note": self.note, "name": self.name, "source": self.source}
+        kept = {"conditions": self.conditions, **self._said()}
         given = {**kept, **changes}
         for name in ("back", "kind", "matches"):
             given.pop(name, None)
@@ -134,7 +134,10 @@ class MultiRule(Rule):
     def branches(self, at_least: int) -> "MultiRule":
         """The rule where it takes so many calls at least."""
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
-        return MultiRule(left, self.right, self.conditions, math=self.math, note=self.note, name=self.name, source=self.source)
+        return MultiRule(left, self.right, self.conditions, **self._said())
+
+    def _said(self) -> dict[str, AnyValue]:
+        return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
 
     def lowering(self) -> "Rule":
         """Refused: calls that run together are an alternative, not what an operator is made of."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal, overload
 
+import passat.rules.layout_passes  # noqa: F401  # registers its passes
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, Sequential, register_pass
@@ -12,6 +13,10 @@ from passat.rules.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.common_subexpr import Skip
 from passat.rules.engine.dead_code import drop_dead_lets
 from passat.rules.folding import FoldConstantOf
+from passat.rules.fusion.defuse_ops import DefuseOps
+from passat.rules.fusion.fuse_ops import FuseOps
+from passat.rules.fusion.merge_composite import MergeComposite
+from passat.rules.joined_slices import JoinSlices
 from passat.rules.library import (
     Arithmetic,
     Binomials,
@@ -41,22 +46,31 @@ from passat.rules.library import (
 from passat.rules.library import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
 from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
+from passat.rules.library.contrib import ContribGelus, ContribProducts
+from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
+from passat.rules.library.experts import Experts
 from passat.rules.library.gelu_forms import Gelus, Swishes
 from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
 from passat.rules.library.layer_scale import LayerScale
+from passat.rules.library.lookups import CountedLookups, Countings, Lookups, TrueMasks
 from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
-from passat.rules.library.spelling import GlobalPools
+from passat.rules.library.selections import Thresholds, UnreadCasts
+from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.linear_algebra import explore, linear_algebra
 from passat.rules.lowering_passes import LoweringPass
 from passat.rules.rule_pass import RulePass
 from passat.rules.scale_passes import fold_scale_axis
 from passat.rules.schedule import phase
+from passat.rules.shape_forms import SimplifyShapes
 from passat.rules.spelling import SpellSums
+from passat.rules.stack_regions import FlattenRegions
 from passat.rules.target_pass import TargetPass
 
 _PREFIX: Final = "relay._transform."
 SIMPLIFY: Final = (Units, Repetitions, Arithmetic, Transposes, Views, NewAxes, Casts, Slices, Copies, Broadcasts, Constants, Products)
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots)
+_LOOKUPS: Final = (Countings, Lookups, CountedLookups)
+_SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMasks, *_LOOKUPS, UnreadCasts, Thresholds)
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots, *_SPELLINGS)
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
 
@@ -113,7 +127,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
-    sets = (ScaleAxis, Normalisations, Scales, *SIMPLIFY)  # a copy, or a sum with 0, may stand between the two
+    sets = (ScaleAxis, Normalisations, Scales, *SIMPLIFY, DynamicViews, TurnedBatches)  # a copy, or a sum with 0, may stand between the two
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
 
 
@@ -142,34 +156,20 @@ class DeadCodeElimination(FunctionPass):
         return drop_dead_lets(func)
 
 
-def default_pipeline() -> Sequential:
-    """What `optimize` runs; the context's level decides which of it."""
-    return Sequential(
-        [
-            simplify_inference(),
-            dynamic_to_static(),
-            fold_batch_norm(),
-            simplify_expr(),
-            eliminate_common_subexpr(),
-            DeadCodeElimination(),
-        ],
-        name="default",
-    )
-
-
 @register_pass(_PREFIX + "FlattenHiddenState")
-def flatten_hidden_state() -> RulePass:
+def flatten_hidden_state() -> Sequential:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices."""
-    before = phase(LayerScale, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
+    before = phase(LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
     after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
-    doc = flatten_hidden_state.__doc__ or ""
-    return RulePass((before, after), name="FlattenHiddenState", opt_level=3, fold=True, doc=doc)
+    doc = "Stacks of rows become matrices where at most one size is open; before that masks, guards of softmax, experts and layer scale."
+    stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, fold=True, doc=doc)
+    return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState")
 
 
 @register_pass(_PREFIX + "Spell")
 def spell() -> Sequential:
     """Of two ways to write the same, the one that the target's kernels run faster; the last of all passes."""
-    pools = RulePass((GlobalPools,), name="SpellPools", opt_level=3, doc="Means over the plane as global pooling.")
+    pools = RulePass((GlobalPools, OpenSizes), name="SpellPools", opt_level=3, doc="Global pooling, and reshapes that count.")
     return Sequential([pools, SpellSums()], opt_level=3, name="Spell")
 
 
@@ -197,3 +197,44 @@ register_pass(_PREFIX + "CombineParallelConv2D", combine_parallel_conv2d)
 register_pass(_PREFIX + "CombineParallelDense", combine_parallel_dense)
 register_pass(_PREFIX + "CombineParallelBatchMatmul", combine_parallel_batch_matmul)
 register_pass(_PREFIX + "FoldScaleAxis", fold_scale_axis)
+register_pass(_PREFIX + "FuseOps", FuseOps)
+register_pass(_PREFIX + "DefuseOps", DefuseOps)
+register_pass(_PREFIX + "MergeComposite", MergeComposite)
+
+
+@register_pass(_PREFIX + "ContribOperators")
+def contrib_operators() -> TargetPass:
+    """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
+    sets = (ContribGelus, ContribProducts)
+    doc = contrib_operators.__doc__ or ""
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, fold=True, doc=doc)
+
+
+def default_pipeline() -> Sequential:
+    """What `optimize` runs; the context's level decides which of it. Level 0 has identities, 1 drops what is dead, 2 folds constants and
+    normalisations, 3 has linear algebra, operators raised from what exporters make of them, and the spelling of the target, 4 searches and
+    merges parallel branches. Passes that make operators come after those that take programs apart; spelling comes last."""
+    return Sequential(
+        [
+            simplify_inference(),
+            dynamic_to_static(),
+            fold_batch_norm(),
+            simplify_expr(),
+            SimplifyShapes(),
+            JoinSlices(),
+            eliminate_common_subexpr(),
+            fold_scale_axis(),
+            linear_algebra(),
+            explore(),
+            combine_parallel_conv2d(),
+            combine_parallel_dense(),
+            combine_parallel_batch_matmul(),
+            raise_operators(),
+            raise_attention(),
+            flatten_hidden_state(),
+            contrib_operators(),
+            spell(),
+            DeadCodeElimination(),
+        ],
+        name="default",
+    )

@@ -290,24 +290,48 @@ def subterms(pattern: Pattern) -> Iterator[Pattern]:
     while stack:
         node = stack.pop()
         yield node
+        stack.extend(reversed(pattern_parts(node)))
+
+
+def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
+    """The operands of a pattern, none of a hole or number."""
+    if isinstance(node, PCall):
+        return node.args
+    if isinstance(node, PTuple):
+        return node.fields
+    return (node.of,) if isinstance(node, PGet) else ()
+
+
+def patterns_in(value: AnyValue) -> Iterator[Pattern]:
+    """The patterns, with their parts, in an attribute's value or an argument of a condition."""
+    if isinstance(value, Pattern):
+        yield from subterms(value)
+    elif isinstance(value, Computed):
+        for arg in value.args:
+            yield from patterns_in(arg)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from patterns_in(part)
+
+
+def values_in(pattern: Pattern) -> Iterator[AnyValue]:
+    """What a right side computes or is given: the values of its attributes, and its numbers."""
+    for node in subterms(pattern):
         if isinstance(node, PCall):
-            stack.extend(reversed(node.args))
-        elif isinstance(node, PTuple):
-            stack.extend(reversed(node.fields))
-        elif isinstance(node, PGet):
-            stack.append(node.of)
+            yield from node.attrs.values()
+        elif isinstance(node, PNumber):
+            yield node.value
+
+
+def named_patterns(rule: "Rule") -> Iterator[Pattern]:
+    """The patterns that conditions and computed values of a rule are about."""
+    for value in (*(arg for condition in rule.conditions for arg in condition.args), *values_in(rule.rhs)):
+        yield from patterns_in(value)
 
 
 def attr_holes(pattern: Pattern) -> set[str]:
     """Names of the attribute holes in a pattern, those inside computed attributes included."""
-    found: set[str] = set()
-    for node in subterms(pattern):
-        if isinstance(node, PCall):
-            for value in node.attrs.values():
-                found |= holes_of(value)
-        elif isinstance(node, PNumber):
-            found |= holes_of(node.value)
-    return found
+    return set().union(*map(holes_of, values_in(pattern)))
 
 
 def holes_of(value: AnyValue) -> set[str]:
@@ -331,13 +355,5 @@ def tensor_holes(value: AnyValue) -> set[str]:
         return set().union(*(tensor_holes(part) for part in value))
     if not isinstance(value, Pattern):
         return set()
-    found: set[str] = set()
-    for node in subterms(value):
-        if isinstance(node, (PVar, PConst)):
-            found.add(node.name)
-        elif isinstance(node, PCall):
-            for attr in node.attrs.values():
-                found |= tensor_holes(attr)
-        elif isinstance(node, PNumber):
-            found |= tensor_holes(node.value)
-    return found
+    names = {node.name for node in subterms(value) if isinstance(node, (PVar, PConst))}
+    return names.union(*map(tensor_holes, values_in(value)))

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any as AnyValue
-from typing import ClassVar
+from typing import ClassVar, Final, Literal
 
 from passat.rules.conditions import Condition
 from passat.rules.pattern import (
@@ -27,6 +27,16 @@ from passat.rules.pattern import (
 
 EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
 MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
+NonFinite = Literal["kept", "resolved", "mixed"]
+"""What an inexact rule may do where a result is infinite or NaN: nothing; make an infinity of what is NaN; make of either anything that is
+not finite. Never does it make a finite number of what is not finite, or the other way round."""
+KEPT: Final = "kept"
+RESOLVED: Final = "resolved"
+MIXED: Final = "mixed"
+NONFINITE: Final[tuple[NonFinite, ...]] = (KEPT, RESOLVED, MIXED)
+Liberty = tuple[str, NonFinite]
+LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
+"""What a rule may do to floating-point values, the least first."""
 REDUCING, EXPLORING, MERGING, LOWERING = "reducing", "exploring", "merging", "lowering"
 """The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a merging one has several
 roots; what a lowering one matched is not taken out."""
@@ -39,7 +49,7 @@ class Rule:
     rule. The name comes from the rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
     """
 
-    __slots__ = ("back", "conditions", "kind", "lhs", "matches", "math", "name", "note", "rhs", "source")
+    __slots__ = ("back", "conditions", "kind", "lhs", "matches", "math", "name", "nonfinite", "note", "rhs", "source")
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class Rule:
         *,
         math: str = EXACT,
         note: str = "",
+        nonfinite: NonFinite = KEPT,
         back: bool = False,
         kind: str = REDUCING,
         matches: int | None = None,
@@ -60,6 +71,7 @@ class Rule:
         self.conditions = conditions
         self.math = math
         self.note = note
+        self.nonfinite = nonfinite
         self.back = back
         self.kind = EXPLORING if back else kind
         self.matches = matches
@@ -71,6 +83,11 @@ class Rule:
     def reducing(self) -> bool:
         """Whether what the rule matched is retired from matching."""
         return self.kind in (REDUCING, LOWERING)
+
+    @property
+    def liberty(self) -> Liberty:
+        """What the rule may do to floating-point values, one of `LIBERTIES`."""
+        return self.math, self.nonfinite
 
     def _check(self) -> None:
         where = f"rule {self.name or '(unnamed)'} [{self!r}]"
@@ -100,6 +117,7 @@ class Rule:
             "conditions": self.conditions,
             "math": self.math,
             "note": self.note,
+            "nonfinite": self.nonfinite,
             "back": self.back,
             "kind": self.kind,
             "matches": self.matches,
@@ -117,13 +135,23 @@ class Rule:
                 )
         return self._but(conditions=self.conditions + conditions)
 
-    def inexact(self, note: str) -> "Rule":
-        """The rule changes floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`."""
-        return self._but(math=FINITE if self.math == FINITE else REASSOCIATE, note=note)
+    def inexact(self, note: str, *, nonfinite: NonFinite = KEPT) -> "Rule":
+        """The rule changes floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
+
+        `nonfinite` is what becomes of results that are infinite or NaN, as sums of infinities are that are grouped otherwise: they are
+        `"kept"`; NaN is `"resolved"` where it may become infinite, as what takes a factor out of a sum does; or they are `"mixed"`
+        where an infinity may also become NaN, or the other one. Raises RuleError for another word.
+        """
+        if nonfinite not in NONFINITE:
+            known = " or ".join(map(repr, NONFINITE))
+            raise RuleError(f"rule [{self!r}]: results that are not finite are {known}, not {nonfinite!r}")
+        if self.math == FINITE:
+            return self._but(note=note)
+        return self._but(math=REASSOCIATE, note=note, nonfinite=max(self.nonfinite, nonfinite, key=NONFINITE.index))
 
     def finite(self, note: str) -> "Rule":
         """The rule assumes that no value is NaN or infinite; it runs only where `rules.math` is `finite`."""
-        return self._but(math=FINITE, note=note)
+        return self._but(math=FINITE, note=note, nonfinite=KEPT)
 
     def and_back(self) -> "Rule":
         """The rule in both directions; for the e-graph only, since the way back makes programs no better by itself."""
@@ -170,6 +198,7 @@ class Rule:
             self.conditions,
             math=self.math,
             note=self.note,
+            nonfinite=self.nonfinite,
             kind=EXPLORING,
             matches=self.matches,
             name=self.name and f"{self.name}.back",

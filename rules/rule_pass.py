@@ -11,12 +11,13 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
-from passat.rules.engine.engine import Engine, EngineReport
+from passat.rules.engine.engine import Engine
 from passat.rules.engine.forked import check_not_forked
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Journal
 from passat.rules.engine.limits import INTERRUPTED, Limits
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
@@ -35,7 +36,8 @@ register_option(
     "rules.math",
     Literal["exact", "reassociate", "finite"],
     REASSOCIATE,
-    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding; finite = and assume no NaN or Inf.",
+    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding, and where they say so which of infinities "
+    "and NaN a result is; finite = and assume no NaN or Inf.",
 )
 register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.", minimum=0)
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)

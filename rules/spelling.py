@@ -14,6 +14,7 @@ from passat.ir.expr import Call, Expr, Function, Tuple
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
+from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite
 from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
@@ -35,7 +36,7 @@ class SpellSums(FunctionPass):
 
 def spell_sums(function: Function) -> Function:
     """The function with `elemwise_sum` for each sum that SkipLayerNormalization would take; itself where there is none."""
-    order = post_order(function)
+    order = post_order(function, into=lambda node: not is_sealed(node))
     read = Counter(id(part) for node in order for part in children(node))
     found = {
         id(node.args[0])

@@ -1,4 +1,4 @@
-"""Rule passes that make operators which not every target has."""
+"""Rule passes that make operators which not every target has, of a late opset or of another domain than ONNX's own."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -27,8 +27,23 @@ def target_opset(mod: IRModule, ctx: PassContext) -> int:
     return int(getattr(mod.attrs.get("onnx"), "version", 1))
 
 
+register_option(
+    "rules.domains",
+    list[str],
+    [],
+    "Domains beside ONNX's own whose operators the target has, such as com.microsoft (ONNX Runtime); those that the model imports it has.",
+)
+
+
+def target_domains(mod: IRModule, ctx: PassContext) -> frozenset[str]:
+    """The domains of operators that a target has: `rules.domains`, and those that the ONNX model itself imports."""
+    asked: list[str] = ctx.get_config("rules.domains")
+    return frozenset(asked).union(getattr(mod.attrs.get("onnx"), "versions", ()))
+
+
 class TargetPass(RulePass):
-    """A rule pass that does nothing where the target's opset is before `since`. It says so in a remark."""
+    """A rule pass that does nothing where the target's opset is before `since`, or where it has not the operators of a domain. It says so
+    in a remark."""
 
     joint_option: ClassVar[str | None] = None
 
@@ -36,19 +51,24 @@ class TargetPass(RulePass):
         self,
         sets: Sequence[RuleSetMeta | Phase],
         *,
-        since: int,
         name: str,
+        since: int = 1,
+        domain: str = "",
         opt_level: int = 2,
         fold: bool = False,
         doc: str = "",
     ) -> None:
         super().__init__(sets, name=name, opt_level=opt_level, fold=fold, doc=doc)
         self.since = since
+        self.domain = domain
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function, or leaves it as it is."""
         opset = target_opset(mod, ctx)
         if opset < self.since:
             ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
-            return func
-        return super().transform_function(func, mod, ctx)
+        elif self.domain and self.domain not in target_domains(mod, ctx):
+            ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was made")
+        else:
+            return super().transform_function(func, mod, ctx)
+        return func

@@ -49,9 +49,10 @@ def require_onnx() -> None:
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raises KeyboardInterrupt again where it came while a compiled module was imported, which turns it into an ImportError."""
+    """Raises KeyboardInterrupt again, or what derives from it for SIGTERM, where it came while a compiled module was imported, which turns
+    it into an ImportError."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
+            raise type(cause)(*cause.args) from error
         cause = cause.__cause__ or cause.__context__

@@ -8,8 +8,9 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the writers
 from passat.ir.collector import collector_paused
-from passat.ir.expr import Expr, Tuple, TupleGetItem
+from passat.ir.expr import Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
+from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
 from passat.ir.onnx.constants import ConstantPool, Place
 from passat.ir.onnx.errors import OnnxError
@@ -41,7 +42,7 @@ class ModelWriter:
     """Writes a model; holds what its graphs share: names, constants, versions."""
 
     def __init__(self, module: IRModule, written: dict[int, list[str]] | None = None) -> None:
-        self.main = module["main"]
+        self.main = _inlined(module["main"])
         self.written = written
         frame = module.attrs.get("onnx")
         self.frame = frame if isinstance(frame, Frame) else _default_frame()
@@ -134,6 +135,16 @@ def result_fields(body: Expr) -> Sequence[Expr]:
     if isinstance(type_, TupleType):
         return [infer_type(TupleGetItem(body, i)) for i in range(len(type_.fields))]
     return (body,)
+
+
+def _inlined(main: Function) -> Function:
+    """The function with the bodies of functions that it calls in the place of the calls, which ONNX has no form for."""
+    made = inline_calls(main, lambda function: True)
+    if made is main:
+        return main
+    assert isinstance(made, Function)  # of a function
+    infer_type(made)
+    return made
 
 
 def _with_shape(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:

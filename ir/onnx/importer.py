@@ -14,7 +14,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import UNKNOWN, InferError, infer_type, type_of_call
 from passat.ir.infer_error import MAX_ERRORS
 from passat.ir.module import IRModule
-from passat.ir.onnx.attributes import read_attributes, signature_of
+from passat.ir.onnx.attributes import Signature, read_attributes, signature_of
 from passat.ir.onnx.errors import ContradictionError, OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
@@ -198,9 +198,8 @@ class Importer:
             span = Span(node.name, 0, 0, outputs)
             domain = node.domain
             own = not domain or domain == "ai.onnx"
-            reader = readers.get(op_type) if own else None
-            # Readers look for what they know, and would pass over what the operator does not have.
-            signature = signature_of(op_type, version) if reader is not None or (own and op_type == "Constant") else None
+            reader = readers.get(op_type) if own else self._foreign(node)
+            signature = signature_of(op_type, version) if own and (reader is not None or op_type == "Constant") else None
             attrs = _NO_ATTRIBUTES
             rest: Sequence[AttributeProto] = ()
             if node.attribute:
@@ -209,10 +208,8 @@ class Importer:
             results: Sequence[Expr] | None = None
             if own and op_type == "Constant":
                 results = self._constant(node, attrs, rest, span)
-            elif tensors and not rest and reader is not None and signature is not None:
-                _, least, most, most_outputs = signature
-                if least <= len(inputs) <= most and len(outputs) <= most_outputs:
-                    results = self._read(reader, seen, node)
+            elif tensors and not rest and reader is not None and (not own or _fits(signature, len(inputs), len(outputs))):
+                results = self._read(reader, seen, node)
             if results is None:
                 try:
                     results = opaque_call(self, node, seen, rest, scope)
@@ -224,6 +221,11 @@ class Importer:
                     if name in values:
                         raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
                     values[name] = result
+
+    def _foreign(self, node: NodeProto) -> FromOnnx | None:
+        """The reader of a node of another domain, unless the model says itself what such a node computes."""
+        reader = READERS.get(f"{node.domain}::{node.op_type}")
+        return None if (node.domain, node.op_type, node.overload) in self.functions else reader
 
     def _contradicted(self, error: ContradictionError, count: int) -> Sequence[Expr]:
         """What stands for the outputs of a node that is wrong, while the other nodes are read to see whether they are too."""
@@ -326,6 +328,11 @@ class Importer:
                 return
         if not stack and not wanted and id(found) not in origins:
             origins[id(found)] = (found, node, reads, present)
+
+
+def _fits(signature: Signature | None, inputs: int, outputs: int) -> bool:
+    """Whether a node may have so many inputs and outputs. Readers look for what they know, and would pass over the rest."""
+    return signature is not None and signature.least_inputs <= inputs <= signature.most_inputs and outputs <= signature.most_outputs
 
 
 def _is_tuple(values: Sequence[Expr], whole: Expr) -> bool:

@@ -202,7 +202,8 @@ def _write_swish(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Mul", [inputs[0], emit.node("Sigmoid", [_times(call, call.attrs.alpha, inputs[0], emit)])])
 
 
-def _gelu(x: Array, approximate: str) -> Array:
+def gelu_of(x: Array, approximate: str) -> Array:
+    """x times the normal distribution function of x, or its approximation with `tanh`."""
     one = x.dtype.type(1)
     if approximate == "tanh":
         inner = np.tanh(x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x))
@@ -211,7 +212,7 @@ def _gelu(x: Array, approximate: str) -> Array:
     return np.asarray(x * (one + inner) / 2)
 
 
-@define_op("nn.gelu", kernel=in_float32(_gelu), cost=transcendental, elementwise=True)
+@define_op("nn.gelu", kernel=in_float32(gelu_of), cost=transcendental, elementwise=True)
 def gelu(x: TensorType, *, approximate: str = "none") -> TensorType:
     """x times the normal distribution function of x: by the error function, or by its approximation with `tanh`. ONNX Gelu-20."""
     if approximate not in ("none", "tanh"):

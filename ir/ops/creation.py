@@ -54,7 +54,7 @@ def _full(fill_value: Array, shape: Sequence[int], dtype: str | None) -> Array:
     return np.broadcast_to(fill_value, tuple(shape))
 
 
-@define_op("full", kernel=_full, movement=True, shape_arith=True)
+@define_op("full", kernel=_full, movement=True, pattern=0, shape_arith=True)
 def full(fill_value: TensorType, *, shape: tuple[int, ...], dtype: str | None = None) -> TensorType:
     """A tensor of `shape` whose every element is the scalar `fill_value`, of its element type (which `dtype` may repeat).
 
@@ -150,7 +150,7 @@ def _full_like(data: Array, fill_value: Array) -> Array:
     return np.broadcast_to(fill_value, data.shape)
 
 
-@define_op("full_like", kernel=_full_like, pattern=1)
+@define_op("full_like", kernel=_full_like, pattern=0)
 def full_like(data: TensorType, fill_value: TensorType) -> TensorType:
     """The scalar `fill_value` in the shape of `data`, whose element type it has. Relay full_like; written as ConstantOfShape or Expand."""
     scalar_type(fill_value, tensor_type(data, "data").dtype)
@@ -304,7 +304,7 @@ def _known_size(types: Sequence[Type], values: Sequence[KnownValue | None], attr
     return found
 
 
-@define_op("ndarray_size", kernel=_ndarray_size, cost=view, pattern=8, known=_known_size)
+@define_op("ndarray_size", kernel=_ndarray_size, cost=view, pattern=2, known=_known_size)
 def ndarray_size(data: TensorType, *, dtype: str = "int64") -> TensorType:
     """The number of elements of `data`, as a scalar (of a scalar that is 1). ONNX Size (1, 13 ... 25), Relay ndarray_size."""
     tensor_type(data, "data")

@@ -108,7 +108,7 @@ def _full(fill_value: Array, shape: Array, dtype: str | None) -> Array:
     return np.broadcast_to(fill_value, _integers(shape))
 
 
-@define_op("dyn.full", kernel=_full, pattern=2, shape_arith=True)
+@define_op("dyn.full", kernel=_full, pattern=0, shape_arith=True)
 def dyn_full(fill_value: TensorType, shape: Known, *, dtype: str | None = None) -> Type:
     """A tensor of the shape in `shape` whose every element is the scalar `fill_value`. ONNX ConstantOfShape (9, 20 ... 25)."""
     dims, kind = _sizes(shape, "shape"), scalar_type(fill_value, dtype)
@@ -217,7 +217,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
     return one_hot_array(indices, on_value, off_value, int(depth.reshape(())), axis)
 
 
-@define_op("dyn.one_hot", kernel=_one_hot, pattern=2, shape_arith=True)
+@define_op("dyn.one_hot", kernel=_one_hot, pattern=4, shape_arith=True)
 def dyn_one_hot(
     indices: TensorType, depth: Known, on_value: TensorType, off_value: TensorType, *, axis: int = -1, dtype: str | None = None
 ) -> TensorType:

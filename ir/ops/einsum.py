@@ -93,7 +93,7 @@ def _einsum(data: tuple[Array, ...], *, equation: str) -> Array:
     return narrow(np.einsum(equation, *map(wide, data), optimize=len(data) > 1), data[0].dtype)
 
 
-@define_op("einsum", kernel=_einsum, cost=_cost)
+@define_op("einsum", kernel=_einsum, cost=_cost, pattern=2)
 def einsum(data: TupleType, *, equation: str) -> TensorType:
     """The Einstein sum of a tuple of tensors, in the notation of ONNX and NumPy: `"bij, bjk -> bik"`, ellipses, implicit results.
 

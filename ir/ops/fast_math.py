@@ -100,7 +100,7 @@ def _softmax(data: Array, axis: int) -> Array:
     return np.asarray(powers / powers.sum(axis, keepdims=True))
 
 
-@define_op("nn.fast_softmax", kernel=in_float32(_softmax), cost=_cost)
+@define_op("nn.fast_softmax", kernel=in_float32(_softmax), cost=_cost, pattern=4)
 def fast_softmax(data: TensorType, *, axis: int = -1) -> TensorType:
     """Exponentials, as `fast_exp` has them, divided by their sum along an axis. Relay nn.fast_softmax."""
     same_type(data, FLOATING).axis(axis)

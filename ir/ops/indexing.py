@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
+from passat.ir.cost import Cost, elements, nbytes
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.reshaping import int64
 from passat.ir.shape import ANY, may_equal
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 
 
 def check_indices(indices: TensorType) -> TensorType:
@@ -18,6 +20,11 @@ def check_indices(indices: TensorType) -> TensorType:
     if tensor_type(indices, "indices").dtype not in ("int32", "int64"):
         raise OpTypeError(f"indices have element type {indices.dtype}; int32 or int64 is needed")
     return indices
+
+
+def _picked(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    """Reads the indices, and of the data what it writes."""
+    return Cost(elements(result), nbytes(args[1]) + 2 * nbytes(result))
 
 
 def _take(data: Array, indices: Array, axis: int | None) -> Array:
@@ -34,7 +41,7 @@ def _take(data: Array, indices: Array, axis: int | None) -> Array:
     return found
 
 
-@define_op("take", kernel=_take, pattern=2, shape_arith=True)
+@define_op("take", kernel=_take, cost=_picked, pattern=2, shape_arith=True)
 def take(data: TensorType, indices: TensorType, *, axis: int | None = None) -> TensorType:
     """The slices of `data` along `axis` that `indices` names, in its place; without an axis, elements of the flattened tensor.
 
@@ -75,7 +82,7 @@ def _gather(data: Array, indices: Array, axis: int) -> Array:
     return np.take_along_axis(window, indices, at)
 
 
-@define_op("gather", kernel=_gather, pattern=2, shape_arith=True)
+@define_op("gather", kernel=_gather, cost=_picked, pattern=2, shape_arith=True)
 def gather(data: TensorType, indices: TensorType, *, axis: int = 0) -> TensorType:
     """Each element of `indices` replaced by that element of `data` along `axis`, at the same place in the other axes, in which `indices`
     may be shorter than `data`. Negative indices count from the back. ONNX GatherElements (11, 13), Relay gather.
@@ -113,7 +120,7 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
     return np.asarray(data[(*before, *(indices[..., i] for i in range(length)))])
 
 
-@define_op("gather_nd", kernel=_gather_nd, pattern=2)
+@define_op("gather_nd", kernel=_gather_nd, cost=_picked, pattern=2)
 def gather_nd(data: TensorType, indices: TensorType, *, batch_dims: int = 0) -> TensorType:
     """Slices of `data`: the last axis of `indices` holds their places, in the axes after the first `batch_dims`, which both share.
 

@@ -29,7 +29,7 @@ def _cast_like(data: Array, dtype_like: Array) -> Array:
     return found
 
 
-@define_op("cast_like", kernel=_cast_like, pattern=1)
+@define_op("cast_like", kernel=_cast_like, pattern=0)
 def cast_like(data: TensorType, dtype_like: TensorType) -> TensorType:
     """`data` in the element type of the other operand (`cast`). Relay cast_like; written as Cast."""
     return same_type(data, PLAIN).with_dtype(same_type(dtype_like, PLAIN).dtype)

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.cost import Cost, nbytes
+from passat.ir.cost import Cost, elements, nbytes
 from passat.ir.dtypes import FLOATS, NUMERIC
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
@@ -49,15 +49,24 @@ def product_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
     return Cost(2.0 * static_size(tensor_type(result).shape) * static_size((summed,)), sum(map(nbytes, args)) + nbytes(result))
 
 
+def stacked_product(a: TensorType, b: TensorType, *, transpose_a: bool, transpose_b: bool) -> TensorType:
+    """The type of the product of stacks of matrices, the last two dimensions of which are exchanged first where a flag says so."""
+    check_dtypes("a", a, "b", b)
+    left = (*a.shape[:-2], a.shape[-1], a.shape[-2]) if transpose_a else a.shape
+    right = (*b.shape[:-2], b.shape[-1], b.shape[-2]) if transpose_b else b.shape
+    return TensorType(_product_shape(left, right), a.dtype)
+
+
 def _swapped(array: Array, swap: bool) -> Array:
     return array.swapaxes(-1, -2) if swap else array
 
 
-def _matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
+def matrix_product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
+    """The product of stacks of matrices, the last two dimensions of which are exchanged first where a flag says so."""
     return narrow(np.matmul(_swapped(wide(a), transpose_a), _swapped(wide(b), transpose_b)), a.dtype)
 
 
-@define_op("nn.matmul", kernel=_matmul, cost=product_cost, pattern=4)
+@define_op("nn.matmul", kernel=matrix_product, cost=product_cost, pattern=4)
 def matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = False) -> TensorType:
     """The matrix product of `numpy.matmul`: vectors, matrices, and stacks of matrices that broadcast.
 
@@ -91,25 +100,27 @@ def dense(data: TensorType, weight: TensorType) -> TensorType:
     return TensorType((*data.shape[:-1], weight.shape[0]), data.dtype)
 
 
-@define_op("nn.batch_matmul", kernel=_matmul, cost=product_cost, pattern=4)
+@define_op("nn.batch_matmul", kernel=matrix_product, cost=product_cost, pattern=4)
 def batch_matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = True) -> TensorType:
     """The products of two stacks of matrices of rank 3, `b` transposed unless told otherwise (Relay's default).
 
     The stacks have equal lengths, or one has length 1. Written to ONNX as Transpose and MatMul.
     """
-    check_dtypes("a", a, "b", b)
     if len(a.shape) != 3 or len(b.shape) != 3:
         raise OpTypeError(f"operands need three dimensions, they have {a.ndim} and {b.ndim}")
-    left = (a.shape[0], a.shape[2], a.shape[1]) if transpose_a else a.shape
-    right = (b.shape[0], b.shape[2], b.shape[1]) if transpose_b else b.shape
-    return TensorType(_product_shape(left, right), a.dtype)
+    return stacked_product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def _bias_add(data: Array, bias: Array, *, axis: int) -> Array:
     return narrow(wide(data) + wide(bias).reshape(-1, *(1,) * (data.ndim - axis % data.ndim - 1)), data.dtype)
 
 
-@define_op("nn.bias_add", kernel=_bias_add, pattern=1)
+def _taken_along(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    """Reads the bias alone: the product or convolution before it adds it to what it has in hand."""
+    return Cost(elements(result), nbytes(args[1]))
+
+
+@define_op("nn.bias_add", kernel=_bias_add, cost=_taken_along, pattern=1)
 def bias_add(data: TensorType, bias: TensorType, *, axis: int = 1) -> TensorType:
     """`data` plus the vector `bias` along an axis; the vector has as many elements as the axis.
 

@@ -179,7 +179,7 @@ def _broadcast_to(data: Array, shape: Sequence[int]) -> Array:
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
 
 
-@define_op("broadcast_to", kernel=_broadcast_to, movement=True, shape_arith=True)
+@define_op("broadcast_to", kernel=_broadcast_to, movement=True, pattern=1, shape_arith=True)
 def broadcast_to(data: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     """`data` repeated so that it has the shape to which its own and `shape` broadcast: an entry of 1 keeps the size of `data`.
 
@@ -231,7 +231,7 @@ def tiled(shape: Shape, reps: Sequence[Dim]) -> Shape:
     return tuple(dim if count == 1 else dim * count for dim, count in zip(sizes, counts, strict=True))
 
 
-@define_op("tile", kernel=_tile, movement=True, shape_arith=True)
+@define_op("tile", kernel=_tile, movement=True, pattern=1, shape_arith=True)
 def tile(data: TensorType, *, reps: tuple[int, ...]) -> TensorType:
     """`data` laid out `reps` times along its axes, as in NumPy: the shorter of shape and `reps` is led by ones. ONNX Tile (6, 13)."""
     if any(count < 0 for count in reps):
@@ -260,7 +260,7 @@ def _repeat(data: Array, repeats: int, axis: int | None) -> Array:
     return np.repeat(data, repeats, axis)
 
 
-@define_op("repeat", kernel=_repeat, movement=True, shape_arith=True)
+@define_op("repeat", kernel=_repeat, movement=True, pattern=1, shape_arith=True)
 def repeat(data: TensorType, *, repeats: int, axis: int | None = None) -> TensorType:
     """Each element along `axis` `repeats` times in a row; without an axis, of the flattened tensor. Relay repeat.
 

@@ -95,7 +95,7 @@ def _lrn(data: Array, *, size: int, axis: int, bias: float, alpha: float, beta: 
     return narrow(np.moveaxis(x / (bias + alpha / size * total) ** beta, -1, axis), data.dtype)
 
 
-@define_op("nn.lrn", kernel=_lrn, cost=_cost, pattern=4)
+@define_op("nn.lrn", kernel=_lrn, cost=_cost, pattern=8)
 def lrn(data: TensorType, *, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> TensorType:
     """Local response normalisation: data / (bias + alpha / size * sum of squares of `size` neighbours along `axis`) ** beta.
 

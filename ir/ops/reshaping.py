@@ -47,7 +47,8 @@ def _read_reshape(node: OnnxNode) -> Expr | None:
     if newshape is not None:
         if any(entry < -1 for entry in newshape):
             return None
-        return Call(reshape, [node.input(0)], reshape.bind_attrs({"newshape": newshape, "allowzero": allowzero}), span=node.span)
+        attrs = reshape.bind_attrs({"newshape": newshape, "allowzero": allowzero and 0 in newshape})
+        return Call(reshape, [node.input(0)], attrs, span=node.span)
     shape = node.type(1).shape
     if len(shape) != 1 or not isinstance(shape[0], int):
         return None
@@ -182,7 +183,7 @@ def _expand_dims(data: Array, axis: int | Sequence[int], num_newaxis: int) -> Ar
     return np.expand_dims(data, tuple(new_axes(data.ndim, axis, num_newaxis)))
 
 
-@define_op("expand_dims", kernel=_expand_dims, cost=view, movement=True, shape_arith=True)
+@define_op("expand_dims", kernel=_expand_dims, cost=view, movement=True, pattern=1, shape_arith=True)
 def expand_dims(data: TensorType, *, axis: int | tuple[int, ...], num_newaxis: int = 1) -> TensorType:
     """Puts in axes of size 1. A tuple names their places in the result (ONNX Unsqueeze 1, 11, 13 ... 25); an integer is Relay's
     expand_dims: `num_newaxis` axes before that axis of `data`, -1 being behind its last.

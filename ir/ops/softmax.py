@@ -43,7 +43,7 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
     return narrow(x - np.log(np.exp(x).sum(axis, keepdims=True)), data.dtype)
 
 
-@define_op("nn.softmax", kernel=_softmax, cost=_cost)
+@define_op("nn.softmax", kernel=_softmax, cost=_cost, pattern=4)
 def softmax(data: TensorType, *, axis: int = -1) -> TensorType:
     """Exponentials divided by their sum along an axis.
 
@@ -52,7 +52,7 @@ def softmax(data: TensorType, *, axis: int = -1) -> TensorType:
     return _checked(data, axis)
 
 
-@define_op("nn.log_softmax", kernel=_log_softmax, cost=_cost)
+@define_op("nn.log_softmax", kernel=_log_softmax, cost=_cost, pattern=4)
 def log_softmax(data: TensorType, *, axis: int = -1) -> TensorType:
     """The logarithm of softmax along an axis, without its underflow. ONNX: LogSoftmax (13); before that as for `nn.softmax`."""
     return _checked(data, axis)

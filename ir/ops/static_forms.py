@@ -175,3 +175,5 @@ _FORMS: Final[Mapping[str, Callable[[_Operands, Attrs], StaticForm | None]]] = {
 }
 HAVE_STATIC_FORM: Final = frozenset(_FORMS)
 """The operators that `static_form` knows."""
+ARE_STATIC_FORMS: Final = frozenset({"reshape", "broadcast_to", "full", "strided_slice", "tile", "nn.pad", "one_hot", "topk", "cast"})
+"""The operators that `static_form` answers with."""

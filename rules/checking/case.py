@@ -29,7 +29,7 @@ class Case(NamedTuple):
     `types`: the type of each hole and literal, by `name_of`, static; `constants`: the values of those that are constants; `inputs`: the
     values of the others; `attrs`: the attributes of each call, by its key; `unknown`: the axes of inputs whose sizes the program does not
     know as numbers, with the name they have there (`?` for none); `computed`: lists of sizes that the program reads off its inputs, as the
-    input and axis that each element comes from, None for those that are constant.
+    input and axis that each element comes from, None for those that are constant; `asked`: constants whose elements a condition has said.
     """
 
     types: Mapping[str, Type]
@@ -38,6 +38,7 @@ class Case(NamedTuple):
     attrs: Mapping[Key, Attrs]
     unknown: Mapping[tuple[str, int], str] = {}
     computed: Mapping[str, Sequence[tuple[str, int] | None]] = {}
+    asked: frozenset[str] = frozenset()
 
 
 class Program(NamedTuple):
@@ -67,7 +68,7 @@ def build(pattern: Pattern, case: Case) -> Program:
         name = name_of(node)
         made: Expr
         if name is not None:
-            if name in case.computed:
+            if name in case.computed and name in case.constants:
                 made = sizes(case, name, visit)
             elif name in case.constants:
                 made = constant(case.constants[name])

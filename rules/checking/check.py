@@ -9,7 +9,7 @@ from passat.rules.checking.show import instance_lines
 from passat.rules.checking.shrink import shrink, weight
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried
-from passat.rules.rule import MATH_LEVELS, Rule
+from passat.rules.rule import LIBERTIES, Liberty, Rule
 
 INSTANCES: Final = 200
 
@@ -40,10 +40,8 @@ def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:
 def _explain(checked: Checked, seed: int, instances: int) -> None:
     """The smallest wrong instance, and what would mend the rule. What is wrong even of finite numbers and beyond rounding says most."""
     report = checked.report
-    for math in MATH_LEVELS[::-1]:
-        if MATH_LEVELS.index(math) < MATH_LEVELS.index(checked.rule.math):
-            break
-        wrong = [(trier, trial) for trier, trial in _under(checked, math) if trial.verdict in WRONG]
+    for liberty in reversed(LIBERTIES[LIBERTIES.index(checked.rule.liberty) :]):
+        wrong = [(trier, trial) for trier, trial in _under(checked, liberty) if trial.verdict in WRONG]
         if wrong:
             break
     trier, trial = min(wrong, key=lambda pair: (pair[1].verdict is Verdict.BREAKS, weight(pair[1].case)))
@@ -54,13 +52,13 @@ def _explain(checked: Checked, seed: int, instances: int) -> None:
     report.mended_by = mended(checked, seed, instances)
 
 
-def _under(checked: Checked, math: str) -> Iterator[tuple[Trier, Trial]]:
+def _under(checked: Checked, liberty: Liberty) -> Iterator[tuple[Trier, Trial]]:
     """The wrong trials again, as if the rule said that it may do as much to values."""
     again: dict[int, Trier] = {}
     for trier, trial in checked.wrong:
         other = again.get(id(trier))
         if other is None:
-            other = again[id(trier)] = trier if math == trier.rule.math else Trier(loosened(trier.rule, math), trier.roots)
+            other = again[id(trier)] = trier if liberty == trier.rule.liberty else Trier(loosened(trier.rule, liberty), trier.roots)
         yield other, trial if other is trier else other.try_case(trial.case)
 
 

@@ -1,5 +1,6 @@
 """Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what conditions ask for."""
 
+import math
 import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Any as AnyValue
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.dtypes import NAMES
+from passat.ir.dtypes import NAMES, to_numpy
 from passat.ir.evaluate import Value
 from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
@@ -16,7 +17,8 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Case, Key, Unfit, name_of
 from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, RARE_TYPES, Dice
-from passat.rules.checking.operands import Around, Fit, fit
+from passat.rules.checking.operands import Around, Fit, fit, own_dtype
+from passat.rules.checking.plan import Plan
 from passat.rules.checking.values import PLAIN, Odd, draw_array, draw_constant, uniform
 from passat.rules.conditions import Condition
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
@@ -25,11 +27,13 @@ _TRIES: Final = 4
 """How often operands and attributes of one call are drawn before the whole is given up."""
 _PATIENCE: Final = 12
 """After so many draws of an element type without one that is accepted, it is drawn seldom."""
+_ADVICE: Final = 0.8
+"""How often instances are drawn as conditions say, where they are asked."""
 
 
 class Wishes:
     """What is known of a rule before instances are drawn: numbers that it names, holes that its conditions look at, and, as instances are
-    tried, which element types come to anything."""
+    tried, which element types come to anything. `asking`: conditions are asked how to draw what they hold of, those that know."""
 
     def __init__(self, pattern: Pattern, conditions: Sequence[Condition], others: Sequence[Pattern] = ()) -> None:
         self.pattern = pattern
@@ -44,6 +48,13 @@ class Wishes:
         self.spatial = next(iter(_spatial(pattern)), None)
         self.drawn: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
+        self.advisers = [condition for condition in conditions if condition.draw is not None]
+        self.asking = False
+
+    def plan(self, dice: Dice) -> Plan:
+        """What conditions say of an instance; nothing where they are not asked."""
+        asked = self.asking and self.advisers and dice.chance(_ADVICE)
+        return Plan(self.pattern, self.advisers if asked else (), dice)
 
     def dtype(self, dice: Dice) -> str:
         """The element type that an instance is mostly about."""
@@ -119,8 +130,9 @@ def _plain(value: AnyValue) -> Iterator[AnyValue]:
 def draw(wishes: Wishes, dice: Dice, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:
     """An instance and the element type that it is about. `odd`: how odd the elements are; `unknown`: the program may not know some
     sizes. Raises Unfit where operands that go together were not found."""
-    dtype = wishes.dtype(dice)
-    drawer = _Drawer(wishes, dice, dtype)
+    plan = wishes.plan(dice)
+    dtype = plan.dtype() or wishes.dtype(dice)
+    drawer = _Drawer(wishes, dice, dtype, plan)
     drawer.visit(wishes.pattern)
     case = drawer.case(odd)
     return (with_unknown(case, dice, wishes.constants) if unknown else case), dtype
@@ -129,15 +141,17 @@ def draw(wishes: Wishes, dice: Dice, *, odd: Odd = PLAIN, unknown: bool = False)
 class _Drawer:
     """Draws one instance: calls are visited from the leaves up, each call draws those of its operands that have no type yet."""
 
-    def __init__(self, wishes: Wishes, dice: Dice, dtype: str) -> None:
+    def __init__(self, wishes: Wishes, dice: Dice, dtype: str, plan: Plan) -> None:
         self.wishes = wishes
         self.dice = dice
+        self.plan = plan
         self.around = Around(dice, dtype, wishes.base(dice), [])
         self.types: dict[Key, Type] = {}
         self.names: dict[str, Key] = {}
         self.attrs: dict[Key, Attrs] = {}
         self.holes: dict[str, AnyValue] = {}
         self.values: dict[Key, Tensor] = {}
+        self.limits: dict[Key, int] = {}
         self.before: dict[str, tuple[list[Type], Attrs]] = {}
 
     # ---- types and attributes
@@ -175,13 +189,17 @@ class _Drawer:
         return whole.fields[node.index]
 
     def call(self, node: PCall) -> Type:
+        self.settle_planned(node)
         known = [self.partly(arg) for arg in node.args]
         fixed = self.fixed(node)
+        first = known[0] if known else None
+        if isinstance(first, TensorType):
+            fixed = {**self.plan.solve(node, first.concrete_shape, fixed), **fixed}
         error = ""
         for turn in range(_TRIES):
             made = self.again(node, known, fixed) if turn == 0 else None
             said = {**self.wished(node), **fixed}
-            made = made or fit(node.op, known, said, self.around)
+            made = self.in_dtypes(node, known, made or fit(node.op, known, said, self.around))
             try:
                 attrs = node.op.bind_attrs({**made.attrs, **said})
                 result = node.op.infer(made.types, attrs, _known(made) if node.op.known_operands else None)
@@ -192,11 +210,32 @@ class _Drawer:
                 self.assign(arg, type_)
                 if i in made.values and name_of(arg) is not None:
                     self.values[arg.key] = made.values[i]
+            self.limit(node, made.types, attrs)
             self.attrs[node.key] = attrs
             self.before[node.op.name] = (made.types, attrs)
             self.bind(node, attrs)
             return result
         raise Unfit(error)
+
+    def settle_planned(self, node: PCall) -> None:
+        """Types of operands that are holes whose shape a condition has said."""
+        plan = self.plan
+        if not plan.shapes:
+            return
+        types = [self.visit(arg) for arg in node.args]
+        beside = [type_.dtype for i, type_ in enumerate(types) if isinstance(type_, TensorType) and own_dtype(node.op, i) is None]
+        for i, arg in enumerate(node.args):
+            for leaf in arg.fields if isinstance(arg, PTuple) else (arg,):
+                if name_of(leaf) is not None and leaf.key in plan.shapes and leaf.key not in self.types:
+                    dtype = plan.dtypes.get(leaf.key) or own_dtype(node.op, i) or next(iter(beside), self.around.dtype)
+                    self.settle(leaf, TensorType(plan.shapes[leaf.key], dtype))
+
+    def limit(self, node: PCall, types: Sequence[Type], attrs: Attrs) -> None:
+        """Indices are mostly of elements that there are."""
+        data = types[0] if node.op.name in ("take", "gather") else None
+        if isinstance(data, TensorType):
+            shape = data.concrete_shape
+            self.limits[node.args[1].key] = math.prod(shape) if attrs.axis is None else shape[attrs.axis]
 
     def partly(self, node: Pattern) -> Type | None:
         """What is known of the type of an operand; a field of a tuple that is not known has an empty tuple for its type."""
@@ -204,6 +243,17 @@ class _Drawer:
         if found is None and isinstance(node, PTuple):
             return TupleType([self.types.get(field.key, TupleType(())) for field in node.fields])
         return found
+
+    def in_dtypes(self, node: PCall, known: Sequence[Type | None], made: Fit) -> Fit:
+        """The operands with the element types that conditions have asked for."""
+        asked = self.plan.dtypes
+        if not asked:
+            return made
+        types = [
+            TensorType(type_.shape, asked.get(arg.key, type_.dtype)) if given is None and isinstance(type_, TensorType) else type_
+            for arg, given, type_ in zip(node.args, known, made.types, strict=True)
+        ]
+        return made._replace(types=types)
 
     def again(self, node: PCall, known: Sequence[Type | None], fixed: Attributes) -> Fit | None:
         """Operands and attributes like those of an earlier call of the operator, where they go with what is known."""
@@ -226,13 +276,14 @@ class _Drawer:
     def fixed(self, node: PCall) -> Attributes:
         """The attributes that the pattern says, or that holes have from an earlier call."""
         fixed: Attributes = {}
+        holes = {**self.plan.attrs, **self.holes}
         whole = node.attrs.get("attrs")
-        if isinstance(whole, AttrHole) and whole.name in self.holes:
-            fixed.update((name, value) for name, value in self.holes[whole.name].items() if name in node.op.attr_params)
+        if isinstance(whole, AttrHole) and whole.name in holes:
+            fixed.update((name, value) for name, value in holes[whole.name].items() if name in node.op.attr_params)
         for name, value in node.attrs.items():
             if isinstance(value, AttrHole):
-                if name != "attrs" and value.name in self.holes:
-                    fixed[name] = self.holes[value.name]
+                if name != "attrs" and value.name in holes:
+                    fixed[name] = holes[value.name]
             else:
                 fixed[name] = tuple(value) if isinstance(value, list) else value
         return fixed
@@ -256,6 +307,7 @@ class _Drawer:
         types: dict[str, Type] = {}
         constants: dict[str, Value] = {}
         inputs: dict[str, Value] = {}
+        asked: set[str] = set()
         for node in subterms(wishes.pattern):
             name = name_of(node)
             if name is None or name in types:
@@ -264,13 +316,16 @@ class _Drawer:
             shape = type_.concrete_shape if isinstance(type_, TensorType) else ()
             if isinstance(node, PLiteral) and isinstance(type_, TensorType):
                 constants[name] = uniform(node.value, shape, type_.dtype, stored_once=dice.chance(0.5))
+            elif node.key in self.plan.elements and isinstance(type_, TensorType):
+                constants[name] = self.plan.tensor(node.key, type_)
+                asked.add(name)
             elif node.key in self.values and (isinstance(node, PConst) or dice.chance(0.9)):
                 constants[name] = self.values[node.key]
             elif name in wishes.constants or dice.chance(0.5 if wishes.looks_at(name) else 0.06):
                 constants[name] = constant_of(type_, dice, wishes.literals, odd)
             else:
-                inputs[name] = self.values.get(node.key) or value_of(type_, dice, odd)
-        return Case(types, constants, inputs, self.attrs)
+                inputs[name] = self.values.get(node.key) or value_of(type_, dice, odd, self.limits.get(node.key, 0))
+        return Case(types, constants, inputs, self.attrs, asked=frozenset(asked))
 
 
 def _known(made: Fit) -> list[KnownValue | None]:
@@ -294,15 +349,17 @@ def varied(case: Case, wishes: Wishes, dice: Dice, odd: Odd) -> Case:
     inputs = {name: value_of(case.types[name], dice, odd) for name in case.inputs}
     constants = {
         name: constant_of(case.types[name], dice, wishes.literals, odd)
-        if name in wishes.constants and name.isidentifier() and dice.chance(0.3)
+        if name in wishes.constants and name.isidentifier() and name not in case.asked and dice.chance(0.3)
         else value
         for name, value in case.constants.items()
     }
     return case._replace(inputs=inputs, constants=constants)
 
 
-def value_of(type_: Type, dice: Dice, odd: Odd) -> Value:
-    """A random value of a type."""
+def value_of(type_: Type, dice: Dice, odd: Odd, limit: int = 0) -> Value:
+    """A random value of a type; where there is a limit, mostly of indices of so many elements."""
+    if limit and isinstance(type_, TensorType) and dice.chance(0.9):
+        return Tensor.dense(dice.generator.integers(-limit, limit, type_.concrete_shape).astype(to_numpy(type_.dtype)))
     if isinstance(type_, TupleType):
         return tuple(value_of(field, dice, odd) for field in type_.fields)
     if not isinstance(type_, TensorType):

@@ -16,7 +16,7 @@ from passat.rules.conditions import Condition, Refuse, condition
 from passat.rules.engine.matching import Bindings
 from passat.rules.multi_root import Each, MultiRule
 from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PTuple, PVar, subterms
-from passat.rules.rule import FINITE, MATH_LEVELS, REASSOCIATE, Rule
+from passat.rules.rule import FINITE, KEPT, LIBERTIES, Liberty, Rule
 
 Match = tuple[Bindings, ...]
 _INSTANCES: Final = 100
@@ -34,7 +34,6 @@ _OF_TERMS: Final = 0.8
 _SHARE: Final = 0.1
 """A guard that accepts less of what is right than this mends nothing."""
 _NOTE: Final = "to be said"
-_SAYS: Final = {REASSOCIATE: ".inexact(...)", FINITE: ".finite(...)"}
 _REQUIRED: Final = inspect.Parameter.empty
 
 
@@ -54,10 +53,10 @@ def mended(checked: Checked, seed: int, instances: int) -> str:
     for text, rule in forms[1:]:
         if not _still_wrong(rule, checked) and _is_sound(rule, seed, instances):
             return text
-    for math in MATH_LEVELS:
+    for liberty in LIBERTIES:
         found = []
         for text, rule in forms:
-            if rule.math == math:
+            if rule.liberty == liberty:
                 guards = _guards_for(checked if rule is checked.rule else tried(rule, seed, instances), seed, instances)
                 found += [(len(guards), text, guards)] if guards else []
         if found:
@@ -90,13 +89,14 @@ def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Condition,
 def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
     """The rule as it is, and with less said of values or more said of attributes, the smallest changes first; each as it is written."""
     closed = next((call for call in subterms(rule.lhs) if _is_open(call)), None)
-    for math in MATH_LEVELS[MATH_LEVELS.index(rule.math) :]:
-        loose = loosened(rule, math)
-        yield _SAYS[math] if loose is not rule else "", loose
+    for liberty in LIBERTIES[LIBERTIES.index(rule.liberty) :]:
+        loose = loosened(rule, liberty)
+        more = _written(liberty) if loose is not rule else ""
+        yield more, loose
         if isinstance(closed, PCall):
             said = ", ".join(f"{name}={value!r}" for name, value in closed.op.defaults.items())
             text = f"{closed.op.name}(..., {said}) on the left side, where any attributes match now"
-            yield f"{text}{', and ' if loose is not rule else ''}{_SAYS[math] if loose is not rule else ''}", _with_defaults(loose, closed)
+            yield f"{text}{', and ' if more else ''}{more}", _with_defaults(loose, closed)
 
 
 def _is_open(node: Pattern) -> bool:
@@ -104,11 +104,18 @@ def _is_open(node: Pattern) -> bool:
     return isinstance(node, PCall) and not node.attrs and bool(node.op.attr_params) and _REQUIRED not in node.op.defaults.values()
 
 
-def loosened(rule: Rule, math: str) -> Rule:
+def _written(liberty: Liberty) -> str:
+    math, nonfinite = liberty
+    if math == FINITE:
+        return ".finite(...)"
+    return f".inexact(..., nonfinite={nonfinite!r})" if nonfinite != KEPT else ".inexact(...)"
+
+
+def loosened(rule: Rule, liberty: Liberty) -> Rule:
     """The rule where it may do more to values than it says."""
-    if rule.math == math:
+    if rule.liberty == liberty:
         return rule
-    return rule.finite(_NOTE) if math == FINITE else rule.inexact(_NOTE)
+    return rule.finite(_NOTE) if liberty[0] == FINITE else rule.inexact(_NOTE, nonfinite=liberty[1])
 
 
 def _still_wrong(rule: Rule, checked: Checked) -> bool:
@@ -126,7 +133,7 @@ def _is_sound(rule: Rule, seed: int, instances: int) -> bool:
 
 def _with_defaults(rule: Rule, call: PCall) -> Rule:
     """The rule whose left side applies the operator of a call with its default attributes only."""
-    said: dict[str, AnyValue] = {"math": rule.math, "note": rule.note, "name": rule.name, "source": rule.source}
+    said: dict[str, AnyValue] = {name: getattr(rule, name) for name in ("math", "note", "nonfinite", "name", "source")}
     left = _closed(rule.lhs, call)
     if isinstance(rule, MultiRule):
         return MultiRule(Each(left, rule.left.shared), rule.right, rule.conditions, **said)

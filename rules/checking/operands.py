@@ -55,12 +55,12 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         return _tuple(op, known, fixed, around)
     if name in ("nn.attention", "nn.rotary_embedding"):
         return (_attention if name == "nn.attention" else _rotary)(op, known, fixed, around)
-    dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and _own(op, i) is None), around.dtype)
+    dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and own_dtype(op, i) is None), around.dtype)
     first = _shape(known[0]) if known and known[0] is not None else _first(op, fixed, around)
     attrs = {**random_attributes(op, first, dtype, around.dice, (*around.seen, around.base)), **fixed}
     shapes = _SHAPES.get(name, _broadcast if op.elementwise else _alike)(op, known, first, attrs, around)
     types = [
-        type_ if type_ is not None else TensorType(shape, _own(op, i) or dtype)
+        type_ if type_ is not None else TensorType(shape, own_dtype(op, i) or dtype)
         for i, (type_, shape) in enumerate(zip(known, shapes, strict=True))
     ]
     return Fit(types, attrs)
@@ -72,7 +72,8 @@ def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     heads = _number(fixed.get("q_num_heads"), dice.pick((1, 2, 4)))
     shared = _number(fixed.get("kv_num_heads"), dice.pick([count for count in (1, 2, 4) if heads % count == 0]))
     if len(query) != 3:
-        query = (dice.full(), dice.full(), heads * dice.pick((1, 2, 3)))
+        like = len(key) == 3 and key[2] % shared == 0
+        query = (key[0], dice.full(), heads * (key[2] // shared)) if like else (dice.full(), dice.full(), heads * dice.pick((1, 2, 3)))
     if len(key) != 3:
         key = (query[0], dice.full(), shared * query[2] // heads)
     if len(value) != 3:
@@ -97,7 +98,7 @@ def _rotary(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     return Fit(types, {"num_heads": heads, "interleaved": dice.chance(0.3), **fixed})
 
 
-def _own(op: Op, i: int) -> str | None:
+def own_dtype(op: Op, i: int) -> str | None:
     """The element type that an operand has whatever the others have."""
     if op.name.startswith("logical") or (op.name == "where" and i == 0):
         return "bool"

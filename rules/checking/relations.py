@@ -31,7 +31,7 @@ from passat.rules.pattern import (
     holes_of,
     subterms,
 )
-from passat.rules.rule import MATH_LEVELS, REDUCING, Rule
+from passat.rules.rule import LIBERTIES, REDUCING, Rule
 
 _LOOKED_AT: Final = 4
 """Instances of a rule that are followed through the other rules."""
@@ -199,7 +199,7 @@ def _root(rule: Rule) -> object:
 
 def covers(general: Rule, special: Rule) -> bool:
     """Whether one rule does all that another one does."""
-    if MATH_LEVELS.index(general.math) > MATH_LEVELS.index(special.math):
+    if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):
         return False
     asked = {repr(condition) for condition in special.conditions}
     for solution in _matches(general.lhs, special.lhs, {}):

@@ -49,13 +49,17 @@ def shrink(trier: Trier, case: Case, wanted: Wanted) -> Trial:
 
 
 def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
-    """Cases of the kind, drawn with small bounds; those of the smallest bounds that have any."""
+    """Cases of the kind, drawn with small bounds, as conditions say where chance finds none; those of the smallest bounds that have any."""
     rule = trier.rule
     wishes = Wishes(trier.pattern, rule.conditions, [rule.rhs])
     for most, largest in _TIERS:
         dice = Dice(np.random.default_rng(most), most=most, largest=largest)
-        found = False
-        for turn in range(_DRAWS):
+        found = wishes.asking = False
+        for turn in range(2 * _DRAWS):
+            if turn == _DRAWS:
+                if found or not wishes.advisers:
+                    break
+                wishes.asking = True
             try:
                 case, _ = draw(wishes, dice, odd=EXTREME if trier.exact and turn % 3 == 2 else PLAIN)
             except Unfit:

@@ -179,7 +179,7 @@ class Trier:
             return Verdict.UNCOMPARED, "the left side has no finite value"
         magnitude = evaluation.magnitude()
         bounds = [rounding(part, magnitude) for part in left]
-        if not difference(right, left, bounds, finite=self.finite):
+        if not difference(right, left, bounds, finite=self.finite, nonfinite=self.rule.nonfinite):
             return Verdict.AGREES, ""
         return self._compare_widely(trial, body, right, bounds)
 
@@ -202,7 +202,7 @@ class Trier:
             return Verdict.UNCOMPARED, "numbers on the way come near the end of the range of their element type"
         loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
         wider = [bound + 16 * lost for bound, lost in zip(bounds, loss, strict=True)]
-        wrong = difference(right, left, wider, finite=self.finite)
+        wrong = difference(right, left, wider, finite=self.finite, nonfinite=self.rule.nonfinite)
         if wrong is None:
             return Verdict.AGREES, ""
         if (
@@ -240,9 +240,9 @@ def _finite(array: Array) -> Array:
 
 
 def all_finite(case: Case) -> bool:
-    """Whether all elements that go in are finite."""
-    values: Iterator[Value] = iter((*case.constants.values(), *case.inputs.values()))
-    return all(bool(np.all(_finite(tensor.numpy()))) for value in values for tensor in flatten(value))
+    """Whether all elements that go in are finite, but for constants that a condition wants as they are."""
+    values: list[Value] = [value for name, value in case.constants.items() if name not in case.asked]
+    return all(bool(np.all(_finite(tensor.numpy()))) for value in (*values, *case.inputs.values()) for tensor in flatten(value))
 
 
 def _loss(found: Array, exact: Array) -> float:

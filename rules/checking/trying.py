@@ -20,12 +20,17 @@ _DRAWS: Final = 60
 """So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
 _HOPE: Final = 100
 """A quarter of the draws for that many instances, where fewer are wanted."""
+_ALONE: Final = 48
+_READILY: Final = 8
+"""Where of so many draws fewer than one in so many is accepted, conditions are asked how to draw what they hold of."""
 _SELDOM: Final = 25
 """Where fewer than one in so many draws is accepted, every other instance is an accepted one with other elements."""
 _REMEMBERED: Final = 100
 """Reasons for which so many draws were ill-typed are remembered."""
 _DETAILS: Final = re.compile(r"Tensor\[[^\]]*\]|\b(u?int|b?float|complex|bool)\w*|[\d,()\s]+")
 """What differs between reasons of one kind."""
+_NUMBERS: Final = re.compile(r"Tensor\[[^\]]*\]|-?\b(\d[\d.]*(e[-+]?\d+)?|inf|nan)\b")
+"""What differs between refusals of one kind."""
 _SHORT: Final = 60
 """A reason of fewer characters is one that is always given in the same words."""
 NO_CONSTANT: Final = "is not a constant"
@@ -94,6 +99,8 @@ def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.G
     for turn in range(wanted * _DRAWS):
         if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, _HOPE) * _DRAWS):
             break
+        if turn == _ALONE:
+            wishes.asking = accepted * _READILY < turn
         report.drawn += 1
         odd = oddness(trier, turn)
         try:
@@ -110,11 +117,12 @@ def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.G
             return
         if trial.reason == NO_CONSTANT:
             wishes.want_constants()
-        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
-            if dtype:
-                wishes.accept(dtype)
+        compared = trial.verdict in (Verdict.AGREES, *WRONG)
+        if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
+            wishes.accept(dtype)
+            if compared:
                 found.append(case)
-            accepted += trial.verdict in (Verdict.AGREES, *WRONG)
+        accepted += compared
         _count(checked, trier, trial)
 
 
@@ -154,7 +162,8 @@ def refuser(rule: Rule, reason: str) -> str:
         return "the sides have different types"
     if reason.startswith(("the constant is", "the attribute ")):
         return "the pattern"
-    return reason if len(reason) < _SHORT else "a condition or a computed attribute"
+    kind = _NUMBERS.sub("...", reason)
+    return kind if len(kind) < _SHORT else "a condition or a computed attribute"
 
 
 def _kind_of(trial: Trial) -> str:

@@ -34,7 +34,7 @@ _PRELUDE = (
 )
 
 
-KEPT: Final = 6
+KEPT: Final = 16
 """A thread keeps so many e-graphs, of a few megabytes each; the one not used for longest goes first."""
 USES: Final = 64
 """An e-graph is used so often: egglog keeps a report of everything that it ran, some 30 kB a saturation."""

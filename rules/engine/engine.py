@@ -2,8 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
@@ -11,10 +10,12 @@ from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
+from passat.ir.ops.static_forms import ARE_STATIC_FORMS, HAVE_STATIC_FORM
+from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.fold import Folder
-from passat.rules.engine.graph import Graph, Symbol, outer_parts
+from passat.rules.engine.graph import CONST_SYMBOL, Graph, Symbol, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal, Steps
@@ -23,80 +24,14 @@ from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.engine.saturate import RuleStatistics, Saturation, Saturator
+from passat.rules.engine.report import EngineReport
+from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import run_regions
 from passat.rules.rule import LOWERING
-
-
-@dataclass
-class EngineReport:
-    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
-    expressions merged, fields of tuples taken, operators made static, calls lowered; at how many places of the programs taken out the
-    e-graphs had something else too; costs as the model sees them; by what part of its cost each result of exact search may be dearer than
-    the cheapest; why nothing was done where that has a reason of its own; into how many regions a large function was cut, how many of
-    these were solved like an equal one, and how many solutions were in the cache; whether the function came out otherwise."""
-
-    rounds: int = 0
-    nodes: int = 0
-    stopped: list[str] = field(default_factory=list)
-    rules: dict[str, RuleStatistics] = field(default_factory=dict)
-    folded: int = 0
-    merged: int = 0
-    projected: int = 0
-    made_static: int = 0
-    lowered: int = 0
-    too_large: int = 0
-    alternatives: int = 0
-    cost_before: float = 0.0
-    cost_after: float = 0.0
-    gaps: list[float] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    regions: int = 0
-    replayed: int = 0
-    remembered: int = 0
-    changed: int = 0
-
-    def add(self, other: "EngineReport") -> None:
-        """Adds what another run did."""
-        self.rounds = max(self.rounds, other.rounds)
-        for name in _ADDED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("stopped", "failures"):
-            ours = getattr(self, name)
-            ours += [text for text in getattr(other, name) if text not in ours]
-        self.gaps += other.gaps
-        self.add_rules(other.rules)
-
-    def add_saturation(self, result: Saturation) -> None:
-        """Adds one saturation."""
-        self.rounds = max(self.rounds, result.rounds)
-        self.nodes += result.nodes
-        self.add_rules(result.rules)
-        if result.failed:
-            self.failures.append(f"{result.stopped}; the best so far was taken")
-        elif result.stopped != "saturated":
-            self.stopped.append(result.stopped)
-
-    def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
-        """Adds the statistics of one saturation."""
-        for name, new in rules.items():
-            old = self.rules.setdefault(name, RuleStatistics())
-            old.matches += new.matches
-            old.refused += new.refused
-            old.unions += new.unions
-            old.seconds += new.seconds
-            for reason, count in new.reasons.items():
-                old.reasons[reason] = old.reasons.get(reason, 0) + count
-
-
-_ADDED: Final = (
-    *("nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives", "cost_before", "cost_after"),
-    "remembered",
-)
 
 
 class Engine:
@@ -258,7 +193,17 @@ class Engine:
     def _optimise(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         """The body that takes the place of one that a graph was loaded from."""
         made = self._saturated(graph, root, body, done, report)
-        return self._lowered(graph.anew(), made, report) if self.lowering else made
+        return self._lowered(graph.anew(), made, report) if self._may_lower(graph) else made
+
+    def _may_lower(self, graph: Graph) -> bool:
+        """Whether what was taken out of a graph may have something to lower: that was in the graph, or is what loading makes of that."""
+        if not self.lowering:
+            return False
+        present = {*graph.symbols, CONST_SYMBOL}
+        made = set()
+        if self.static and any(symbol.op is not None and symbol.op.name in HAVE_STATIC_FORM for symbol in present):
+            made = {symbol for matcher in self.lowering for symbol in matcher.symbols if symbol.op and symbol.op.name in ARE_STATIC_FORMS}
+        return any(matcher.symbols <= present | made for matcher in self.lowering)
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         initial, steps = len(graph), None if self.journal is None else Steps()
@@ -353,10 +298,6 @@ def _own_parts(expr: Expr) -> Sequence[Expr]:
 
 
 def _regions(function: Function) -> list[Expr]:
-    """Nested functions, branches and the function itself, inner ones first; without those that are primitive, and what is in them."""
-    order = post_order(function, into=lambda node: node is function or not _is_primitive(node))
-    return [node for node in order if isinstance(node, (Function, If, Match)) and (node is function or not _is_primitive(node))]
-
-
-def _is_primitive(node: Expr) -> bool:
-    return isinstance(node, Function) and bool(node.attrs.get("Primitive"))
+    """Nested functions, branches and the function itself, inner ones first; without those that are sealed, and what is in them."""
+    order = post_order(function, into=lambda node: node is function or not is_sealed(node))
+    return [node for node in order if isinstance(node, (Function, If, Match)) and (node is function or not is_sealed(node))]

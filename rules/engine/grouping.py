@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, Protocol
 
 from passat.ir.attrs import Attrs
 from passat.ir.infer import InferError
@@ -20,6 +20,15 @@ MOST: Final = 256
 """So many calls are taken together at most."""
 
 
+class Counts(Protocol):
+    """What matches are counted in, and refusals noted, as in `RuleStatistics`."""
+
+    matches: int
+
+    def refuse(self, reason: str) -> None:
+        """Notes a refusal."""
+
+
 class Grouper:
     """A rule with several roots, ready to be applied to a program. `matcher` finds its roots; `symbols` must occur for that."""
 
@@ -31,7 +40,7 @@ class Grouper:
         self._joined = [node for node in subterms(rule.rhs) if isinstance(node, PJoined)]
         self.symbols = self.matcher.symbols
 
-    def groups(self, graph: Graph, initial: int, statistics: AnyValue) -> list[list[tuple[int, Bindings]]]:
+    def groups(self, graph: Graph, initial: int, statistics: Counts) -> list[list[tuple[int, Bindings]]]:
         """The matches among the first `initial` nodes, as (root, bindings), in the order of the program: together are those that share what
         the rule says, have equal attributes, and operands that can be joined. Refusals go to the statistics."""
         roots = [node for node in range(initial) if graph.symbols[node] is self.matcher.root and graph.find(node) == node]
@@ -41,13 +50,9 @@ class Grouper:
             statistics.matches += 1
             try:
                 match = self.matcher.bind(graph, row)
+                shapes = tuple(_across(graph, match, part) for part in self._joined)
             except (Refusal, Refuse) as refusal:
                 statistics.refuse(str(refusal))
-                continue
-            try:
-                shapes = tuple(_across(graph, match, part) for part in self._joined)
-            except Refuse as refuse:
-                statistics.refuse(str(refuse))
                 continue
             shared = (match.node(hole) for hole in self.rule.left.shared)
             key = (*shared, *(value for _, value in sorted(match.attrs.items())), shapes)

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from passat.rules.engine.graph import Graph
     from passat.rules.engine.grouping import Grouper
     from passat.rules.engine.matching import Matcher, Variant
-    from passat.rules.engine.saturate import Saturation, Saturator
+    from passat.rules.engine.report import Saturation
+    from passat.rules.engine.saturate import Saturator
     from passat.rules.engine.stage import Stage
     from passat.rules.extraction.space import Space
 

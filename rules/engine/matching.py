@@ -18,7 +18,21 @@ from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, subterms
+from passat.rules.pattern import (
+    AttrHole,
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PVar,
+    named_patterns,
+    pattern_parts,
+    subterms,
+)
 from passat.rules.rule import Rule
 
 _VARIANTS = 128
@@ -81,7 +95,7 @@ class Matcher:
         self.name = rule.name
         terms = list(subterms(rule.lhs))
         self._calls = [node for node in terms if isinstance(node, (PCall, PGet)) and _has_payload(node)]
-        named = {arg.key for value in _arguments(rule) for arg in _patterns(value)}
+        named = {node.key for node in named_patterns(rule)}
         columns: dict[tuple[AnyValue, ...], None] = {rule.lhs.key: None}
         if rule.reducing:
             columns.update((part.key, None) for part in pattern_parts(rule.lhs))
@@ -101,7 +115,7 @@ class Matcher:
     # ---- what to look for
 
     def _orders(self, terms: Sequence[Pattern]) -> Iterator[frozenset[int]]:
-        used = Counter(node.key for node in terms) + Counter(arg.key for value in _arguments(self.rule) for arg in _patterns(value))
+        used = Counter(node.key for node in terms) + Counter(node.key for node in named_patterns(self.rule))
         commutative = [i for i, node in enumerate(terms) if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
         for bits in range(min(1 << len(commutative), _VARIANTS)):
             yield frozenset(id(terms[i]) for j, i in enumerate(commutative) if bits >> j & 1)
@@ -365,42 +379,12 @@ def _has_payload(node: Pattern) -> bool:
     return symbol_of(node).has_payload
 
 
-def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
-    """The operands of a pattern, none of a hole or number."""
-    if isinstance(node, PCall):
-        return node.args
-    if isinstance(node, PTuple):
-        return node.fields
-    return (node.of,) if isinstance(node, PGet) else ()
-
-
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
     """Whether swapping the operands gives another pattern. Of two holes it does where one is named elsewhere too, on the left or in a
     condition."""
     left, right = node.args
     holes = isinstance(left, PVar) and isinstance(right, PVar)
     return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)
-
-
-def _arguments(rule: Rule) -> Iterator[AnyValue]:
-    for condition in rule.conditions:
-        yield from condition.args
-    for node in subterms(rule.rhs):
-        if isinstance(node, PCall):
-            yield from node.attrs.values()
-        elif isinstance(node, PNumber):
-            yield node.value
-
-
-def _patterns(value: AnyValue) -> Iterator[Pattern]:
-    if isinstance(value, Pattern):
-        yield from subterms(value)
-    elif isinstance(value, Computed):
-        for arg in value.args:
-            yield from _patterns(arg)
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _patterns(part)
 
 
 def _bottom_up(pattern: Pattern) -> list[Pattern]:

@@ -34,11 +34,12 @@ class Mirror:
         """Drops the e-graph, in which something failed."""
         self._lease.pop_all()
 
-    def begin(self) -> None:
-        """Gets an e-graph. Only what can match needs to be defined there: rules whose operators occur or can come to be."""
+    def begin(self, first: int = 0) -> None:
+        """Gets an e-graph, in a stage. Only what can match needs to be defined there: rules of that stage and later ones, whose operators
+        occur or can come to be."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend(tuple([(matcher, stage) for matcher, _, stage in self._queries])))
-        matchers = list(dict.fromkeys([matcher for matcher, _, _ in self._queries]))
+        matchers = list(dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
         present = set(self._graph.symbols)
         while True:
             possible = [matcher for matcher in matchers if matcher.symbols <= present]
@@ -54,7 +55,7 @@ class Mirror:
                 self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
         chosen = set(possible)
         for number, (matcher, variant, stage) in enumerate(self._queries):
-            if matcher in chosen:
+            if matcher in chosen and stage >= first:
                 self._known_as[number] = self._egraph.add_query(variant.query, stage)
         self._egraph.begin()
 

@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from passat.ir.tensor import Tensor
@@ -15,61 +14,9 @@ from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Budget, LimitReached, Limits
 from passat.rules.engine.matching import Refusal
 from passat.rules.engine.mirror import Mirror
+from passat.rules.engine.report import Round, Saturation
+from passat.rules.engine.settled import settled
 from passat.rules.engine.stage import Stage
-
-_REASONS = 5
-"""At most this many different reasons of refusal are kept per rule."""
-
-
-@dataclass
-class RuleStatistics:
-    """What one rule did: matches decided, those refused with the reasons (the first few, counted), unions made."""
-
-    matches: int = 0
-    refused: int = 0
-    unions: int = 0
-    seconds: float = 0.0
-    reasons: dict[str, int] = field(default_factory=dict)
-
-    def refuse(self, reason: str) -> None:
-        """Counts a refusal."""
-        self.refused += 1
-        if reason in self.reasons or len(self.reasons) < _REASONS:
-            self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round: nodes and classes in the e-graph after it, matches that were decided in it, unions that came of them, and seconds."""
-
-    nodes: int
-    classes: int
-    matches: int
-    unions: int
-    seconds: float
-
-
-@dataclass
-class Saturation:
-    """What a saturation did: rounds run, why it stopped (`saturated`, or a limit), and statistics per rule and round. `failed` says that
-    the engine did, after which nothing more was looked for."""
-
-    rounds: int = 0
-    stopped: str = "saturated"
-    nodes: int = 0
-    rules: dict[str, RuleStatistics] = field(default_factory=dict)
-    history: list[Round] = field(default_factory=list)
-    failed: bool = False
-
-    def of(self, rule: str) -> RuleStatistics:
-        """The statistics of a rule."""
-        return self.rules.setdefault(rule, RuleStatistics())
-
-    @property
-    def unions(self) -> int:
-        """Unions made by all rules."""
-        return sum(statistics.unions for statistics in self.rules.values())
-
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""
@@ -154,9 +101,26 @@ class Saturator:
             unions = self._chase(unions)
             self._note(start)
         if unions and not self._mirror.begun:
+            if self._settles(stage, unions):
+                return
             self._begin(unions)
         if self._mirror.begun:
             self._rounds(stage, unions)
+
+    def _settles(self, stage: Stage, unions: Sequence[tuple[int, int]]) -> bool:
+        """Whether the last stage ends with these unions, its first, which hold then."""
+        start = time.perf_counter()
+        if stage is not self.stages[-1] or self.result.rounds >= self._limits.rounds or (stage.rounds is not None and stage.rounds < 2):
+            return False
+        if self._walked < len(self.graph) or self._backoff.waits:
+            return False
+        merges = settled(self.graph, unions, self._initial, [self._queries[number] for number in self._active])
+        if merges is None:
+            return False
+        self._follow(merges)
+        self.result.rounds += 1
+        self._note(start)
+        return True
 
     def _note(self, start: float) -> None:
         """Keeps what the e-graph is like after a round that began then."""
@@ -201,7 +165,7 @@ class Saturator:
 
     def _group(self, stage: Stage, unions: list[tuple[int, int]]) -> None:
         """Applies the rules with several roots, once and to the program as it came in, and adds to the unions."""
-        graph, budget = self.graph, self._budget
+        graph = self.graph
         for grouper in stage.groupers:
             statistics = self.result.of(grouper.name)
             start = time.perf_counter()
@@ -212,11 +176,8 @@ class Saturator:
                 except Refusal as refusal:
                     statistics.refuse(str(refusal))
                     continue
-                try:
-                    budget.spend(len(made))
-                    budget.check(size - self._initial)
-                except LimitReached as limit:
-                    self._stop(unions, limit)
+                self._spend(len(made), unions)
+                self._check(size, unions)
                 nodes = range(size, len(graph))
                 self.provenance.update((node, (grouper.name, group[0][0])) for node in nodes)
                 self.together.append(made)
@@ -266,13 +227,27 @@ class Saturator:
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
         self._decided = unions
         self._budget.watch_memory()
-        self._mirror.begin()
+        self._mirror.begin(self._stage)
 
     def _load(self, unions: Sequence[tuple[int, int]]) -> None:
         """Has egglog make unions, which hold from `_follow` on."""
         self._decided = unions
         retired, self._retired, self._retired_next = self._retired, self._retired_next, {}
         self._mirror.load(unions, retired)
+
+    def _check(self, nodes: int, unions: Sequence[tuple[int, int]]) -> None:
+        """Stops with what has been decided so far where a limit has been reached, with so many nodes in the graph."""
+        try:
+            self._budget.check(nodes - self._initial)
+        except LimitReached as limit:
+            self._stop(unions, limit)
+
+    def _spend(self, count: int, unions: Sequence[tuple[int, int]]) -> None:
+        """Counts unions that are about to be made; stops with those decided so far where there may not be as many."""
+        try:
+            self._budget.spend(count)
+        except LimitReached as limit:
+            self._stop(unions, limit)
 
     def _stop(self, unions: Sequence[tuple[int, int]], limit: LimitReached) -> NoReturn:
         """Applies what has been decided so far, so that the best so far can be taken out, and passes the limit on."""
@@ -359,10 +334,7 @@ class Saturator:
                 budget.matches += 1
                 statistics.matches += 1
                 if not budget.matches & 255:
-                    try:
-                        budget.check(len(graph) - self._initial)
-                    except LimitReached as limit:
-                        self._stop(unions, limit)
+                    self._check(len(graph), unions)
                 size = len(graph)
                 try:
                     root, built = matcher.decide(graph, row)
@@ -373,10 +345,7 @@ class Saturator:
                         steps.refuse(matcher, variant, row, str(refusal), self.result.rounds)
                     continue
                 if graph.find(built) != root:
-                    try:
-                        budget.spend(1)
-                    except LimitReached as limit:
-                        self._stop(unions, limit)
+                    self._spend(1, unions)
                     statistics.unions += 1
                     unions.append((root, built))
                     if steps is not None:
@@ -390,8 +359,5 @@ class Saturator:
                 if retired is not None:
                     self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
             statistics.seconds += time.perf_counter() - start
-        try:
-            budget.check(len(graph) - self._initial)
-        except LimitReached as limit:
-            self._stop(unions, limit)
+        self._check(len(graph), unions)
         return unions

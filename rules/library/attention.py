@@ -16,7 +16,10 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.tensor import Array
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Condition, Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_float
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_scalar
 from passat.rules.pattern import Pattern, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -29,7 +32,12 @@ _EMPTIED = "rows of which the mask leaves nothing are numbers"
 _HEADS_BACK: Final = (0, 2, 1, 3)
 
 
-@condition
+def _some_heads(dice: Dice, q: Draft, k: Draft, v: Draft) -> Drafts:
+    batch, heads, rows, size, keys, other = (dice.full() for _ in range(6))
+    return [Draft((batch, heads, rows, size)), Draft((batch, heads, size, keys)), Draft((batch, heads, keys, other))]
+
+
+@condition(draw=_some_heads)
 def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     """Queries (B, h, S, d), turned keys (B, h, d, T) and values (B, h, T, e) of as many heads, all sizes known, none 0."""
     types = q.type, k.type, v.type
@@ -40,7 +48,13 @@ def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     return fits or f"{types} do not go together"
 
 
-@condition
+def _a_mask(dice: Dice, m: Draft, q: Draft, k: Draft) -> Drafts:
+    if q.shape is None or k.shape is None:
+        return None
+    return [Draft((*(size if dice.chance(0.6) else 1 for size in q.shape[:3]), k.shape[3]))]
+
+
+@condition(draw=_a_mask)
 def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
     """The mask has four dimensions, as large as those of the scores, or 1, and an element for each key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
@@ -57,14 +71,23 @@ def all_rows(m: Term, q: Term) -> tuple[int, ...]:
     return batch, heads, int(q.type.shape[2]), keys  # type: ignore[arg-type]  # static by `are_heads`
 
 
-@condition
+def _moderate(dice: Dice, d: Draft) -> Drafts:
+    lowest = float(np.finfo(np.float32).min)
+    return [Draft(elements=dice.pick([(0.0, -1.0, 0.5, -9.0, 2.0), (-1e4, lowest), lambda dice, shape: dice.generator.normal(size=shape)]))]
+
+
+@condition(draw=_moderate)
 def is_in_range(d: Term) -> bool | str:
     """Every element of the constant is a finite number, and not near the highest."""
     values = d.value().numpy().astype(np.float64)
     return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
 
 
-@condition
+def _minus_infinity(dice: Dice, d: Draft) -> Drafts:
+    return [Draft(elements=(float("-inf"),))]
+
+
+@condition(draw=_minus_infinity)
 def is_minus_infinity(d: Term) -> bool | str:
     """Every element is minus infinity."""
     return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not minus infinity"
@@ -91,10 +114,15 @@ def head_count(q: Term) -> int:
     return int(q.type.shape[1])  # type: ignore[arg-type]  # static by `are_heads`
 
 
-@condition
+def _keys_and_values(dice: Dice, x: Draft, y: Draft) -> Drafts:
+    batch, heads, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
+    return [Draft((batch, heads, rows, size)), Draft((batch, heads, rows, dice.pick((size, dice.full()))))]
+
+
+@condition(draw=_keys_and_values)
 def same_heads(x: Term, y: Term) -> bool | str:
     """Keys and values are of as many heads."""
-    return x.type.shape[1] == y.type.shape[1] or f"{x.type!r} and {y.type!r} differ in heads"
+    return (x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]) or f"{x.type!r} and {y.type!r} differ in heads"
 
 
 @computed
@@ -150,9 +178,8 @@ def _attention_rules() -> RuleSetMeta:
                 weights = op.where(op.isnan(weights), 0.0, weights)
             whole = op.nn.matmul(weights, v, transpose_a=False, transpose_b=False)
             full = () if mask is None else op.broadcast_to(mask, shape=all_rows(mask, q))
-            rule = (whole >> _attention(full, scale)).when(
-                are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, whole), *extra, *guards
-            )
+            rule = (whole >> _attention(full, scale)).exploring()  # small heads cost less than their transposes, where those do not vanish
+            rule = rule.when(are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, whole), *extra, *guards)
             rules[prefix + name] = rule.finite(_EMPTIED) if name in ("dropped", "added", "added_twice") else rule.inexact(_ROUNDS)
     doc = "Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator."
     return RuleSetMeta("Attentions", (RuleSet,), {"__doc__": doc, **rules})
@@ -180,7 +207,8 @@ class ScoreScales(RuleSet):
     )
 
 
-_KEYS, _VALUES = op.broadcast_to(op.expand_dims(x)), op.broadcast_to(op.expand_dims(y))
+_KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x), op.expand_dims(y)
+_KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE), op.broadcast_to(_VALUES_ONCE)
 _SHARED = op.nn.attention(
     q,
     op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)),
@@ -193,14 +221,28 @@ _SHARED = op.nn.attention(
 )
 
 
-@condition
-def repeats_heads(x: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
+def _repeated_heads(dice: Dice, x: Draft, once: Draft, wide: Draft, split: Draft, joined: Draft, heads: Draft) -> Drafts:
+    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
+    times = max(heads.value // count, 1) if heads.value else dice.pick((1, 2, 2, 3))
+    return [
+        Draft((batch, count, rows, size)),
+        None,
+        Draft((batch, count, times, rows, size)),
+        Draft((batch, count * times, rows, size)),
+        Draft((batch, rows, count * times * size)),
+        Draft(value=count * times),
+    ]
+
+
+@condition(draw=_repeated_heads)
+def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
     """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
         return f"{x.type!r} are not heads of known sizes"
     batch, count, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static
     times = heads // count
-    fits = wide.type.shape == (batch, count, times, rows, size) and split.type.shape == (batch, heads, rows, size)
+    beside = once.type.shape == (batch, count, 1, rows, size) and wide.type.shape == (batch, count, times, rows, size)
+    fits = beside and split.type.shape == (batch, heads, rows, size)
     return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat heads of {x.type!r}"
 
 
@@ -220,13 +262,24 @@ class SharedHeads(RuleSet):
             is_causal=r,
         )
     ).when(
-        repeats_heads(x, _KEYS, op.reshape(_KEYS), op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)), e),
-        repeats_heads(y, _VALUES, op.reshape(_VALUES), op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)), e),
         same_heads(x, y),
+        repeats_heads(x, _KEYS_ONCE, _KEYS, op.reshape(_KEYS), op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)), e),
+        repeats_heads(y, _VALUES_ONCE, _VALUES, op.reshape(_VALUES), op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)), e),
     )
 
 
-@condition
+def _some_angles(dice: Dice, c: Draft, x: Draft) -> Drafts:
+    heads = x.shape if x.shape is not None and len(x.shape) == 4 else (dice.full(), dice.full(), dice.full(), 2 * dice.full())
+    rows, size = heads[2:]
+
+    def twice(dice: Dice, shape: tuple[int, ...]) -> Array:
+        half = dice.generator.normal(size=(*shape[:-1], shape[-1] // 2))
+        return np.concatenate([half, half], axis=-1)
+
+    return [Draft(dice.pick([(1, 1, rows, size), (1, rows, size), (rows, size)]), elements=twice), Draft(heads)]
+
+
+@condition(draw=_some_angles)
 def are_angles(c: Term, x: Term) -> bool | str:
     """Factors for each row (S, d) of heads (B, h, S, d), the second half of which repeats the first."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
@@ -238,7 +291,17 @@ def are_angles(c: Term, x: Term) -> bool | str:
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 
 
-@condition
+def _a_half(dice: Dice, attrs: Draft, x: Draft, which: int) -> Drafts:
+    if not x.shape or x.shape[-1] % 2:
+        return None
+    size, axis = x.shape[-1], len(x.shape) - 1
+    begin, end = dice.pick(
+        [((0,), (size // 2,)), ((-size,), (-(size // 2),))] if which == 0 else [((size // 2,), (2**63 - 1,)), ((-(size // 2),), (size,))]
+    )
+    return [Draft(value={"begin": begin, "end": end, "strides": dice.pick([None, (1,)]), "axes": (dice.pick([axis, -1]),)})]
+
+
+@condition(draw=_a_half)
 def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
     """The slice takes one half of the last axis."""
     rank, size = x.type.ndim, x.type.shape[-1]

@@ -4,6 +4,7 @@ softmax. Operators: reshape transpose nn.matmul gather_nd take logical_and where
 Sources: what torch's exporters write for scaled_dot_product_attention and for the masks of transformers.
 """
 
+import math
 from typing import Any as AnyValue
 
 import numpy as np
@@ -11,7 +12,10 @@ import numpy as np
 from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import same_dim
+from passat.ir.tensor import Array
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_finite, same_type, shape_of
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -24,7 +28,19 @@ _TURNED = op.transpose(_BATCHES, axes=p)
 _KEYS = op.reshape(_TURNED)
 
 
-@condition
+def _turned_batches(dice: Dice, axes: Draft, x: Draft, batches: Draft, whole: Draft) -> Drafts:
+    leading = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+    last = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+    order = tuple(int(axis) for axis in dice.generator.permutation(len(last)))
+    return [
+        Draft(value=(0, *(axis + 1 for axis in order))),
+        Draft((*leading, *last)),
+        Draft((math.prod(leading), *last)),
+        Draft((*dice.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
+    ]
+
+
+@condition(draw=_turned_batches)
 def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
     """Leading axes are merged to one, which a transpose leaves first, and are taken apart again, so that the last axes stay whole."""
     inner, outer = batches.type, whole.type
@@ -65,7 +81,17 @@ class BatchTransposes(RuleSet):
     )
 
 
-@condition
+def _all_places(dice: Dice, c: Draft, x: Draft, batch_dims: Draft) -> Drafts:
+    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+
+    def places(dice: Dice, shape: tuple[int, ...]) -> Array:
+        found = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
+        return (found - np.where(dice.generator.random(found.shape) < 0.2, np.asarray(sizes), 0)).reshape(shape)
+
+    return [Draft((*dice.pick([sizes, (math.prod(sizes),)]), len(sizes)), elements=places), Draft(sizes), Draft(value=0)]
+
+
+@condition(draw=_all_places)
 def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
     """The places are those of all elements, in row order."""
     places, data = c.value(), x.type
@@ -79,7 +105,18 @@ def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
     return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
 
 
-@condition
+def _all_indices(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
+    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 3))))
+    at = dice.integer(0, len(sizes) - 1)
+
+    def counted(dice: Dice, shape: tuple[int, ...]) -> Array:
+        return np.arange(sizes[at]).reshape(shape) - (sizes[at] if dice.chance(0.3) else 0)
+
+    shape = c.shape if c.shape is not None else dice.pick([(sizes[at],), (1, sizes[at]), (sizes[at], 1)])
+    return [Draft(shape, elements=counted), Draft(sizes), Draft(value=at - dice.pick((0, len(sizes))))]
+
+
+@condition(draw=_all_indices)
 def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices are all those of the axis, in order."""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim:
@@ -88,6 +125,16 @@ def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     if c.type.ndim != 1 or not isinstance(size, int) or c.type.shape[0] != size:
         return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
     return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the indices are in another order"
+
+
+@condition
+def is_smaller(y: Term, x: Term) -> bool | str:
+    """The tensor is broadcast against a larger one, and is more than a vector, which would be a bias."""
+    small, large = y.type, x.type
+    if small.ndim < 2 or large.ndim < 3:
+        return f"{small!r} and {large!r} are no mask and no stack of scores"
+    fits = small.ndim <= large.ndim and all(a == 1 or same_dim(a, b) for a, b in zip(small.shape[::-1], large.shape[::-1], strict=False))
+    return (fits and small.nbytes < large.nbytes) or f"{small!r} is not smaller than {large!r}"
 
 
 _FOUND = op.gather_nd(x, c, batch_dims=p)
@@ -101,6 +148,7 @@ class Masks(RuleSet):
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
     and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
+    added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds up in another order")
     where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring()
 
 

@@ -79,6 +79,17 @@ def stays_finite(w: Term, c: Term) -> bool | str:
 
 
 @condition
+def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
+    """Sums over that axis of products of two weights do not overflow where the element type has a short range."""
+    if w.type.dtype != "float16":
+        return True
+    terms = matrix.type.shape[axis]
+    assert isinstance(terms, int)  # constants are static
+    largest = _largest(w) * _largest(v) * terms
+    return largest < _FLOAT16_END or f"sums of products of the weights may reach {largest:g}"
+
+
+@condition
 def sum_stays_finite(b: Term, d: Term) -> bool | str:
     """The sum of two constants does not overflow where the element type has a short range."""
     if b.type.dtype != "float16":

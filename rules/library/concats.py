@@ -14,7 +14,9 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.slicing import slice_parts
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_not_empty
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -46,7 +48,25 @@ def _field_sizes(split: Term, axis: int) -> list[Dim]:
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 
-@condition
+def _joined_parts(dice: Dice, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
+    """An axis, shapes that go side by side along it, and the attributes of a split that cuts where they meet."""
+    shape = dice.shape(1, 3)
+    axis = dice.integer(-len(shape), len(shape) - 1)
+    sizes = [dice.dim() for _ in range(count)]
+    shapes = [tuple(size if i == axis % len(shape) else dim for i, dim in enumerate(shape)) for size in sizes]
+    places = tuple(sum(sizes[:i]) for i in range(1, count))
+    whole = count if len(set(sizes)) == 1 and dice.chance(0.5) else places
+    return axis, shapes, {"axis": axis % len(shape) - dice.pick((0, len(shape))), "indices_or_sections": whole}
+
+
+def _a_whole_split(dice: Dice, x: Draft, split: Draft, cut: Draft, axis: Draft, count: int) -> Drafts:
+    at, shapes, attrs = _joined_parts(dice, count)
+    size = sum(shape[at] for shape in shapes)
+    whole = tuple(size if i == at % len(shapes[0]) else dim for i, dim in enumerate(shapes[0]))
+    return [Draft(whole), None, Draft(value=attrs), Draft(value=at)]
+
+
+@condition(draw=_a_whole_split)
 def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
     """The fields are all that a split along this axis has, in order."""
     rank = x.type.ndim
@@ -56,7 +76,12 @@ def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> b
     return found == count or f"the split has {found} parts"
 
 
-@condition
+def _a_split_where_joined(dice: Dice, split: Draft, cut: Draft, axis: Draft, *parts: Draft) -> Drafts:
+    at, shapes, attrs = _joined_parts(dice, len(parts))
+    return [None, Draft(value=attrs), Draft(value=at), *map(Draft, shapes)]
+
+
+@condition(draw=_a_split_where_joined)
 def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
     """The split cuts the concatenation where its parts meet."""
     rank = parts[0].type.ndim

@@ -14,16 +14,18 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_unpadded, same_shape
-from passat.rules.library.batch_norm import epsilon, has_regular_scale, scales_axis
+from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.batch_norm import epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
 
 (x,) = tensors("x")
-w, v, b = constants("w v b")
+w, v, b, d = constants("w v b d")
 gamma, beta, mean, var = constants("gamma beta mean var")
-a, e = attributes("a e")
-_INFINITIES: Final = "an infinity less another is no number"
+a, e, p = attributes("a e p")
+_GROUPED: Final = "sums and products in other groups"
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimised."""
 
@@ -82,21 +84,29 @@ def _chains() -> RuleSetMeta:
     for dims in (1, 2, 3):
         conv = getattr(op.nn, f"conv{dims}d")
         inner = conv(x, w, attrs=a)
-        guards = (is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v))
+        guards = (is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
         both = conv(x, _mixed(), attrs=a, channels=kernel_after(a, v))
         rules[f"conv{dims}d"] = (conv(inner, v, attrs=e) >> both).when(*guards)
         biased = op.nn.bias_add(inner, b, axis=1)
         bias = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
         rules[f"conv{dims}d_biased"] = (conv(biased, v, attrs=e) >> op.nn.bias_add(both, bias, axis=1)).when(*guards)
     doc = "A convolution and then one that only mixes channels are one convolution, where that is cheaper."
-    chains = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    chains = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("ConvolutionChains", (RuleSet,), {"__doc__": doc, **chains})
 
 
 ConvolutionChains = _chains()
 
 
-@condition
+def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:
+    said = {"strides": dice.integer(1, 2), "dilation": 1, "groups": 1, "channels": None, "kernel_size": None}
+    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
+    outputs, inputs, margin = dice.full(), dice.full(), dice.integer(0, 1)
+    attrs = [Draft(value={**said, **layouts, "padding": (padding,) * 4}) for padding in (margin, margin + 1)]
+    return [*attrs, Draft((outputs, inputs, 1, 1)), Draft((outputs, inputs, 3, 3))]
+
+
+@condition(draw=_one_in_the_middle)
 def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
     """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centred alike, and otherwise equal."""
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")
@@ -135,21 +145,37 @@ def margins(v: Term, w: Term) -> tuple[tuple[int, int], ...]:
     return tuple((margin, margin) for margin in found)
 
 
+def _biased(convolution: Pattern, bias: Pattern) -> PCall:
+    return op.nn.bias_add(convolution, bias, axis=p)
+
+
+def _of_both(left: Pattern, right: Pattern, whole: Pattern) -> dict[str, Rule]:
+    """The sum of two convolutions, with a bias of the left one or of both, as one convolution."""
+    return {
+        "": left + right >> whole,
+        "_biased": _biased(left, b) + right >> _biased(whole, b),
+        "_both_biased": _biased(left, b) + _biased(right, d) >> _biased(whole, b + d),
+    }
+
+
 def _sums() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
     for dims in (1, 2, 3):
         conv = getattr(op.nn, f"conv{dims}d")
         left, right = conv(x, w, attrs=a), conv(x, v, attrs=a)
-        rules[f"conv{dims}d_add"] = (left + right >> conv(x, w + v, attrs=a)).when(same_shape(w, v))
         rules[f"conv{dims}d_subtract"] = (left - right >> conv(x, w - v, attrs=a)).when(same_shape(w, v))
+        for name, rule in _of_both(left, right, conv(x, w + v, attrs=a)).items():
+            rules[f"conv{dims}d_add{name}"] = rule.when(same_shape(w, v))
         if dims != 2:
             continue
-        padded = op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0)
-        rules[f"conv{dims}d_padded"] = (left + conv(x, v, attrs=e) >> conv(x, w + padded, attrs=a)).when(
-            is_plain(a), fits_inside(e, a, v, w)
-        )
+        small = conv(x, v, attrs=e)
+        whole = conv(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
+        found = _of_both(left, small, whole)
+        found["_biased_small"] = left + _biased(small, b) >> _biased(whole, b)
+        for name, rule in found.items():
+            rules[f"conv{dims}d_padded{name}"] = rule.when(is_plain(a), fits_inside(e, a, v, w))
     doc = "Convolutions of one tensor that are summed are one convolution."
-    sums = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    sums = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("ConvolutionSums", (RuleSet,), {"__doc__": doc, **sums})
 
 
@@ -177,7 +203,7 @@ def _before() -> RuleSetMeta:
             is_finite(w),
         )
     doc = "A batch normalisation before a convolution without padding goes into its weight and bias."
-    before = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    before = {name: rule.inexact(_GROUPED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("NormalisedConvolutions", (RuleSet,), {"__doc__": doc, **before})
 
 

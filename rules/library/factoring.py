@@ -1,21 +1,21 @@
 """Sums and products written with fewer operators. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
 nn.softmax nn.log_softmax logical_not equal not_equal, and whatever is commutative.
 
-What takes a factor out of a sum holds for finite values: inf * 2 - inf * 1 is no number, inf * (2 - 1) is infinite.
+What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is no number, inf * (2 - 1) is infinite.
 """
 
 from typing import Final
 
 from passat.ir.op import list_ops
-from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, same_type, shape_of
+from passat.rules.conditions import Term, computed, condition, is_all, is_finite, is_float, same_type, shape_of
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 (a,) = attributes("a")
-_INFINITIES: Final = "an infinity less another is no number"
+_ONCE: Final = "one product instead of several"
 _ORDER: Final = "rounds in another order"
 
 
@@ -25,18 +25,24 @@ def is_not_constant(y: Term) -> bool | str:
     return y.constant is None or "is a constant"
 
 
+@computed
+def along(axis: int, x: Term) -> tuple[int, ...]:
+    """The newshape that lays a vector along an axis of a tensor."""
+    return (-1, *(1,) * (x.type.ndim - axis % x.type.ndim - 1))
+
+
 class Factoring(RuleSet):
     """A factor that all parts of a sum have is taken out."""
 
-    products = (x * y + x * z >> x * (y + z)).finite(_INFINITIES).exploring()
-    differences = (x * y - x * z >> x * (y - z)).finite(_INFINITIES).exploring()
-    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
-    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
-    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).finite(_INFINITIES).exploring()
-    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).finite(_INFINITIES).exploring()
-    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).finite(_INFINITIES).exploring()
+    products = (x * y + x * z >> x * (y + z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    differences = (x * y - x * z >> x * (y - z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     nested_quotients = (
-        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).finite("y * z may overflow").exploring()
+        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).inexact("one quotient instead of two").exploring()
     )
 
 
@@ -52,30 +58,51 @@ class Distribution(RuleSet):
     )
 
 
-class Reassociation(RuleSet):
-    """Constants in sums and products of what is no constant move outwards, so that they meet."""
+class Outwards(RuleSet):
+    """Constants in sums and products of what is no constant move outwards, until they meet: one step a round, whether they will or not."""
 
-    shift_outwards = (
+    shift = (
         ((x + c) + y >> (x + y) + c)
         .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x + c), same_type(x, x + y))
         .inexact(_ORDER)
         .exploring()
         .budget(128)
     )
-    scale_outwards = (
+    scale = (
         ((x * c) * y >> (x * y) * c)
         .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x * c), same_type(x, x * y))
         .inexact(_ORDER)
         .exploring()
         .budget(128)
     )
-    bias_outwards = (
-        (op.nn.bias_add(x, c, axis=a) + y >> op.nn.bias_add(x + y, c, axis=a))
+    bias = (
+        (op.nn.bias_add(x, c, axis=a) + y >> (x + y) + op.reshape(c, newshape=along(a, x)))
         .when(is_float(x), is_finite(c), is_not_constant(y), same_type(x, x + y))
         .inexact(_ORDER)
         .exploring()
         .budget(128)
     )
+
+
+@condition
+def are_alike(c: Term, d: Term) -> bool | str:
+    """The constants have one shape, or one of them is a single number: together they are no larger than the larger one."""
+    sizes = (c.type.size, d.type.size)
+    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have two shapes"
+
+
+def _over(rule: Rule, name: str) -> Rule:
+    guards = (is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(name, c, d))
+    return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
+
+
+class Reassociation(RuleSet):
+    """Constants in sums and products meet, over what is no constant."""
+
+    shifts_apart = _over(((x + c) + y) + d >> (x + y) + (c + d), "add")
+    shifts_of_both = _over((x + c) + (y + d) >> (x + y) + (c + d), "add")
+    scales_apart = _over(((x * c) * y) * d >> (x * y) * (c * d), "multiply")
+    scales_of_both = _over((x * c) * (y * d) >> (x * y) * (c * d), "multiply")
     biases = (
         (op.nn.bias_add(op.nn.bias_add(x, c, axis=a), d, axis=a) >> op.nn.bias_add(x, c + d, axis=a))
         .when(meet_in_range("add", c, d))
@@ -106,15 +133,15 @@ class Cancellations(RuleSet):
 class Inverses(RuleSet):
     """Functions that undo each other, or that have a name together."""
 
-    log_of_exp = (op.log(op.exp(x)) >> x).finite("exp may overflow")
+    log_of_exp = (op.log(op.exp(x)) >> x).inexact("two roundings less")
     log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact("the logarithm of a small number is kept")
     exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).inexact(_ORDER)
     product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
-    root_of_square = (op.sqrt(x * x) >> op.abs(x)).finite("the square may overflow, or vanish")
+    root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two roundings less")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     abs_of_negative = op.abs(op.negative(x)) >> op.abs(x)
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
-    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).finite("x / y may be 0").exploring()
+    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
     maximum_of_same = op.maximum(x, x) >> x
     minimum_of_same = op.minimum(x, x) >> x
 

@@ -8,7 +8,9 @@ instead.
 from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import Shape, same_dim
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.matmul_chains import product
 from passat.rules.pattern import Pattern, op, tensors
 from passat.rules.rule import RuleSet
@@ -20,7 +22,18 @@ _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
 _NOTE = "a product of another shape may sum in another order"
 
 
-@condition
+def _repeated_heads(dice: Dice, x: Draft, y: Draft, wide: Draft, heads: Draft) -> Drafts:
+    batch, count, times, length, size = (dice.full() for _ in range(5))
+    other = x.shape if x.shape is not None else (batch, count * times, dice.full(), dice.pick([length, size]))
+    return [
+        Draft(other),
+        Draft((batch, count, 1, length, size)),
+        Draft((batch, count, times, length, size)),
+        Draft((batch, count * times, length, size)),
+    ]
+
+
+@condition(draw=_repeated_heads)
 def repeats_heads(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
     """Heads (batch, heads, 1, length, size) are repeated within each group and merged: (batch, all heads, length, size); the other factor
     has as many heads."""

@@ -5,11 +5,17 @@ A product of a stack by a weight and its bias take two nodes, those of a matrix 
 rules make is dearer by reshapes until those meet: extraction keeps them where they do.
 """
 
+import math
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
 from passat.ir.op import Op, get_op
-from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float, is_not_empty, shape_of
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.shape import ANY, Any, product, same_dim
+from passat.ir.types import TensorType
+from passat.rules.checking.dice import Dice
+from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_matrix, is_row_bias
 from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -20,51 +26,77 @@ a, e, k, p = attributes("a e k p")
 _REGROUPS = "a product of another shape may sum in another order"
 
 
-@condition
+def _a_stack(dice: Dice, x: Draft) -> Drafts:
+    return [Draft(tuple(dice.full() for _ in range(dice.pick((3, 3, 4)))))]
+
+
+@condition(draw=_a_stack)
 def is_stack(x: Term) -> bool | str:
-    """The tensor has rows in three dimensions or more, and all its sizes are known."""
-    type_ = x.type
-    return (type_.ndim >= 3 and type_.is_static) or f"{type_!r} is no stack of rows of known sizes"
+    """The tensor has rows in three dimensions or more; how long a row is is known."""
+    return _is_stack(x.type) or f"{x.type!r} is no stack of rows of a known size"
 
 
-@condition
+def _is_stack(type_: TensorType) -> bool:
+    return type_.ndim >= 3 and isinstance(type_.shape[-1], int) and not any(isinstance(size, Any) for size in type_.shape)
+
+
+def _a_matrix_as_stack(dice: Dice, x: Draft, whole: Draft) -> Drafts:
+    stack = dice.pick([(dice.full(), dice.full()), (dice.full(), dice.full(), dice.full())])
+    size = dice.pick((1, 2, 3, 4, 5))
+    return [Draft((math.prod(stack), size)), Draft((*stack, size))]
+
+
+@condition(draw=_a_matrix_as_stack)
 def stacks_rows(x: Term, whole: Term) -> bool | str:
     """The reshape takes the rows of a matrix apart into a stack, and leaves each row whole."""
     rows, stack = x.type, whole.type
-    if rows.ndim != 2 or stack.ndim < 3 or not (rows.is_static and stack.is_static):
+    if rows.ndim != 2 or not _is_stack(stack):
         return f"{stack!r} is no stack of the rows of {rows!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
 
-@condition
+def _a_stack_as_matrix(dice: Dice, x: Draft, whole: Draft) -> Drafts:
+    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(dice.full() for _ in range(dice.pick((3, 3, 4))))
+    return [Draft(stack), Draft((math.prod(stack[:-1]), stack[-1]))]
+
+
+@condition(draw=_a_stack_as_matrix)
 def flattens_rows(x: Term, whole: Term) -> bool | str:
     """The reshape makes a matrix of a stack of rows."""
     stack, rows = x.type, whole.type
-    if rows.ndim != 2 or stack.ndim < 3 or not (rows.is_static and stack.is_static):
+    if rows.ndim != 2 or not _is_stack(stack):
         return f"{rows!r} is no matrix of the rows of {stack!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
 
 
 @condition
 def same_sizes(x: Term, y: Term) -> bool | str:
-    """Both tensors have one static shape."""
-    if x.type.shape != y.type.shape or not x.type.is_static:
-        return f"{y.type!r} has not the shape of {x.type!r}"
-    return True
+    """Both tensors certainly have one shape."""
+    fits = x.type.ndim == y.type.ndim and all(map(same_dim, x.type.shape, y.type.shape))
+    return fits or f"{y.type!r} has not the shape of {x.type!r}"
 
 
 @computed
 def rows_of(x: Term) -> tuple[int, int]:
-    """The newshape that makes a matrix of a stack of rows, by numbers."""
-    if not x.type.is_static or x.type.ndim < 1:
-        raise Refuse(f"{x.type!r} is not static")
-    sizes = [int(size) for size in x.type.shape]  # type: ignore[arg-type]  # static: all are integers
-    count = 1
-    for size in sizes[:-1]:
-        count *= size
-    if not count * sizes[-1]:
+    """The newshape that makes a matrix of a stack of rows: by numbers where all are known."""
+    sizes = x.type.shape
+    if not sizes or not isinstance(sizes[-1], int):
+        raise Refuse(f"the size of the rows of {x.type!r} is not known")
+    if 0 in sizes:
         raise Refuse(f"{x.type!r} has no elements")
-    return count, sizes[-1]
+    count = product(sizes[:-1])
+    return count if isinstance(count, int) else -1, sizes[-1]
+
+
+@computed
+def stack_of(whole: Term) -> tuple[int, ...]:
+    """The newshape that makes a stack of the matrix of its rows, of which one size may be open. Refuses where more are."""
+    shape = whole.type.shape
+    attrs = static_newshape((ANY, shape[-1]), shape)
+    if attrs is None or attrs["allowzero"]:
+        raise Refuse(f"no newshape is certain to give {whole.type!r}")
+    newshape: tuple[int, ...] = tuple(attrs["newshape"])
+    return newshape
 
 
 @condition
@@ -94,7 +126,11 @@ def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
     return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last of {x.type!r}"
 
 
-@condition
+def _the_last_axis(dice: Dice, attrs: Draft, x: Draft) -> Drafts:
+    return [Draft(value={"axis": dice.pick([-1, len(x.shape) - 1]) if x.shape else -1})]
+
+
+@condition(draw=_the_last_axis)
 def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
     """The split is along the last axis."""
     return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last of {x.type!r}"
@@ -107,21 +143,12 @@ def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
     return found
 
 
-@computed
-def part_shape(part: Term) -> tuple[int, ...]:
-    """The sizes of a part. Refuses where one is 0, which means another size in a newshape."""
-    sizes = tuple(int(size) for size in part.type.shape)  # type: ignore[arg-type]  # static by `stacks_rows`
-    if 0 in sizes:
-        raise Refuse(f"{part.type!r} is empty")
-    return sizes
-
-
 _STACK = op.reshape(x)
 
 
 def _through(whole: PCall, flat: PCall) -> Rule:
     """What is done to a stack of rows is done to the matrix of them."""
-    return (whole >> op.reshape(flat, newshape=shape_of(whole))).when(stacks_rows(x, _STACK), is_not_empty(_STACK)).exploring()
+    return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
 
 
 def _unary(of: Op) -> Rule:
@@ -176,15 +203,15 @@ _OF_RMS = op.nn.rms_norm(x, y, axis=p, epsilon=e)
 def _part(index: int) -> Rule:
     whole = op.split(_STACK, attrs=a)[index]
     flat = op.split(x, indices_or_sections=cut_places(a), axis=-1)[index]
-    return (whole >> op.reshape(flat, newshape=part_shape(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
+    return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
 
 
 class HiddenStates(RuleSet):
     """Products of stacks of rows become products of matrices, whose biases are part of them; normalisations go along."""
 
     product = (
-        (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=shape_of(_PRODUCT)))
-        .when(is_stack(x), is_matrix(w), is_float(x), is_not_empty(_PRODUCT))
+        (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=stack_of(_PRODUCT)))
+        .when(is_stack(x), is_matrix(w), is_float(x))
         .exploring()
         .inexact(_REGROUPS)
     )
@@ -203,7 +230,7 @@ class HiddenStates(RuleSet):
 
 def _before(whole: PCall, flat: PCall) -> Rule:
     """The matrix of the rows of a result is the result of the matrix."""
-    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole)), is_not_empty(whole)).exploring()
+    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole))).exploring()
 
 
 class Embeddings(RuleSet):

@@ -6,7 +6,9 @@ import ml_dtypes
 
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import same_dim
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float, is_not_empty, shape_of
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.batch_norm import is_not, stays_finite
 from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import attributes, constants, op, tensors
@@ -18,7 +20,12 @@ a, p = attributes("a p")
 _REGROUPS = "a product of another shape may sum in another order"
 
 
-@condition
+def _a_row_and_a_matrix(dice: Dice, b: Draft, product: Draft) -> Drafts:
+    matrix = product.shape if product.shape is not None and len(product.shape) == 2 else (dice.full(), dice.full())
+    return [Draft(matrix[1:]), Draft(matrix)]
+
+
+@condition(draw=_a_row_and_a_matrix)
 def is_row_bias(b: Term, product: Term) -> bool | str:
     """A vector as long as the rows of a matrix of floating-point numbers: what runs a Gemm need not do so for integers."""
     if product.type.ndim != 2 or product.type.dtype not in FLOATS:
@@ -92,7 +99,11 @@ class Products(RuleSet):
     )
 
 
-@condition
+def _one_number(dice: Dice, c: Draft, x: Draft) -> Drafts:
+    return [Draft((1,) * dice.integer(0, 1 if x.shape is None else len(x.shape)))]
+
+
+@condition(draw=_one_number)
 def is_scalar(c: Term, x: Term) -> bool | str:
     """The constant has one element and does not add axes to what it meets."""
     return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"

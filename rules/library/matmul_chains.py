@@ -2,25 +2,27 @@
 add subtract multiply divide transpose.
 
 Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), which is what is left of a LoRA
-adapter. Where x is infinite, sums of products may be infinite on one side and no number on the other: such rules are for finite values.
+adapter. Where a sum that is grouped anew holds infinities of both signs it is no number, and may be infinite in the other grouping. What
+takes factors out, as these two do, leaves infinities as they are. In chains of products none of which is a weight they may get lost.
 """
 
 import math
 from collections.abc import Callable
 from typing import Final
 
+from passat.ir.bounds import at_least
 from passat.ir.shape import same_dim
 from passat.rules.conditions import Term, condition, has_rank, is_axis, is_finite, is_float, same_shape
-from passat.rules.library.batch_norm import is_not, stays_finite
+from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite
 from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.linear import is_product_bias, is_scalar
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
 a, p = attributes("a p")
-_INFINITIES: Final = "an infinity less another is no number"
+_GROUPED: Final = "sums and products in other groups"
 _NOTE: Final = "scales the weights instead of the operand"
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimised."""
@@ -54,6 +56,12 @@ def is_modest(w: Term, v: Term) -> bool | str:
 
 
 @condition
+def has_entries(y: Term) -> bool | str:
+    """The matrices certainly have entries: a sum of nothing is 0, whatever is infinite beside it."""
+    return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
+
+
+@condition
 def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
     """All are matrices, or stacks of matrices of one shape: nothing is broadcast."""
     ranks = {term.type.ndim for term in (x, y, z)}
@@ -74,7 +82,10 @@ def _chains() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
     for first, (inner, right_w) in KINDS.items():
         for second, (outer, right_v) in KINDS.items():
-            guards = (has_rank(w, 2), has_rank(v, 2), is_modest(right_w(w), right_v(v)))
+            guards = (
+                *(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(right_w(w), right_v(v))),
+                products_stay_finite(w, v, right_v(v), 0),
+            )
             name, both = f"{first}_{second}", product(right_w(w), right_v(v))
             rules[f"{name}"] = (outer(inner(x, w), v) >> product(x, both)).when(*guards)
             rules[f"{name}_shifted"] = (outer(inner(x, w) + b, v) >> product(x, both) + product(b, right_v(v))).when(
@@ -85,7 +96,7 @@ def _chains() -> RuleSetMeta:
                 *guards, is_axis(p, -1, inner(x, w))
             )
     doc = "Linear maps by constant weights that follow each other become one, where that is cheaper."
-    chains = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    chains = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("MatmulChains", (RuleSet,), {"__doc__": doc, **chains})
 
 
@@ -97,12 +108,17 @@ def _sums() -> RuleSetMeta:
     for first, (left, right_w) in KINDS.items():
         for second, (right, right_v) in KINDS.items():
             guards = (has_rank(w, 2), has_rank(v, 2), same_shape(right_w(w), right_v(v)))
+            summed = product(x, right_w(w) + right_v(v))
             if (first, second) != ("dense", "matmul"):  # sums are matched in both orders
-                summed = product(x, right_w(w) + right_v(v))
                 rules[f"{first}_add_{second}"] = (left(x, w) + right(x, v) >> summed).when(*guards)
+                both = op.nn.bias_add(left(x, w), b, axis=p) + op.nn.bias_add(right(x, v), c, axis=p)
+                rules[f"{first}_add_{second}_biased"] = (both >> op.nn.bias_add(summed, b + c, axis=p)).when(*guards)
+            rules[f"{first}_shifted_add_{second}"] = ((left(x, w) + y) + right(x, v) >> summed + y).when(*guards)
+            one = op.nn.bias_add(left(x, w), b, axis=p) + right(x, v)
+            rules[f"{first}_biased_add_{second}"] = (one >> op.nn.bias_add(summed, b, axis=p)).when(*guards)
             rules[f"{first}_subtract_{second}"] = (left(x, w) - right(x, v) >> product(x, right_w(w) - right_v(v))).when(*guards)
     doc = "Products of one operand with several weights, summed, are one product: what merges a LoRA adapter into its weight."
-    sums = {name: rule.finite(_INFINITIES).exploring() for name, rule in rules.items()}
+    sums = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("MatmulSums", (RuleSet,), {"__doc__": doc, **sums})
 
 
@@ -112,15 +128,27 @@ MatmulSums = _sums()
 class Grouping(RuleSet):
     """Chains of products that are no constants, in the order that costs least; with budgets, since there are exponentially many."""
 
-    regroup = (product(product(x, y), z) >> product(x, product(y, z))).when(are_stacks(x, y, z)).finite(_INFINITIES).and_back().budget(64)
+    regroup = (
+        (product(product(x, y), z) >> product(x, product(y, z)))
+        .when(are_stacks(x, y, z), has_entries(y))
+        .inexact(_GROUPED, nonfinite=MIXED)
+        .and_back()
+        .budget(64)
+    )
     common_left = (
         (product(x, y) + product(x, z) >> product(x, y + z))
         .when(same_shape(y, z), is_not_constant(y))
-        .finite(_INFINITIES)
+        .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
         .budget(64)
     )
-    common_right = (product(x, z) + product(y, z) >> product(x + y, z)).when(same_shape(x, y)).finite(_INFINITIES).exploring().budget(64)
+    common_right = (
+        (product(x, z) + product(y, z) >> product(x + y, z))
+        .when(same_shape(x, y))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+        .budget(64)
+    )
 
 
 def _before() -> RuleSetMeta:
@@ -156,7 +184,12 @@ def is_regular_divisor(c: Term) -> bool | str:
 class AttentionScale(RuleSet):
     """The scale of attention: it moves from the scores to the queries and on into their weights (see `Scales`), where it costs nothing."""
 
-    quotient = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_regular_divisor(c)).inexact("two roundings").exploring()
+    quotient = (
+        (product(x, y) / c >> product(x, y) * (1.0 / c))
+        .when(is_float(x), is_scalar(c, product(x, y)), is_regular_divisor(c))
+        .inexact("two roundings")
+        .exploring()
+    )
     scores_left = (
         (product(x, y) * c >> product(x * op.reshape(c, newshape=()), y))
         .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(x, c))

@@ -6,9 +6,13 @@ reciprocal, a root as a power) have rules of their own that lead there. What the
 order that ONNX Runtime looks for.
 """
 
+import math
 from typing import Any as AnyValue
 
+from passat.ir.bounds import at_least
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_float, is_not_empty
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -113,12 +117,31 @@ class Roots(RuleSet):
     quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
 
 
+@condition
+def has_rows(x: Term, axis: AnyValue) -> bool | str:
+    """There is something to take a mean of. (There may be no rows at all: then there are none before and none after.)"""
+    sizes = [x.type.shape[each] for each in ((axis,) if isinstance(axis, int) else axis)]
+    return all(at_least(size, 1) for size in sizes) or f"the rows of {x.type!r} may be empty"
+
+
+@computed
+def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
+    """The sizes of the last axes. Refuses where one is not known."""
+    count = 1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis})
+    tail = x.type.shape[x.type.ndim - count :]
+    if not all(isinstance(size, int) for size in tail):
+        raise Refuse(f"the last sizes of {x.type!r} are not known")
+    return tuple(int(size) for size in tail)  # type: ignore[arg-type]  # all are integers
+
+
 _MEAN = op.mean(x, axis=p, keepdims=True, exclude=False)
 _CENTRED = x - _MEAN
 _VARIANCE = op.mean(_CENTRED * _CENTRED, axis=q, keepdims=True, exclude=False)
 _STANDARD = _CENTRED / op.sqrt(_VARIANCE + c)
 _SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
 _BY_ROOT = x / op.sqrt(_SQUARE + c)
+_ONES = op.broadcast_to(1.0, shape=trailing_shape(p, x))
+"""The scale of what is not scaled, or whose scale became part of the weights that follow."""
 _NORMED = op.nn.layer_norm(x, g, (), axis=p, epsilon=r)
 
 
@@ -127,7 +150,13 @@ class LayerNorms(RuleSet):
 
     scaled = (
         (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), is_not_empty(x))
+        .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
+        .inexact(_ROUNDS)
+    )
+    plain = (
+        (_STANDARD >> op.nn.layer_norm(x, _ONES, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), are_same_axes(p, q, x), is_epsilon(c), has_rows(x, p))
+        .exploring()
         .inexact(_ROUNDS)
     )
     shifted = (_NORMED + b >> op.nn.layer_norm(x, g, b, axis=p, epsilon=r)).when(is_from(b, x, p)).inexact(_ROUNDS)
@@ -138,7 +167,13 @@ class RootMeanSquares(RuleSet):
 
     scaled = (
         (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), is_not_empty(x))
+        .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
+        .inexact(_ROUNDS)
+    )
+    plain = (
+        (_BY_ROOT >> op.nn.rms_norm(x, _ONES, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), is_epsilon(c), has_rows(x, p))
+        .exploring()
         .inexact(_ROUNDS)
     )
 
@@ -177,7 +212,13 @@ _GROUPS = op.reshape(x, newshape=m)
 _IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), newshape=n)
 
 
-@condition
+def _some_groups(dice: Dice, groups: Draft, x: Draft, whole: Draft) -> Drafts:
+    count, each, places = dice.pick((1, 2, 2, 3)), dice.full(), tuple(dice.full() for _ in range(dice.integer(1, 3)))
+    data = (dice.full(), count * each, *places)
+    return [Draft((data[0], count, each * math.prod(places))), Draft(data), Draft(data)]
+
+
+@condition(draw=_some_groups)
 def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     """The reshape takes channels apart in groups, one axis for each sample and each group, and back."""
     inner, outer = groups.type, x.type
@@ -189,7 +230,14 @@ def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     return (count > 0 and channels % count == 0) or f"{channels} channels are not {count} groups"
 
 
-@condition
+def _one_for_each_channel(dice: Dice, c: Draft, x: Draft) -> Drafts:
+    if x.shape is None or len(x.shape) < 2:
+        return None
+    wanted = (x.shape[1], *(1,) * (len(x.shape) - 2))
+    return [Draft(dice.pick([wanted, (1, *wanted)]))]
+
+
+@condition(draw=_one_for_each_channel)
 def is_per_channel(c: Term, x: Term) -> bool | str:
     """The constant has one element for each channel, axis 1, and is laid along it."""
     rank, shape = x.type.ndim, c.type.shape

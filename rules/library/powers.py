@@ -7,7 +7,7 @@ Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply. 
 from passat.rules.conditions import is_all, is_finite, is_float, same_type
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.pattern import constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet, RuleSetMeta
 
 x, y = tensors("x y")
 c, d = constants("c d")
@@ -21,7 +21,7 @@ class Powers(RuleSet):
     root = (
         (op.power(x, c) >> op.sqrt(x))
         .when(is_all(c, 0.5), is_float(x), same_type(x, op.power(x, c)))
-        .finite("the power of minus infinity is infinite, its root is no number")
+        .inexact("the power of minus infinity is infinite, its root is no number", nonfinite=MIXED)
     )
     inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), same_type(x, op.power(x, c))).inexact(_ROUNDS)
     inverse_root = (
@@ -64,7 +64,7 @@ def _binomials() -> RuleSetMeta:
         for name, whole in wholes.items():
             root = x + y if name.startswith("sum") else x - y
             guards = (is_float(x), same_type(x, whole), same_type(y, whole))
-            rules[name] = (whole >> root * root).when(*guards).finite("squares that are infinite may be those of a difference that is not")
+            rules[name] = (whole >> root * root).when(*guards).inexact("sums before products", nonfinite=RESOLVED)
     doc = "Both squares and twice the product are the square of a sum or a difference."
     return RuleSetMeta("Binomials", (RuleSet,), {"__doc__": doc, **rules})
 

@@ -11,6 +11,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
 from passat.rules.library.linear import is_scalar
+from passat.rules.library.normalisation_forms import are_same_axes
 from passat.rules.pattern import AttrHole, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -262,10 +263,14 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
 def _shifts() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
     axis: AttrHole = p
+    most = op.max(x, axis=b, keepdims=True, exclude=False)
     for name in ("softmax", "log_softmax"):
         of = getattr(op.nn, name)
         rules[name] = (
             (of(x + c, axis=axis) >> of(x, axis=axis)).when(is_constant_along(c, axis, x), is_moderate(c)).inexact("one rounding less")
+        )
+        rules[f"{name}_less_most"] = (
+            (of(x - most, axis=axis) >> of(x, axis=axis)).when(are_same_axes(b, axis, x)).inexact("as it does itself")
         )
         rules[f"{name}_less"] = (
             (of(x - y, axis=axis) >> of(x, axis=axis)).when(is_constant_along(y, axis, x)).finite("an infinity less itself is no number")

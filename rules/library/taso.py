@@ -15,14 +15,14 @@ from passat.rules.conditions import (
     same_size,
 )
 from passat.rules.library.convolution_chains import fits_inside, is_plain, margins
+from passat.rules.library.matmul_chains import has_entries
 from passat.rules.pattern import Pattern, PCall, attributes, constant, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule import MIXED, RuleSet
 
 x, y, z, w = tensors("x y z w")
 c = constant("c")
 a, e, p = attributes("a e p")
 ROUNDS = "rounds in another order"
-FINITE = "an infinity less another is no number"
 
 
 def product(left: Pattern, right: Pattern) -> PCall:
@@ -53,7 +53,7 @@ class TasoElementwise(RuleSet):
 
     add_associates = (x + (y + z) >> (x + y) + z).inexact(ROUNDS).exploring()
     multiply_associates = (x * (y * z) >> (x * y) * z).inexact(ROUNDS).exploring()
-    multiply_distributes = ((x + y) * z >> x * z + y * z).finite(FINITE).exploring()
+    multiply_distributes = ((x + y) * z >> x * z + y * z).inexact(ROUNDS, nonfinite=MIXED).exploring()
     transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()
 
 
@@ -77,8 +77,13 @@ class TasoConcatenations(RuleSet):
 class TasoProducts(RuleSet):
     """Matrix products."""
 
-    associates = (product(x, product(y, z)) >> product(product(x, y), z)).when(*MATRICES).finite(FINITE).exploring()
-    distributes = (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).finite(FINITE).exploring()
+    associates = (
+        (product(x, product(y, z)) >> product(product(x, y), z))
+        .when(*MATRICES, has_entries(y))
+        .inexact(ROUNDS, nonfinite=MIXED)
+        .exploring()
+    )
+    distributes = (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
     moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
     transposes = (
         (transposed(product(x, y)) >> product(transposed(y), transposed(x)))
@@ -99,8 +104,8 @@ class TasoConvolutions(RuleSet):
     """Convolutions and pooling."""
 
     moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
-    of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).finite(FINITE).exploring()
-    of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).finite(FINITE).exploring()
+    of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).inexact(ROUNDS, nonfinite=MIXED).exploring()
     weights_side_by_side = (
         (concat(1, conv(x, y), conv(x, z)) >> conv(x, concat(0, y, z)))
         .when(is_usual_convolution(a), same_shape(y, z))

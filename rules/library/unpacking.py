@@ -12,7 +12,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.rules.conditions import Refuse, Term, computed, condition, is_not_empty, shape_of
 from passat.rules.pattern import Pattern, PCall, attributes, number, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, Rule, RuleSet, RuleSetMeta
 
 x, gamma, beta, mean, var = tensors("x gamma beta mean var")
 a, p = attributes("a p")
@@ -133,7 +133,7 @@ def _batch_norms(last: bool) -> dict[str, Rule]:
         factor: Pattern = inverse * gamma if scale else inverse
         shift: Pattern = op.negative(mean) * factor
         made = x * _along(factor, last) + _along(shift + beta if center else shift, last)
-        rules[f"batch_norm{name}"] = (whole >> made).when(keeps_its_epsilon(x, a, "epsilon")).finite(_APART)
+        rules[f"batch_norm{name}"] = (whole >> made).when(keeps_its_epsilon(x, a, "epsilon")).inexact(_APART, nonfinite=MIXED)
     return rules
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import APPLY, CALL, CONST, FIELD, FUNCTION, GLOBAL, IF, TUPLE, VAR, operands_of
-from passat.rules.rule import Rule
+from passat.rules.rule import KEPT, Rule
 
 FORMAT: Final = "passat certificate"
 VERSION: Final = 1
@@ -28,7 +28,8 @@ _WORDS: Final = {str: "a text", int: "an integer", list: "a list", dict: "an obj
 def rule_text(rule: Rule) -> str:
     """A rule in words, with its conditions: a certificate holds for the rules that it was made with."""
     when = f" when {', '.join(map(repr, rule.conditions))}" if rule.conditions else ""
-    return f"{rule!r}{when} [{rule.math}]"
+    freely = f", {rule.nonfinite}" if rule.nonfinite != KEPT else ""
+    return f"{rule!r}{when} [{rule.math}{freely}]"
 
 
 def check_form(data: AnyValue) -> None:

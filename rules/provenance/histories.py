@@ -10,11 +10,11 @@ from typing import NamedTuple
 from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order
-from passat.rules.engine.graph import CALL, CONST, CONST_SYMBOL, GET_SYMBOL, TUPLE, Symbol, outer_parts, symbol
+from passat.rules.engine.graph import CONST, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Run
-from passat.rules.engine.matching import Matcher
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.engine.matching import Matcher, symbol_of
+from passat.rules.pattern import Pattern, PCall, PConst, PLiteral, PVar, pattern_parts
 from passat.rules.provenance.trail import Passed
 
 FOLDED = "computed from constants"
@@ -290,7 +290,7 @@ class _Index:
                 return None
             if isinstance(pattern, (PVar, PConst, PLiteral)):
                 return []
-            head, parts = _head(pattern)
+            head, parts = symbol_of(pattern), pattern_parts(pattern)
             for node in sorted(members.get(cls, [cls])):
                 if node >= limit > 0 or graph.symbols[node] is not head:
                     continue
@@ -304,14 +304,6 @@ class _Index:
             return None
 
         return place(matcher.rule.lhs, row[0])
-
-
-def _head(pattern: Pattern) -> tuple[Symbol, Sequence[Pattern]]:
-    if isinstance(pattern, PCall):
-        return symbol(CALL, pattern.op, len(pattern.args)), pattern.args
-    if isinstance(pattern, PTuple):
-        return symbol(TUPLE, None, len(pattern.fields)), pattern.fields
-    return (GET_SYMBOL, [pattern.of]) if isinstance(pattern, PGet) else (CONST_SYMBOL, [])
 
 
 def _parts(expr: Expr) -> Sequence[Expr]:

@@ -16,7 +16,21 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.conditions import Refuse, Term
 from passat.rules.multi_root import MultiRule, PJoined
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, subterms
+from passat.rules.pattern import (
+    AttrHole,
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PVar,
+    named_patterns,
+    pattern_parts,
+    subterms,
+)
 from passat.rules.provenance.plain import CertificateError, attrs_of
 from passat.rules.rule import Rule
 
@@ -101,7 +115,7 @@ class Instance:
                 if element is None or element != node.value:
                     raise CertificateError(f"the constant is {'not uniform' if element is None else element}, not {node!r}")
         else:
-            operands = [self._place(part) for part in _parts(node)]
+            operands = [self._place(part) for part in pattern_parts(node)]
             what = self._head(node)
             place = facts.lookup(what, operands)
             if place is None:
@@ -144,7 +158,7 @@ class Instance:
     def _term(self, node: Pattern) -> Term:
         if node.key in self._placed:
             return _Known(self.facts, self._placed[node.key])
-        types = [self._term(part).type_ for part in _parts(node)]
+        types = [self._term(part).type_ for part in pattern_parts(node)]
         if isinstance(node, PCall):
             return Term(node.op.infer(types, self._given(node)))
         if isinstance(node, PTuple):
@@ -173,8 +187,8 @@ class Instance:
         """The parts of the left side that stand for themselves on the right: the root and, where the rule is reducing, its parts; holes;
         and what conditions and computed values name. Others are made anew, with the attributes that the right side says."""
         rule = self.rule
-        named = {node.key for value in _arguments(rule) for node in _patterns(value)}
-        named |= {rule.lhs.key, *(part.key for part in _parts(rule.lhs) if rule.reducing)}
+        named = {node.key for node in named_patterns(rule)}
+        named |= {rule.lhs.key, *(part.key for part in pattern_parts(rule.lhs) if rule.reducing)}
         for node in subterms(rule.lhs):
             if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
                 yield node.key
@@ -191,7 +205,7 @@ class Instance:
             elif isinstance(node, (PVar, PConst)):
                 made[node.key] = self._placed[node.key]
             else:
-                operands = [self._build(part, made, others) for part in _parts(node)]
+                operands = [self._build(part, made, others) for part in pattern_parts(node)]
                 what: tuple[AnyValue, ...] = ("tuple",) if isinstance(node, PTuple) else ("field", getattr(node, "index", 0))
                 if isinstance(node, PCall):
                     what = ("call", node.op, self._given(node), None)
@@ -250,33 +264,6 @@ def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
         raise Refuse(f"{type_!r} is not the type of a tensor")
     return type_
-
-
-def _parts(node: Pattern) -> tuple[Pattern, ...]:
-    return (
-        node.args if isinstance(node, PCall) else node.fields if isinstance(node, PTuple) else (node.of,) if isinstance(node, PGet) else ()
-    )
-
-
-def _arguments(rule: Rule) -> Iterator[AnyValue]:
-    for condition in rule.conditions:
-        yield from condition.args
-    for node in subterms(rule.rhs):
-        if isinstance(node, PCall):
-            yield from node.attrs.values()
-        elif isinstance(node, PNumber):
-            yield node.value
-
-
-def _patterns(value: AnyValue) -> Iterator[Pattern]:
-    if isinstance(value, Pattern):
-        yield from subterms(value)
-    elif isinstance(value, Computed):
-        for arg in value.args:
-            yield from _patterns(arg)
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _patterns(part)
 
 
 def _shown(attrs: Mapping[str, AnyValue]) -> str:

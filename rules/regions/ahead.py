@@ -26,6 +26,7 @@ from passat.passmgr.workers.parcels import CannotTravelError, Parcel, Settings, 
 from passat.passmgr.workers.worker import kept_job
 from passat.rules.engine.interruption import interrupted
 from passat.rules.engine.limits import Limits
+from passat.rules.engine.report import EngineReport
 from passat.rules.regions import recipe_text
 from passat.rules.regions.recipe_text import Functions, functions_in
 from passat.rules.regions.regions import Numbers, Region
@@ -33,7 +34,7 @@ from passat.rules.regions.replay import Instance, Recipe, sample_of
 from passat.rules.regions.solving import solve
 
 if TYPE_CHECKING:
-    from passat.rules.engine.engine import Engine, EngineReport
+    from passat.rules.engine.engine import Engine
     from passat.rules.rule_pass import RulePass
 
 
@@ -60,7 +61,7 @@ class _Answer(NamedTuple):
     """What a worker says: a recipe as a text, and what it counted."""
 
     text: str
-    report: "EngineReport"
+    report: EngineReport
 
 
 class RegionWorkers:
@@ -109,7 +110,6 @@ def looking_ahead(engine: "Engine", regions: Sequence[Region], numbers: Numbers)
 
 
 def _is_remembered(engine: "Engine", instance: Instance) -> bool:
-    from passat.rules.engine.engine import EngineReport  # which imports this module
 
     return engine.store is not None and engine.store.find(engine, sample_of(instance), instance, EngineReport()) is not None
 
@@ -135,7 +135,7 @@ class Ahead:
         self._batch = Batch(crew, solve_region, tasks, interrupted)
         self._places = {key: place for place, key in enumerate(instances)}
 
-    def solved(self, key: object, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]] | None:
+    def solved(self, key: object, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]] | None:
         """The recipe for an instance, with its tensors, once its worker is done; None where it is to be solved here. What it counts goes to
         the report. Raises WorkerLostError where the region is to stay as it is."""
         place = self._places.pop(key, None)
@@ -167,7 +167,6 @@ class Ahead:
 
 def solve_region(task: bytes) -> bytes:
     """What a worker does. Raises what the pass raises, CannotTravelError and NoTextError."""
-    from passat.rules.engine.engine import EngineReport  # which imports this module
     from passat.rules.rule_pass import RulePass
 
     job, limits, exact_seconds, parcel = pickle.loads(task)

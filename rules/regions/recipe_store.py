@@ -20,12 +20,13 @@ import numpy as np
 from passat.rules.cache_file import CacheFile
 from passat.rules.cost import NodeCount, Roofline
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import EngineReport
 from passat.rules.regions.recipe_text import NoTextError, check, decode, encode, functions_in, sample_key
 from passat.rules.regions.replay import Instance, Recipe, Sample
 
 if TYPE_CHECKING:
     from passat.ir.tensor import Tensor
-    from passat.rules.engine.engine import Engine, EngineReport
+    from passat.rules.engine.engine import Engine
 
 VERSION: Final = 1
 """Of the table and of the texts in it."""
@@ -43,7 +44,7 @@ class RecipeStore:
         self._file = CacheFile(FILE, "recipes (key TEXT, text TEXT, PRIMARY KEY (key, text))", version=VERSION, folder=folder)
         self.notices = self._file.notices
 
-    def find(self, engine: "Engine", sample: Sample, instance: Instance, report: "EngineReport") -> tuple[Recipe, "list[Tensor]"] | None:
+    def find(self, engine: "Engine", sample: Sample, instance: Instance, report: EngineReport) -> tuple[Recipe, "list[Tensor]"] | None:
         """A recipe that is right for an instance, with its tensors; what it counts goes to the report."""
         identity = identity_of(engine)
         if identity is None:
@@ -65,7 +66,7 @@ class RecipeStore:
             return recipe, tensors
         return None
 
-    def keep(self, engine: "Engine", sample: Sample, recipe: Recipe, report: "EngineReport") -> None:
+    def keep(self, engine: "Engine", sample: Sample, recipe: Recipe, report: EngineReport) -> None:
         """Keeps a recipe that no failure has cut short, nor a limit that another run would reach elsewhere."""
         identity = identity_of(engine)
         if identity is None or report.failures or not all(text.startswith(_REPEATED) for text in report.stopped):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
@@ -22,13 +22,10 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Condition
 from passat.rules.engine.matching import same_type
 from passat.rules.engine.rebuild import parts_of
-from passat.rules.engine.saturate import RuleStatistics
+from passat.rules.engine.report import EngineReport, RuleStatistics
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.regions.replay import Instance, Item, Leaf, Recipe, Sample
 from passat.rules.regions.traced import CONTENT, SPLAT, UNIFORM, Folding, Literal, Opinion, Question, Slot, Trace, Traced
-
-if TYPE_CHECKING:
-    from passat.rules.engine.engine import EngineReport
 
 Functions = Mapping[str, Callable[..., AnyValue]]
 _LITERAL_BYTES: Final = 1 << 16
@@ -64,7 +61,7 @@ def sample_key(sample: Sample) -> str:
     return blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
-def encode(recipe: Recipe, report: "EngineReport", functions: Functions) -> str:
+def encode(recipe: Recipe, report: EngineReport, functions: Functions) -> str:
     """A recipe and what it counts. Raises NoTextError."""
     names = {function: name for name, function in functions.items()}
     return json.dumps(
@@ -83,7 +80,7 @@ def encode(recipe: Recipe, report: "EngineReport", functions: Functions) -> str:
     )
 
 
-def decode(text: str, report: "EngineReport", functions: Functions, given: int) -> Recipe:
+def decode(text: str, report: EngineReport, functions: Functions, given: int) -> Recipe:
     """The recipe of a text for so many constants; what it counts goes to the report. Raises NoTextError for whatever is not one."""
     try:
         data = json.loads(text)

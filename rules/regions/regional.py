@@ -12,13 +12,14 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType
 from passat.passmgr.workers.crew import WorkerLostError
 from passat.rules.engine.rebuild import parts_of
+from passat.rules.engine.report import EngineReport
 from passat.rules.regions.ahead import Ahead, looking_ahead
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
 from passat.rules.regions.replay import Instance, Recipe, Sample, sample_of
 from passat.rules.regions.solving import solve, unchanged
 
 if TYPE_CHECKING:
-    from passat.rules.engine.engine import Engine, EngineReport
+    from passat.rules.engine.engine import Engine
 
 REGION_NODES: Final = 5000
 """Functions of more nodes are cut into regions, where nobody says otherwise."""
@@ -30,6 +31,9 @@ _TRIED: Final = 8
 _REGIONS: Final[WeakKeyDictionary[Function, list[Region]]] = WeakKeyDictionary()
 """The regions of functions that were made from regions, so that the next pass need not look for them, nor at them."""
 
+_LOOKED_AT: Final[WeakKeyDictionary[Function, tuple[int, bool]]] = WeakKeyDictionary()
+"""For functions that were asked about: with which limit, and the answer (`is_for_regions`)."""
+
 
 class _Memory:
     """Recipes by the structure of regions, for one run."""
@@ -39,7 +43,7 @@ class _Memory:
         self.numbers = Numbers()
 
 
-def run_regions(engine: "Engine", function: Function, report: "EngineReport") -> Function | None:
+def run_regions(engine: "Engine", function: Function, report: EngineReport) -> Function | None:
     """The function, optimised region by region; None where it is to be taken whole: where it is more than pure dataflow, where there is no
     good place to cut, or where fewer than half of the regions are equal to others. With a store it is then one region."""
     memory = _Memory()
@@ -80,7 +84,7 @@ class _Run:
         self._ahead = ahead
         self._start = time.perf_counter()
 
-    def recipe(self, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
+    def recipe(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
         """The recipe for an instance, and the tensors that its items number. Adds to the report what the recipe does."""
         key = instance.key(self._memory.numbers)
         known = self._memory.recipes.setdefault(key, [])
@@ -99,7 +103,7 @@ class _Run:
             known.append((recipe, own))
         return recipe, tensors
 
-    def _solve(self, key: object, instance: Instance, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
+    def _solve(self, key: object, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
         sample = sample_of(instance)
         store = self._engine.store
         found = None if store is None else store.find(self._engine, sample, instance, report)
@@ -115,7 +119,7 @@ class _Run:
             store.keep(self._engine, sample, recipe, report)
         return recipe, tensors
 
-    def _solve_here(self, sample: Sample, region: Region, report: "EngineReport") -> tuple[Recipe, list[Tensor]]:
+    def _solve_here(self, sample: Sample, region: Region, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
         engine = copy.copy(self._engine)
         spent = time.perf_counter() - self._start
         engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
@@ -157,6 +161,14 @@ def is_for_regions(function: Function, nodes: int | None) -> bool:
     """Whether a function has more nodes than that, and a first look finds the same things again and again."""
     if nodes is None:
         return False
+    limit, answer = _LOOKED_AT.get(function, (None, False))
+    if limit != nodes:
+        answer = _repeats_itself(function, nodes)
+        _LOOKED_AT[function] = (nodes, answer)
+    return answer
+
+
+def _repeats_itself(function: Function, nodes: int) -> bool:
     seen: dict[int, Expr] = {}
     stack: list[Expr] = [function.body]
     while stack:

@@ -2,15 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from passat.rules.engine.report import EngineReport
 from passat.rules.regions.regions import Region
 from passat.rules.regions.replay import Recipe, Sample, recipe_of
 from passat.rules.regions.traced import TracedFolder, TracedGraph
 
 if TYPE_CHECKING:
-    from passat.rules.engine.engine import Engine, EngineReport
+    from passat.rules.engine.engine import Engine
 
 
-def solve(engine: "Engine", sample: Sample, region: Region, report: "EngineReport") -> Recipe:
+def solve(engine: "Engine", sample: Sample, region: Region, report: EngineReport) -> Recipe:
     """The recipe for the region that a sample was made of. What the engine does goes to the report."""
     graph = TracedGraph(sample.trace, TracedFolder(sample.trace, engine.max_growth, static=engine.static) if engine.fold else None)
     result = engine.optimise(graph, graph.load(sample.body), sample.body, report)

@@ -7,7 +7,7 @@ from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
 from passat.rules.engine.limits import INTERRUPTED
 from passat.rules.engine.matching import Matcher, Refusal
-from passat.rules.engine.saturate import Saturation
+from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
 from passat.rules.why_not.align import Aligner, Alignment, nearness
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, times

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +13,9 @@ from passat.passmgr.options import show_annotation, show_value
 from passat.passmgr.planning.requirement_graph import first_paragraph
 from passat.render import plain_table
 from passat.rules import Rule, RulePass, RuleSet
+from passat.rules.rule import KEPT, MIXED, RESOLVED
+
+_FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
 
 
 class PassRow(TypedDict):
@@ -59,6 +62,7 @@ class RuleRow(TypedDict):
     rule: str
     conditions: list[str]
     math: str
+    nonfinite: str
     note: str
     source: str
     passes: list[str]
@@ -179,10 +183,19 @@ def rules_text(rows: Iterable[RuleRow]) -> str:
     for row in rows:
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
         lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
-        lines += [f"    {row['math']}: {row['note']}"] if row["note"] else []
+        lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
     return "\n".join(lines)
 
 
 def _row(rule: Rule) -> RuleRow:
     conditions = [repr(condition) for condition in rule.conditions]
-    return RuleRow(name=rule.name, rule=repr(rule), conditions=conditions, math=rule.math, note=rule.note, source=rule.source, passes=[])
+    return RuleRow(
+        name=rule.name,
+        rule=repr(rule),
+        conditions=conditions,
+        math=rule.math,
+        nonfinite=rule.nonfinite,
+        note=rule.note,
+        source=rule.source,
+        passes=[],
+    )

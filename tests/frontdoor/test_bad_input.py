@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import passat
 import passat.ir.onnx
 from passat.cli.app import app
+from passat.cli.errors import Terminated
 from passat.ir.onnx.errors import raise_interrupt
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
@@ -344,6 +345,9 @@ def test_an_interruption_while_a_compiled_module_is_imported() -> None:
     raise_interrupt(failed)
     failed.__cause__ = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
+        raise_interrupt(failed)
+    failed.__cause__ = Terminated()
+    with pytest.raises(Terminated):
         raise_interrupt(failed)
 
 

@@ -215,5 +215,19 @@ def test_rules_of_a_file_are_listed(empty: Path) -> None:
     assert result.stdout == "Mine.relu\n    nn.relu(x) -> maximum(x, 0.0)\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('.inexact("once")', "    reassociate: once\n"),
+        ('.inexact("once", nonfinite="resolved")', "    reassociate: once (NaN may become infinite)\n"),
+        ('.inexact("once", nonfinite="mixed")', "    reassociate: once (infinities and NaN may become one another)\n"),
+        ('.finite("none is")', "    finite: none is\n"),
+    ],
+)
+def test_what_rules_do_to_numbers_is_listed(empty: Path, said: str, told: str) -> None:
+    Path("rules.py").write_text(RULES.replace("op.nn.relu(x) >> op.maximum(x, 0.0)", f"(op.nn.relu(x) >> op.maximum(x, 0.0)){said}"))
+    assert run("rules", "list", "--rules", "rules.py").stdout.endswith(told)
+
+
 def test_without_arguments_the_help_is_shown() -> None:
     assert "optimize" in run().output

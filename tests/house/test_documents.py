@@ -3,7 +3,7 @@ into them.
 
 A line `$ command` of a console block is run where everything above it has been done: files are made of the Python blocks that
 begin with `# name.py`, other Python blocks are run. Blocks of `pycon` are one session. Times are not compared. `pip` and `make` are left
-out, and of a long output the lines from the one that is shown as `...` on.
+out, and of a long output the lines from the one that is shown as `...` on. The page on rules is the output of a command as a whole.
 """
 
 import doctest
@@ -21,6 +21,7 @@ import pytest
 
 HOME: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = ("README.md", "docs/passes.md", "docs/search.md", "docs/trust.md")
+PAGES: Final = {"docs/rules.md": "passat rules doc"}
 BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")
@@ -123,7 +124,24 @@ def test_a_document_shows_what_its_commands_print(document: str) -> None:
     assert TIMES.sub(" ", rewritten(text)) == TIMES.sub(" ", text), "make documents brings them up to date"
 
 
+def printed_page(page: str) -> str:
+    """A page as its command prints it now. AssertionError with what it prints where that is none."""
+    with tempfile.TemporaryDirectory() as name:
+        text = run(PAGES[page], Path(name))
+    assert text.startswith("# "), text
+    return text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_what_its_command_prints(page: str) -> None:
+    shown, printed = (HOME / page).read_text(), printed_page(page)
+    differ = [line for line in printed.splitlines() if line not in set(shown.splitlines())]
+    assert shown == printed, f"make documents brings it up to date; new: {differ[:3]}"
+
+
 if __name__ == "__main__":
     for document in DOCUMENTS:
         path = HOME / document
         path.write_text(rewritten(path.read_text()))
+    for page in PAGES:
+        (HOME / page).write_text(printed_page(page))

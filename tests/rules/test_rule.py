@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from passat.rules.conditions import computed, condition, has_rank, is_float, same_type, shape_of
+from passat.rules.multi_root import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, number, op, tensors
-from passat.rules.rule import EXACT, FINITE, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, KEPT, LIBERTIES, MIXED, REASSOCIATE, RESOLVED, Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -110,6 +111,25 @@ def test_what_rules_do_to_numbers() -> None:
     assert plain.finite("no nan").inexact("rounds").math == FINITE
     assert plain.inexact("rounds").finite("no nan").math == FINITE
     assert plain.math == EXACT
+
+
+def test_what_becomes_of_results_that_are_not_finite() -> None:
+    plain = x * y + x * z >> x * (y + z)
+    assert (plain.liberty, plain.inexact("once").liberty) == ((EXACT, KEPT), (REASSOCIATE, KEPT))
+    resolved = plain.inexact("once", nonfinite=RESOLVED)
+    assert resolved.liberty == resolved.when(is_float(x)).exploring().named("N.n").liberty == (REASSOCIATE, RESOLVED)
+    assert [each.nonfinite for each in resolved.inexact("twice", nonfinite=MIXED).and_back().directions()] == [MIXED, MIXED]
+    assert resolved.inexact("said again").liberty == (REASSOCIATE, RESOLVED)
+    assert resolved.finite("none is").liberty == plain.finite("none is").inexact("once", nonfinite=MIXED).liberty == (FINITE, KEPT)
+    several = (each(x @ y, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1)).inexact("in blocks", nonfinite=MIXED)
+    assert isinstance(several, MultiRule)
+    assert (several.when(is_float(x)).liberty, several.branches(3).liberty) == ((REASSOCIATE, MIXED), (REASSOCIATE, MIXED))
+    assert [each in LIBERTIES for each in (plain.liberty, resolved.liberty, several.liberty)] == [True, True, True]
+
+
+def test_a_word_that_says_nothing_of_them_is_refused() -> None:
+    with pytest.raises(RuleError, match="results that are not finite are 'kept' or 'resolved' or 'mixed', not 'dropped'"):
+        (x * y + x * z >> x * (y + z)).inexact("once", nonfinite="dropped")  # type: ignore[arg-type]  # what is refused
 
 
 def test_reducing_and_exploring() -> None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from typing import Any as AnyValue
@@ -80,6 +80,27 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
         sets = [rules for file in once.values() for rules in load_rules(file)]
     check_rule_sets(sets)
     return sets
+
+
+@contextlib.contextmanager
+def in_settings(
+    passes: str | None,
+    opt_level: int,
+    disable: Sequence[str] | None,
+    require: Sequence[str] | None,
+    rules: Sequence[Path] | None,
+    config: Sequence[str] | None,
+) -> "Iterator[tuple[str | None, list[type[RuleSet]]]]":
+    """Inside the settings that options make: the text of the pipeline, and the rule sets. What rules of the user's own print goes to the
+    error stream, as it would stand in the way of who reads the answer. Ends the command where an option makes no sense."""
+    from passat.passmgr import PassContext
+
+    settings = PassContext(opt_level, require, disable, config=parse_config(config))
+    text = read_pipeline(passes)
+    sets = load(rules)
+    with contextlib.redirect_stdout(sys.stderr), settings:
+        warn_of_names(text, sets)
+        yield text, sets
 
 
 def warn_of_names(passes: str | None, rules: "Sequence[type[RuleSet]]") -> None:

@@ -1,10 +1,8 @@
 """`passat bisect`."""
 
-import contextlib
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
+from typing import Any as AnyValue
 
 import typer
 
@@ -21,12 +19,10 @@ from passat.cli.arguments import (
     RulesOption,
     SeedOption,
     check_output_folder,
-    load,
-    parse_config,
-    read_pipeline,
-    warn_of_names,
+    in_settings,
 )
-from passat.cli.errors import end, errors, explain
+from passat.cli.bisecting import report_finding, written_lines
+from passat.cli.errors import errors
 from passat.cli.output import console
 
 
@@ -52,17 +48,14 @@ def bisect(
     """
     with errors(as_json):
         from passat.bisection import bisect_model
-        from passat.ir.onnx import OnnxError
-        from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
         if save is not None:
             check_output_folder(save, "--save")
-        settings = PassContext(opt_level, require, disable, config=parse_config(config))
-        text = read_pipeline(passes)
-        sets = load(rules)
-        with contextlib.redirect_stdout(sys.stderr), settings, ProgressLine(console(stderr=True), enabled=not as_json) as progress:
-            warn_of_names(text, sets)
+        with (
+            in_settings(passes, opt_level, disable, require, rules, config) as (text, sets),
+            ProgressLine(console(stderr=True), enabled=not as_json) as progress,
+        ):
             found = bisect_model(
                 model,
                 check,
@@ -72,17 +65,9 @@ def bisect(
                 margin=margin,
                 progress=progress,
             )
-        if not as_json:
-            print(found)
-        try:
-            saved = found.save(save) if save is not None else []
-        except (OSError, OnnxError) as error:
-            if as_json:  # what was found with much work is told all the same
-                sentence, code = explain(error)
-                print(json.dumps({**found.to_dict(), "saved": [], "error": sentence}, indent=2))
-                end(sentence, code, as_json=False)
-            raise
-        if as_json:
-            print(json.dumps({**found.to_dict(), "saved": saved}, indent=2))
-        else:
-            print("".join(f"{path} was written\n" for path in saved), end="")
+
+        def write() -> tuple[dict[str, AnyValue], str]:
+            paths = found.save(str(save))
+            return {"saved": paths}, written_lines(paths)
+
+        report_finding(found, None if save is None else write, {"saved": []}, as_json=as_json)

@@ -12,7 +12,7 @@ from passat.cli.errors import FAILURE, USAGE, errors, fail
 from passat.cli.output import console
 
 if TYPE_CHECKING:
-    from passat.rules.rule import Rule
+    from passat.rules.rule import Rule, RuleSet
 
 
 @rules_app.command("check")
@@ -39,7 +39,7 @@ def check_rules(
         from passat.rules.checking.check_sets import check_rules as check
         from passat.rules.checking.text import reports_text
 
-        chosen = _chosen(_rules(what or []), rule or [])
+        chosen = _chosen([each for rules in rule_sets(what or []) for each in rules.rules], rule or [])
         with ProgressLine(console(stderr=True), enabled=not as_json) as progress:
             reports = check(chosen, instances=instances, seed=seed, progress=progress)
         print(json.dumps([report.data() for report in reports], indent=2) if as_json else reports_text(reports, verbose=verbose))
@@ -47,8 +47,8 @@ def check_rules(
             raise typer.Exit(FAILURE)
 
 
-def _rules(what: list[str]) -> "list[Rule]":
-    """The rules of files and of sets of the library."""
+def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
+    """The sets of the library that are named, and those of files; the whole library where nothing is."""
     from difflib import get_close_matches
 
     from passat.rules import library
@@ -59,8 +59,8 @@ def _rules(what: list[str]) -> "list[Rule]":
             near = get_close_matches(name, library.__all__, 3)
             hint = f"did you mean {' or '.join(near)}?" if near else f"the library has {', '.join(library.__all__)}"
             fail(f"{name} is neither a rule file nor a set of the library; {hint}", USAGE)
-    rules = [rule for name in (what or library.__all__) if name not in files for rule in getattr(library, name)]
-    return rules + [rule for rules_ in (load([Path(name) for name in files]) if files else ()) for rule in rules_.rules]
+    sets = [getattr(library, name) for name in (what or library.__all__) if name not in files]
+    return sets + (load([Path(name) for name in files]) if files else [])
 
 
 def _chosen(rules: "list[Rule]", names: list[str]) -> "list[Rule]":

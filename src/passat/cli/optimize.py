@@ -86,8 +86,8 @@ def optimize(
     math: Annotated[
         MathChoice | None,
         typer.Option(
-            help="What rules may do to floating-point values (rules.math): nothing, change rounding (the default), or also assume that "
-            "none is infinite or NaN."
+            help="What rules may do to floating-point values (rules.math): nothing; change rounding, and where they group sums otherwise "
+            "which of infinities and NaN a result is (the default); or also assume that none is infinite or NaN."
         ),
     ] = None,
     choose: Annotated[

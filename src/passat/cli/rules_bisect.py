@@ -1,10 +1,8 @@
 """`passat rules bisect`."""
 
-import contextlib
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
+from typing import Any as AnyValue
 
 import typer
 
@@ -21,12 +19,10 @@ from passat.cli.arguments import (
     RulesOption,
     SeedOption,
     check_output_folder,
-    load,
-    parse_config,
-    read_pipeline,
-    warn_of_names,
+    in_settings,
 )
-from passat.cli.errors import end, errors, explain
+from passat.cli.bisecting import report_finding, written_lines
+from passat.cli.errors import errors
 from passat.cli.output import console
 
 
@@ -54,33 +50,21 @@ def bisect_rules(
     Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
     """
     with errors(as_json):
-        from passat.ir.onnx import OnnxError
-        from passat.passmgr import PassContext
         from passat.progress import ProgressLine
         from passat.rule_bisection import bisect_rules as bisect
         from passat.rule_reproducer import save_bisection
 
         if save is not None:
             check_output_folder(save, "--save")
-        settings = PassContext(opt_level, require, disable, config=parse_config(config))
-        text = read_pipeline(passes)
-        sets = load(rules)
-        with contextlib.redirect_stdout(sys.stderr), settings, ProgressLine(console(stderr=True), enabled=not as_json) as progress:
-            warn_of_names(text, sets)
+        with (
+            in_settings(passes, opt_level, disable, require, rules, config) as (text, sets),
+            ProgressLine(console(stderr=True), enabled=not as_json) as progress,
+        ):
             found = bisect(model, check, passes=text, rules=sets, seed=seed, margin=margin, progress=progress)
-        if not as_json:
-            print(found)
-        try:
-            saved = None if save is None else save_bisection(found, save)
-        except (OSError, OnnxError) as error:
-            if as_json:  # what was found with much work is told all the same
-                sentence, code = explain(error)
-                print(json.dumps({**found.to_dict(), "saved": [], "replay": None, "error": sentence}, indent=2))
-                end(sentence, code, as_json=False)
-            raise
-        if as_json:
-            written = {"saved": saved.paths if saved else [], "replay": saved.command if saved else None}
-            print(json.dumps({**found.to_dict(), **written}, indent=2))
-        elif saved is not None:
-            print("".join(f"{path} was written\n" for path in saved.paths), end="")
-            print(f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}")
+
+        def write() -> tuple[dict[str, AnyValue], str]:
+            saved = save_bisection(found, str(save))
+            again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
+            return {"saved": saved.paths, "replay": saved.command}, written_lines(saved.paths) + again
+
+        report_finding(found, None if save is None else write, {"saved": [], "replay": None}, as_json=as_json)

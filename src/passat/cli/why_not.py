@@ -1,8 +1,6 @@
 """`passat rules why-not`."""
 
-import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +15,7 @@ from passat.cli.arguments import (
     PassesOption,
     RequireOption,
     RulesOption,
-    load,
-    parse_config,
-    read_pipeline,
-    warn_of_names,
+    in_settings,
 )
 from passat.cli.errors import USAGE, errors, fail
 
@@ -50,16 +45,10 @@ def why_not(
     """
     with errors(as_json):
         from passat.ir.onnx import load as read
-        from passat.passmgr import PassContext
         from passat.pipelines import build_pipeline
         from passat.rules.why_not import Inquiry, WhyNotError, set_text
 
-        settings = PassContext(opt_level, require, disable, config=parse_config(config))
-        text = read_pipeline(passes)
-        sets = load(rules)
-        # What rules of the user's own print would stand in the way of who reads the answer.
-        with contextlib.redirect_stdout(sys.stderr), settings:
-            warn_of_names(text, sets)
+        with in_settings(passes, opt_level, disable, require, rules, config) as (text, sets):
             try:
                 inquiry = Inquiry(read(model), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)

@@ -23,6 +23,7 @@ from passat.ir.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from passat.relay import (
     adt,
     analysis,
+    annotation,
     build_module,
     derived,
     expr,
@@ -60,6 +61,7 @@ __all__ = [
     "TypeVisitor",
     "adt",
     "analysis",
+    "annotation",
     "assert_structural_equal",
     "astext",
     "build_config",

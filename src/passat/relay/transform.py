@@ -3,7 +3,7 @@
 Passes that are registered under `relay._transform.` and not spelled out here are found by their names too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
@@ -31,15 +31,20 @@ from passat.passmgr import (
 from passat.relay.build_module import build_config
 
 __all__ = [
+    "AlterOpLayout",
     "AnnotateSpans",
+    "ConvertLayout",
     "DeadCodeElimination",
+    "DefuseOps",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
     "FoldConstant",
     "FoldConstantExpr",
     "FunctionPass",
+    "FuseOps",
     "InferType",
     "Legalize",
+    "MergeComposite",
     "ModulePass",
     "Pass",
     "PassContext",
@@ -106,6 +111,35 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
     _refuse("DeadCodeElimination", "inline_once", inline_once)
     _refuse("DeadCodeElimination", "ignore_impurity", ignore_impurity)
     return _make("DeadCodeElimination")
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:
+    """Calls that are computed together become functions with the attribute `Primitive`; at level 0 each call by itself. -1 is the level of
+    the context."""
+    return _make("FuseOps", fuse_opt_level=fuse_opt_level)
+
+
+def DefuseOps() -> Pass:
+    """What FuseOps made is taken apart again."""
+    return _make("DefuseOps")
+
+
+def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
+    """What patterns of a table match becomes functions with the attribute `Composite`. Patterns are those of rules
+    (`passat.rules.pattern`); a check may be a condition of rules or a function of the expression that was found."""
+    return _make("MergeComposite", pattern_table=pattern_table)
+
+
+def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
+    """Convolutions and poolings in the layouts that are asked for, by the name of the operator: that of the data, and that of the weight or
+    "default". Few transposes are put in between."""
+    return _make("ConvertLayout", desired_layouts=desired_layouts)
+
+
+def AlterOpLayout() -> Pass:
+    """Operators in the layouts that the target prefers (`passat.rules.layout_passes.register_alter_op_layout`); nothing where it prefers
+    none."""
+    return _make("AlterOpLayout")
 
 
 def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:

@@ -131,6 +131,8 @@ def test_several_roots_share_what_the_rule_says() -> None:
         ((op.exp(x) >> x).when(is_float(x)), op.exp(y) >> y, False),
         (op.exp(x) >> x, (op.exp(y) >> y).when(is_float(y)), True),
         ((op.exp(x) >> x).inexact("rounds"), op.exp(y) >> y, False),
+        ((op.exp(x) >> x).inexact("rounds", nonfinite="mixed"), (op.exp(y) >> y).inexact("rounds"), False),
+        ((op.exp(x) >> x).inexact("rounds"), (op.exp(y) >> y).inexact("rounds", nonfinite="mixed"), True),
         ((op.transpose(x, axes=p) >> x).when(equals(p, (0, 1))), op.transpose(y) >> y, False),
         (op.concatenate((x, y)) >> x, op.concatenate((op.exp(x), y)) >> op.exp(x), True),
         (op.split(x, attrs=p)[0] >> x, op.split(op.exp(x), attrs=q)[0] >> op.exp(x), True),

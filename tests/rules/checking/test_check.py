@@ -46,6 +46,9 @@ MENDED = {
     "transposed_sum": ".when(same_rank(x, y))",
     "pads": "",
     "products": "nn.matmul(..., transpose_a=False, transpose_b=False) on the left side, where any attributes match now",
+    "keeps_no_infinity": ".inexact(..., nonfinite='mixed')",
+    "makes_finite": ".finite(...)",
+    "makes_undefined": ".finite(...)",
     "only_back": ".finite(...)",
 }
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from passat.ir.tensor import Array
 from passat.rules.checking.compare import difference, rounding
 from passat.rules.checking.evaluation import Evaluation
+from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite
 from tests.rules.building import func, ops, var
 
 F32, F64 = np.float32, np.float64
@@ -43,6 +44,29 @@ def test_integers_are_equal_or_not_whatever_the_bound() -> None:
 def test_only_finite_elements_count_where_that_is_asked() -> None:
     assert difference([array(0.0, 1.0)], [array(np.nan, 1.0)], [0.0], finite=True) is None
     assert difference([array(np.nan)], [array(1.0)], [0.0], finite=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "refused_by"),
+    [
+        (np.nan, np.nan, []),
+        (np.inf, np.inf, []),
+        (-np.inf, np.nan, [KEPT]),
+        (np.nan, -np.inf, [KEPT, RESOLVED]),
+        (np.inf, -np.inf, [KEPT, RESOLVED]),
+        (1.0, np.nan, [*NONFINITE]),
+        (np.nan, 1.0, [*NONFINITE]),
+        (1.0, np.inf, [*NONFINITE]),
+        (np.inf, 1.0, [*NONFINITE]),
+    ],
+)
+def test_what_is_not_finite_is_another_such_value_as_far_as_that_is_said(
+    found: float, expected: float, refused_by: list[NonFinite]
+) -> None:
+    pairs = {words: difference([array(found, 2.0)], [array(expected, 2.0)], [9.0], nonfinite=words) for words in NONFINITE}
+    assert [words for words in NONFINITE if pairs[words]] == refused_by
+    exactly = difference([array(found)], [array(expected)], nonfinite=MIXED)
+    assert bool(exactly) == bool(refused_by), "bit for bit it says nothing"
 
 
 def test_complex_numbers_are_compared_by_part() -> None:

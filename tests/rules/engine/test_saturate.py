@@ -9,7 +9,8 @@ from passat.rules.engine.fold import Folder
 from passat.rules.engine.graph import CALL, CONST, Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.saturate import RuleStatistics, Saturation, Saturator
+from passat.rules.engine.report import RuleStatistics, Saturation
+from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from passat.ir.expr import Expr, Function
 from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta
 from tests.rules.building import func
-from tests.rules.running import assert_equal_in_value, optimise, result_type
+from tests.rules.running import assert_equal_in_value, optimise, result_type, rewritten
 
 
 class Case(NamedTuple):
@@ -58,3 +58,20 @@ def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     else:
         said = [remark for remark in outcome.remarks if remark.startswith(f"{rule.name} refused")]
         assert any(example.reason in remark for remark in said), outcome.remarks
+
+
+def check_rewrites(rule: Rule, example: Case) -> None:
+    """The rule makes other programs of the whole of its first one, whatever these cost, with the same value; for rules that explore."""
+    made, reasons = rewritten(example.positive, rule)
+    assert made, reasons
+    exact = rule.math == EXACT
+    for function in made:
+        assert result_type(function) == result_type(example.positive)
+        assert_equal_in_value(example.positive, function, exact=exact, special=exact)
+
+
+def check_makes_nothing(rule: Rule, example: Case) -> None:
+    """The rule makes nothing of its second program as a whole, and says why where it is matched."""
+    made, reasons = rewritten(example.negative, rule)
+    assert not made
+    assert any(example.reason in reason for reason in reasons) if example.reason else not reasons, reasons

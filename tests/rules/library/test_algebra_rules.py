@@ -94,6 +94,12 @@ CASES: dict[str, Case] = {
     "SoftmaxShifts.softmax_less": case(
         ops.nn.softmax(x - ops.max(x, axis=(1,), keepdims=True)), ops.nn.softmax(x - y), "varies along axis -1"
     ),
+    **{
+        f"SoftmaxShifts.{name}_less_most": case(
+            of(x - ops.max(x, axis=(1,), keepdims=True)), of(x - ops.max(x, axis=(0, 1), keepdims=True)), "differ"
+        )
+        for name, of in (("softmax", ops.nn.softmax), ("log_softmax", ops.nn.log_softmax))
+    },
     "SoftmaxShifts.log_softmax": case(ops.nn.log_softmax(x + column), ops.nn.log_softmax(x + splat(-1e30)), "at most 1000"),
     "SoftmaxShifts.log_softmax_less": case(
         ops.nn.log_softmax(x - ops.max(x, axis=(1,), keepdims=True)), ops.nn.log_softmax(x - y, axis=0), "varies along axis 0"
@@ -112,7 +118,9 @@ CASES: dict[str, Case] = {
         "with repeated heads",
     ),
     "GroupedQueries.values": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
-    "AttentionScale.quotient": case(x / splat(3.0), x / splat(1e-30), "the divisor is 1.0"),
+    "AttentionScale.quotient": case(
+        matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
+    ),
     "AttentionScale.scores_left": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
     "AttentionScale.scores_right": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"),
     "Grouping.regroup": case(matmul(matmul(x, var("a", (3, 4))), y), matmul(matmul(x, var("a", (2, 3, 4))), y), "the ranks are [2, 3]"),

@@ -47,6 +47,11 @@ CASES: dict[str, Case] = {
     "Masks.and_true": case(
         ops.logical_and(splat(1, (4, 1, 1), "bool"), flags), ops.logical_and(const([True, False, True], "bool"), flags), "differ"
     ),
+    "Masks.added_first": case(
+        heads + var("bias", (1, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
+        heads + var("whole", (2, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
+        "is not smaller than",
+    ),
     "Masks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
     ),

@@ -119,6 +119,16 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_refuses(rules, rule, example)
 
 
+def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
+    """Two copies of two heads, whole copies side by side: the shapes are those of heads that stand beside their copies."""
+    wide = [ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 2, 2, 5, 6)) for heads in (keys, values)]
+    joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
+    function = func(shared(*(ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined), 4))
+    outcome = optimise(function, SharedHeads)
+    assert outcome.function is function
+    assert any("does not repeat heads" in remark for remark in outcome.remarks)
+
+
 def split_heads(rows: Expr, axes: tuple[int, ...]) -> Expr:
     return ops.transpose(ops.reshape(rows, newshape=(2, 3, 4, 6)), axes=axes)  # type: ignore[no-any-return]  # as above
 

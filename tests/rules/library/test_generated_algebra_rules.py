@@ -129,6 +129,11 @@ def weighed(kind: str, of: Expr, inputs: int, outputs: int, seed: int = 0) -> Ex
     return made
 
 
+def last_biased(of: Expr, size: int, seed: int = 0) -> Expr:
+    made: Expr = ops.nn.bias_add(of, numbers((size,), seed=seed), axis=-1)
+    return made
+
+
 for _first in ("matmul", "dense"):
     for _second in ("matmul", "dense"):
         _one = weighed(_first, row, 4, 5)
@@ -147,6 +152,15 @@ for _first in ("matmul", "dense"):
         _plus = weighed(_second, row, 4, 5, seed=1)
         if (_first, _second) != ("dense", "matmul"):
             CASES[f"MatmulSums.{_first}_add_{_second}"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
+            CASES[f"MatmulSums.{_first}_add_{_second}_biased"] = case(
+                last_biased(_one, 5) + last_biased(_plus, 5, 1), last_biased(_unlike, 1) + last_biased(_plus, 5, 1), "the shapes differ"
+            )
+        CASES[f"MatmulSums.{_first}_shifted_add_{_second}"] = case(
+            (_one + numbers((5,))) + _plus, (_unlike + numbers((5,))) + _plus, "the shapes differ"
+        )
+        CASES[f"MatmulSums.{_first}_biased_add_{_second}"] = case(
+            last_biased(_one, 5) + _plus, last_biased(_unlike, 1) + _plus, "the shapes differ"
+        )
         CASES[f"MatmulSums.{_first}_subtract_{_second}"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
 
 

@@ -1,18 +1,21 @@
 """Rules on stacks of rows: each on a program where it holds, and on one where it does not."""
 
+import numpy as np
 import pytest
 
-from passat.ir.expr import Expr
+from passat.ir.expr import Expr, Function
+from passat.ir.tensor import Tensor
 from passat.rules.library import Embeddings, HiddenStates, Rows, Views
 from passat.rules.library.hidden_state import TakenRows, ThirdParts
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, optimise, result_type, run
 
 x = var("x", (6, 4))
 cube = var("cube", (2, 3, 4))
 named = var("named", ("batch", 3, 4))
+unknown = var("unknown", ("?", 3, 4))
 weight, bias = numbers((4, 5)), numbers((5,))
 ids = ops.cast(var("flags", (2, 3), "bool"), dtype="int64")
 gamma, beta = numbers((4,)), numbers((4,), seed=1)
@@ -63,7 +66,7 @@ def _unary_case(name: str) -> Case:
 
 CASES: dict[str, Case] = {
     **_rows(),
-    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(named, weight), "is no stack of rows of known sizes"),
+    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
     "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
     "HiddenStates.layer_norm": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
@@ -114,13 +117,35 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_refuses(rules, rule, example)
 
 
-def test_reshapes_meet_and_vanish_between_products() -> None:
-    hidden = ops.nn.gelu(ops.nn.matmul(cube, weight) + bias)
+def three_layers(start: Expr) -> Function:
+    hidden = ops.nn.gelu(ops.nn.matmul(start, weight) + bias)
     again = ops.nn.relu(ops.nn.matmul(hidden, numbers((5, 4))) + gamma)
-    function = func(ops.nn.matmul(again, weight) + bias)
+    return func(ops.nn.matmul(again, weight) + bias)
+
+
+LINEAR = ("nn.matmul", "nn.bias_add")
+AS_MATRICES = ["reshape", *LINEAR, "nn.gelu", *LINEAR, "nn.relu", *LINEAR, "reshape"]
+
+
+def test_reshapes_meet_and_vanish_between_products() -> None:
+    outcome = optimise(three_layers(cube), Rows, HiddenStates, Views, fold=True)
+    assert operators(outcome.function) == AS_MATRICES
+
+
+def test_one_size_may_be_open() -> None:
+    function = three_layers(named)
     outcome = optimise(function, Rows, HiddenStates, Views, fold=True)
-    linear = ["nn.matmul", "nn.bias_add"]
-    assert operators(outcome.function) == ["reshape", *linear, "nn.gelu", *linear, "nn.relu", *linear, "reshape"]
+    assert operators(outcome.function) == AS_MATRICES
+    assert result_type(outcome.function) == result_type(function)
+    assert_equal_in_value(function, outcome.function, exact=False)
+    (found,) = run(outcome.function, [Tensor.dense(np.zeros((0, 3, 4)), "float32")])
+    assert found.shape == (0, 3, 5)
+
+
+def test_two_sizes_may_not_be_open() -> None:
+    outcome = optimise(func(ops.nn.matmul(var("deep", ("batch", "sequence", 4)), weight)), HiddenStates)
+    assert outcome.fired("HiddenStates.product") == 0
+    assert any("no newshape is certain" in remark for remark in outcome.remarks)
 
 
 def test_integers_and_single_products_stay() -> None:

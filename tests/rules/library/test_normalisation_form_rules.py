@@ -51,8 +51,10 @@ CASES: dict[str, Case] = {
     "Roots.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
     "Roots.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
     "LayerNorms.scaled": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
+    "LayerNorms.plain": case(standard(x), standard(x, 1, 1), "are not its last axes"),
     "LayerNorms.shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
     "RootMeanSquares.scaled": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
+    "RootMeanSquares.plain": case(by_root(x), by_root(x, 1), "are not its last axes"),
     "GroupNorms.scaled": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
     "Softmaxes.stable": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
     "Softmaxes.plain": case(

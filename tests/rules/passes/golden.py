@@ -35,3 +35,12 @@ def stays(pass_: Pass, signature: str, body: str, **config: AnyValue) -> None:
     """Asserts that a pass leaves a program as it is."""
     module = program(signature, body)
     assert run(pass_, module, **config)["main"] is module["main"]
+
+
+def folds(pass_: Pass, signature: str, before: str, after: str, **config: AnyValue) -> None:
+    """Asserts that a pass makes one program of another that is written with calls on constants, such as `full(2f, shape=[3])`, instead of
+    constants of several elements, which have no text."""
+    from passat.rules.passes import fold_constant
+
+    found, wanted = run(pass_, program(signature, before), **config), run(fold_constant(), program(signature, after))
+    assert structural_equal(found["main"], wanted["main"]), f"{found}\nis not\n{wanted}"

@@ -91,3 +91,36 @@ def test_a_long_chain() -> None:
         left, right = ops.nn.relu(left), ops.nn.relu(right)
     made = share(func(left + right), lambda expr: False)
     assert len(operators(made)) == 5001
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(TWICE, "%0 = nn.relu(%x); %1 = tanh(%0); (%1, %1)", id="calls"),
+        pytest.param("(add(%x, 1f), add(%x, 1f))", "%0 = add(%x, 1f); (%0, %0)", id="scalars"),
+        pytest.param("(sum(%x), sum(%x, axis=[0]))", "(sum(%x), sum(%x, axis=[0]))", id="attributes that are written otherwise"),
+        pytest.param("(ones(shape=[3]), ones(shape=[3]))", "%0 = ones(shape=[3]); (%0, %0)", id="calls without operands"),
+        pytest.param(
+            "%0 = split(%x, indices_or_sections=3); (tanh(%0.0), tanh(%0.0), tanh(%0.1))",
+            "%0 = split(%x, indices_or_sections=3); %1 = tanh(%0.0); (%1, %1, tanh(%0.1))",
+            id="fields",
+        ),
+        pytest.param("%0 = (%x, tanh(%x)); %1 = (%x, tanh(%x)); (%0, %1)", "%0 = (%x, tanh(%x)); (%0, %0)", id="tuples"),
+    ],
+)
+def test_without_fskip_all_that_is_equal_is_one(before: str, after: str) -> None:
+    becomes(eliminate_common_subexpr(), "%x: (3)", before, after, sharing=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("(nn.dropout(%x).1, nn.dropout(%x).1)", id="stateful calls"),
+        pytest.param("(add(%x, 0f), add(%x, -0f))", id="zeros of two signs"),
+        pytest.param("(add(%x, 1f), add(%x, 2f))", id="other constants"),
+        pytest.param("(subtract(%x, tanh(%x)), subtract(tanh(%x), %x))", id="operands in another order"),
+    ],
+)
+def test_without_fskip_what_differs_stays_apart(body: str) -> None:
+    wanted = body.replace("(subtract(%x, tanh(%x)), subtract(tanh(%x), %x))", "%0 = tanh(%x); (subtract(%x, %0), subtract(%0, %x))")
+    becomes(eliminate_common_subexpr(), "%x: (3)", body, wanted, sharing=True)

@@ -1,6 +1,7 @@
 """Spell: the ways to write things that ONNX Runtime runs fastest."""
 
 from passat.rules.passes import spell
+from passat.rules.spelling import SpellSums
 from tests.rules.passes.golden import becomes, stays
 
 ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"
@@ -23,3 +24,22 @@ def test_a_mean_over_the_plane() -> None:
     becomes(spell(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)", "nn.global_avg_pool2d(%x)")
     stays(spell(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3])")
     stays(spell(), "%x: (2, 3, 4)", "mean(%x, axis=[2], keepdims=True)")
+
+
+def test_sums_alone() -> None:
+    before, after = "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)"
+    becomes(SpellSums(), ROWS, before, after)
+    stays(SpellSums(), ROWS, "nn.relu(add(%x, %y))")
+    stays(SpellSums(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)")
+
+
+def test_a_mean_over_the_plane_of_any_number_of_samples() -> None:
+    becomes(spell(), "%x: (n, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)", "nn.global_avg_pool2d(%x)")
+    stays(spell(), "%x: (n, 3, h, w)", "mean(%x, axis=[2, 3], keepdims=True)")  # of nothing a mean is no number
+
+
+def test_a_size_that_is_copied_is_counted() -> None:
+    becomes(spell(), "%x: (n, 12)", "reshape(%x, newshape=[0, 3, 4])", "reshape(%x, newshape=[-1, 3, 4])")
+    stays(spell(), "%x: (n, m, 12)", "reshape(%x, newshape=[0, 0, 3, 4])")
+    stays(spell(), "%x: (2, 12)", "reshape(%x, newshape=[0, 3, 4])")
+    stays(spell(), "%x: (n, 2, 6)", "reshape(%x, newshape=[0, -1])")

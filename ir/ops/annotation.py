@@ -1,0 +1,21 @@
+"""Operators that compute nothing, and tell passes something about a value."""
+
+from collections.abc import Sequence
+
+from passat.ir.cost import view
+from passat.ir.expr import Call
+from passat.ir.onnx_mapping import Emitter, to_onnx
+from passat.ir.op import define_op
+from passat.ir.types import TensorType, tensor_type
+
+
+@define_op("annotation.stop_fusion", kernel=lambda data: data, cost=view, movement=True, pattern=8, shape_arith=True)
+def stop_fusion(data: TensorType) -> TensorType:
+    """The tensor itself; what computes it is not fused with what reads it (`FuseOps`, which removes the mark). Relay
+    annotation.stop_fusion; written as Identity."""
+    return tensor_type(data, "the operand")
+
+
+@to_onnx(stop_fusion)
+def _write_stop_fusion(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return emit.node("Identity", inputs)

@@ -1,0 +1,250 @@
+"""What conditions say of an instance before it is drawn: shapes, element types and elements of terms, values of attributes.
+
+A shape that is settled for a term goes down to what the term is made of, as far as its operators tell: through transposes, reshapes,
+broadcasting. On the way up again attributes that are open are solved for it.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.op import OpTypeError
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType
+from passat.rules.checking.attributes import Attributes
+from passat.rules.checking.case import Key, Unfit
+from passat.rules.checking.dice import Dice
+from passat.rules.checking.operands import own_dtype
+from passat.rules.checking.values import uniform
+from passat.rules.conditions import Condition
+from passat.rules.drafts import Draft, Elements
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
+
+Shape = tuple[int, ...]
+_ROUNDS: Final = 2
+"""So often conditions are asked that wait for others."""
+_KEEPS_SHAPE: Final = frozenset(
+    {"cast", "clip", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm", "nn.bias_add"}
+)
+"""Operators whose result has the shape of the first operand, beside those that work element by element."""
+
+
+class Plan:
+    """What is settled of an instance; empty where nothing is."""
+
+    def __init__(self, pattern: Pattern, conditions: Sequence[Condition], dice: Dice) -> None:
+        self.dice = dice
+        self.shapes: dict[Key, Shape] = {}
+        self.within: dict[Key, Shape] = {}
+        self.dtypes: dict[Key, str] = {}
+        self.elements: dict[Key, Elements] = {}
+        self.attrs: dict[str, AnyValue] = {}
+        self.parts: dict[Key, int] = {}
+        if conditions:
+            self._ask(conditions)
+            for node in subterms(pattern):
+                if isinstance(node, PGet):
+                    self.parts[node.of.key] = max(self.parts.get(node.of.key, 1), node.index + 1)
+
+    def _ask(self, conditions: Sequence[Condition]) -> None:
+        waiting = list(conditions)
+        for _ in range(_ROUNDS):
+            asked, waiting = waiting, []
+            for condition in asked:
+                assert condition.draw is not None
+                try:
+                    drafts = condition.draw(self.dice, *map(self._draft, condition.args))
+                except Exception as error:  # it is the user's own
+                    raise RuleError(f"what {condition!r} says of instances raised {type(error).__name__}: {error}") from error
+                if drafts is None:
+                    waiting.append(condition)
+                    continue
+                said = list(zip(condition.args, drafts, strict=False))  # of the last ones there may be nothing to say
+                for arg, draft in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: of them terms are made
+                    if draft is not None:
+                        self._settle(arg, draft)
+
+    def _draft(self, arg: AnyValue) -> AnyValue:
+        """What a condition is told of an argument."""
+        if isinstance(arg, Pattern):
+            return Draft(self.shape(arg), self.dtypes.get(arg.key), self.elements.get(arg.key))
+        if isinstance(arg, AttrHole):
+            return Draft(value=self.attrs.get(arg.name))
+        if isinstance(arg, Computed):
+            return Draft()
+        return tuple(map(self._draft, arg)) if isinstance(arg, (tuple, list)) else arg
+
+    def _settle(self, arg: AnyValue, draft: Draft) -> None:
+        if isinstance(arg, AttrHole) and draft.value is not None:
+            self.attrs.setdefault(arg.name, draft.value)
+        if not isinstance(arg, Pattern):
+            return
+        if draft.dtype is not None:
+            self.dtypes.setdefault(arg.key, draft.dtype)
+        if draft.elements is not None and isinstance(arg, (PVar, PConst)):
+            self.elements.setdefault(arg.key, draft.elements)
+        if draft.shape is not None:
+            self.want(arg, draft.shape)
+
+    # ---- shapes, downwards
+
+    def shape(self, node: Pattern) -> Shape | None:
+        """The shape of a term as far as it is settled, by itself or by its operands."""
+        found = self.shapes.get(node.key)
+        if found is not None or not isinstance(node, PCall):
+            return () if isinstance(node, PLiteral) else found
+        shapes = [self.shape(arg) for arg in node.args]
+        attrs = {name: self.attrs.get(value.name) if isinstance(value, AttrHole) else value for name, value in node.attrs.items()}
+        if None in shapes or "attrs" in attrs or None in attrs.values():
+            return None
+        types = [TensorType(shape or (), own_dtype(node.op, i) or "float32") for i, shape in enumerate(shapes)]
+        try:
+            made = node.op.infer(types, node.op.bind_attrs(attrs))
+        except (OpTypeError, ValueError):
+            return None
+        return made.concrete_shape if isinstance(made, TensorType) and made.is_static else None
+
+    def want(self, node: Pattern, shape: Shape) -> None:
+        """Settles the shape of a term, and of its parts what follows."""
+        open_ = [(node, tuple(shape))]
+        while open_:
+            term, wanted = open_.pop()
+            if term.key not in self.shapes:
+                self.shapes[term.key] = wanted
+                if isinstance(term, PCall):
+                    open_.extend(self._operands(term, wanted))
+
+    def _operands(self, node: PCall, wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
+        """Shapes of operands of a call that is to have a shape."""
+        name, dice, first = node.op.name, self.dice, node.args[0] if node.args else node
+        if node.op.elementwise:
+            yield from self._broadcast(node.args, wanted)
+        elif name in _KEEPS_SHAPE:
+            yield first, wanted
+        elif name == "broadcast_to":
+            self.within[first.key] = wanted
+            if isinstance(first, (PVar, PConst)):
+                yield first, tuple(1 if dice.chance(0.4) else dim for dim in wanted)
+        elif name == "transpose" and self.shape(first) is None:
+            axes = node.attrs.get("axes")
+            axes = self.attrs.get(axes.name) if isinstance(axes, AttrHole) else axes
+            order = axes if isinstance(axes, (tuple, list)) else dice.generator.permutation(len(wanted)).tolist()
+            if sorted(axis % max(len(wanted), 1) for axis in order) == list(range(len(wanted))):
+                yield first, tuple(wanted[i] for i in np.argsort([axis % len(wanted) for axis in order]))
+        elif name == "reshape" and isinstance(first, (PVar, PConst)):
+            cut = dice.integer(0, len(wanted))
+            yield first, dice.pick([(math.prod(wanted),), (math.prod(wanted[:cut]), *wanted[cut:]), (*wanted[:cut], 1, *wanted[cut:])])
+        elif name == "take" and node.attrs.get("axis") == 0 and wanted:
+            cut = len(wanted) - 1 if dice.chance(0.9) else dice.integer(0, len(wanted))
+            yield first, (dice.full(), *wanted[cut:])
+            yield node.args[1], wanted[:cut]
+        elif name == "nn.matmul" and len(wanted) >= 2 and not (node.attrs.get("transpose_a") or node.attrs.get("transpose_b")):
+            known = [self.shape(arg) for arg in node.args]
+            left, right = known
+            inner = left[-1] if left else right[-2] if right and len(right) > 1 else dice.full()
+            yield first, (*wanted[:-1], inner)
+            yield node.args[1], (*wanted[:-2], inner, wanted[-1])
+
+    def _broadcast(self, args: Sequence[Pattern], wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
+        """Operands that make a shape together: one that has it, unless those that are settled do, and others that broadcast to it."""
+        dice = self.dice
+        known = [self.shape(arg) for arg in args]
+        left = [arg for arg, shape in zip(args, known, strict=True) if shape is None and not isinstance(arg, PTuple)]
+        made = np.broadcast_shapes(*[shape for shape in known if shape is not None and _fits(shape, wanted)])
+        whole = dice.pick(left) if left and made != wanted else None
+        for arg in left:
+            narrow = tuple(1 if dice.chance(0.3) else dim for dim in wanted[dice.integer(0, len(wanted)) if dice.chance(0.4) else 0 :])
+            yield arg, wanted if arg is whole else dice.pick([wanted, narrow, (), ()])
+
+    # ---- attributes, upwards
+
+    def solve(self, node: PCall, source: Shape, fixed: Attributes) -> Attributes:
+        """Attributes with which a call on a first operand of a shape has the shape that is settled for it; empty where there are none."""
+        name, wanted, within, dice = node.op.name, self.shapes.get(node.key), self.within.get(node.key), self.dice
+        if name == "split" and node.key in self.parts:
+            return self._cuts(source, fixed, self.parts[node.key])
+        if wanted is None and within is None:
+            return {}
+        if name == "reshape" and wanted is not None and math.prod(wanted) == math.prod(source):
+            return {"newshape": self._newshape(source, wanted), "allowzero": False}
+        if name == "broadcast_to" and wanted is not None:
+            return {"shape": wanted}
+        target = wanted if wanted is not None else within
+        assert target is not None
+        found: list[Attributes] = []
+        if name == "transpose" and sorted(source) == sorted(target):
+            orders = itertools.permutations(range(len(source)))
+            found = [{"axes": order} for order in orders if tuple(source[axis] for axis in order) == target]
+        elif name == "expand_dims":
+            places = itertools.combinations(range(len(target)), max(len(target) - len(source), 0))
+            found = [{"axis": at} for at in places if _goes(_with_ones(source, at), target, wanted is not None)]
+            found = [{"axis": of["axis"][0], "num_newaxis": 1} if len(of["axis"]) == 1 and dice.chance(0.7) else of for of in found]
+        elif name == "squeeze":
+            ones = [i for i, dim in enumerate(source) if dim == 1]
+            places = itertools.combinations(ones, max(len(source) - len(target), 0))
+            found = [{"axis": at} for at in places if tuple(dim for i, dim in enumerate(source) if i not in at) == target]
+        return dice.pick(found) if found else {}
+
+    def _newshape(self, source: Shape, wanted: Shape) -> Shape:
+        """A shape as a reshape says it: now and then -1 for a size that the others tell, and 0 for one that stays."""
+        newshape = [0 if i < len(source) and source[i] == dim and self.dice.chance(0.2) else dim for i, dim in enumerate(wanted)]
+        if newshape and 0 not in wanted and self.dice.chance(0.3):
+            newshape[self.dice.integer(0, len(newshape) - 1)] = -1
+        return tuple(newshape)
+
+    def _cuts(self, source: Shape, fixed: Attributes, parts: int) -> Attributes:
+        """Attributes of a split into at least so many parts."""
+        dice = self.dice
+        axis = fixed.get("axis", dice.integer(-len(source), len(source) - 1) if source else 0)
+        if not isinstance(axis, int) or not -len(source) <= axis < len(source):
+            return {}
+        size = source[axis]
+        parts += dice.pick((0, 0, 1))
+        places = tuple(sorted(dice.integer(0, size) for _ in range(parts - 1)))
+        return {"axis": axis, "indices_or_sections": parts if size % parts == 0 and dice.chance(0.5) else places}
+
+    # ---- element types and elements
+
+    def dtype(self) -> str | None:
+        """An element type that a condition has asked for."""
+        return self.dice.pick(list(self.dtypes.values())) if self.dtypes else None
+
+    def tensor(self, key: Key, type_: TensorType) -> Tensor:
+        """A constant of the elements that are settled for a hole."""
+        elements, shape = self.elements[key], type_.concrete_shape
+        if callable(elements):
+            try:
+                array = np.asarray(elements(self.dice, shape)).reshape(shape)
+            except (IndexError, TypeError, ValueError) as error:  # it expects another shape
+                raise Unfit(f"there are no elements for {type_!r}: {error}") from error
+        elif self.dice.chance(0.6) or len(elements) == 1:
+            return uniform(self.dice.pick(elements), shape, type_.dtype, stored_once=self.dice.chance(0.5))
+        else:
+            array = np.asarray(elements)[self.dice.generator.integers(len(elements), size=shape)]
+        return _cast(array, type_.dtype)
+
+
+def _cast(array: Array, dtype: str) -> Tensor:
+    whole = uniform(0, (), dtype).numpy().dtype
+    with np.errstate(all="ignore"):
+        return Tensor.dense(array.astype(whole))
+
+
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape broadcasts to another."""
+    tail = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(dim in (1, other) for dim, other in zip(shape, tail, strict=True))
+
+
+def _with_ones(source: Shape, places: Sequence[int]) -> Shape:
+    """A shape with axes of one at places of the result."""
+    rest = iter(source)
+    return tuple(1 if i in places else next(rest) for i in range(len(source) + len(places)))
+
+
+def _goes(shape: Shape, target: Shape, exactly: bool) -> bool:
+    return shape == target if exactly else len(shape) == len(target) and _fits(shape, target)

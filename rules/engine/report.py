@@ -1,0 +1,124 @@
+"""What runs did, in numbers: of one rule, of a saturation, of the engine on a function."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+_REASONS = 5
+"""At most this many different reasons of refusal are kept per rule."""
+
+
+@dataclass
+class RuleStatistics:
+    """What one rule did: matches decided, those refused with the reasons (the first few, counted), unions made."""
+
+    matches: int = 0
+    refused: int = 0
+    unions: int = 0
+    seconds: float = 0.0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def refuse(self, reason: str) -> None:
+        """Counts a refusal."""
+        self.refused += 1
+        if reason in self.reasons or len(self.reasons) < _REASONS:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: nodes and classes in the e-graph after it, matches that were decided in it, unions that came of them, and seconds."""
+
+    nodes: int
+    classes: int
+    matches: int
+    unions: int
+    seconds: float
+
+
+@dataclass
+class Saturation:
+    """What a saturation did: rounds run, why it stopped (`saturated`, or a limit), and statistics per rule and round. `failed` says that
+    the engine did, after which nothing more was looked for."""
+
+    rounds: int = 0
+    stopped: str = "saturated"
+    nodes: int = 0
+    rules: dict[str, RuleStatistics] = field(default_factory=dict)
+    history: list[Round] = field(default_factory=list)
+    failed: bool = False
+
+    def of(self, rule: str) -> RuleStatistics:
+        """The statistics of a rule."""
+        return self.rules.setdefault(rule, RuleStatistics())
+
+    @property
+    def unions(self) -> int:
+        """Unions made by all rules."""
+        return sum(statistics.unions for statistics in self.rules.values())
+
+
+@dataclass
+class EngineReport:
+    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
+    expressions merged, fields of tuples taken, operators made static, calls lowered; at how many places of the programs taken out the
+    e-graphs had something else too; costs as the model sees them; by what part of its cost each result of exact search may be dearer than
+    the cheapest; why nothing was done where that has a reason of its own; into how many regions a large function was cut, how many of
+    these were solved like an equal one, and how many solutions were in the cache; whether the function came out otherwise."""
+
+    rounds: int = 0
+    nodes: int = 0
+    stopped: list[str] = field(default_factory=list)
+    rules: dict[str, RuleStatistics] = field(default_factory=dict)
+    folded: int = 0
+    merged: int = 0
+    projected: int = 0
+    made_static: int = 0
+    lowered: int = 0
+    too_large: int = 0
+    alternatives: int = 0
+    cost_before: float = 0.0
+    cost_after: float = 0.0
+    gaps: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    regions: int = 0
+    replayed: int = 0
+    remembered: int = 0
+    changed: int = 0
+
+    def add(self, other: "EngineReport") -> None:
+        """Adds what another run did."""
+        self.rounds = max(self.rounds, other.rounds)
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("stopped", "failures"):
+            ours = getattr(self, name)
+            ours += [text for text in getattr(other, name) if text not in ours]
+        self.gaps += other.gaps
+        self.add_rules(other.rules)
+
+    def add_saturation(self, result: Saturation) -> None:
+        """Adds one saturation."""
+        self.rounds = max(self.rounds, result.rounds)
+        self.nodes += result.nodes
+        self.add_rules(result.rules)
+        if result.failed:
+            self.failures.append(f"{result.stopped}; the best so far was taken")
+        elif result.stopped != "saturated":
+            self.stopped.append(result.stopped)
+
+    def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
+        """Adds the statistics of one saturation."""
+        for name, new in rules.items():
+            old = self.rules.setdefault(name, RuleStatistics())
+            old.matches += new.matches
+            old.refused += new.refused
+            old.unions += new.unions
+            old.seconds += new.seconds
+            for reason, count in new.reasons.items():
+                old.reasons[reason] = old.reasons.get(reason, 0) + count
+
+
+_ADDED: Final = (
+    *("nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives", "cost_before", "cost_after"),
+    "remembered",
+)

@@ -1,0 +1,137 @@
+"""The pass JoinSlices: slices of one tensor that cut it in parts, one behind the other, are those of one split.
+
+Exporters write chunks of a tensor as slices, as a split, or as a sequence of which each element is read by itself; of one split the target
+has one node for all parts. That slices go together is seen in all of them at once, so this is a walk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from passat.ir.expr import Call, Constant, Expr, Function, TupleGetItem
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import get_op
+from passat.ir.traverse import post_order, rewrite
+from passat.ir.types import TensorType
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+
+
+@register_pass("relay._transform.JoinSlices")
+@dataclass(frozen=True)
+class JoinSlices(FunctionPass):
+    """Slices that cut a tensor along one axis in parts become a split: two of them at least, without gaps. Elements of sequences of parts
+    are such slices."""
+
+    info = PassInfo(2, "JoinSlices", ["InferType"], provides=("types",), preserves=("types",))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Joins the slices of one function."""
+        return join_slices(slice_sequences(func))
+
+
+def slice_sequences(function: Function) -> Function:
+    """The function with slices for the elements of sequences that ONNX's SplitToSequence makes; itself where there are none.
+
+    Where sizes or places are not known, and where there is no such element, the sequence stays.
+    """
+
+    def slice_part(old: Expr, new: Expr) -> Expr:
+        if not isinstance(old, Call) or old.op is not get_op("onnx.SequenceAt"):
+            return new
+        whole = old.args[0]
+        if not isinstance(whole, Call) or whole.op is not get_op("onnx.SplitToSequence") or old.attrs.outputs != "1":
+            return new
+        cut = _element(whole, old.args[1])
+        if cut is None:
+            return new
+        assert isinstance(new, Call)
+        assert isinstance(new.args[0], Call)
+        axis, part = cut
+        attrs = {"begin": (part.start,), "end": (part.stop,), "strides": (1,), "axes": (axis,)}
+        of = get_op("strided_slice")
+        return Call(of, (new.args[0].args[0],), of.bind_attrs(attrs), span=new.span)
+
+    made = rewrite(function, slice_part)
+    if made is function:
+        return function
+    result = infer_type(made)
+    assert isinstance(result, Function)
+    return result
+
+
+def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
+    """The axis that a sequence of parts is cut along, and the places that one of its elements takes."""
+    data, sizes = whole.args
+    type_, axis = data.checked_type, whole.attrs.get("axis", 0)
+    if not isinstance(type_, TensorType) or not isinstance(sizes, Constant) or not isinstance(place, Constant):
+        return None
+    if not -type_.ndim <= axis < type_.ndim or place.data.size != 1:
+        return None
+    size = type_.shape[axis]
+    lengths = [int(length) for length in sizes.data.numpy().reshape(-1)]
+    if not isinstance(size, int) or not lengths or min(lengths) < 0:
+        return None
+    if not sizes.data.shape:  # one number: parts of that size, but the last, which is what is left
+        lengths = [min(lengths[0], size - begin) for begin in range(0, size, lengths[0])] if lengths[0] else []
+    index = int(place.data.numpy().reshape(-1)[0])
+    if sum(lengths) != size or not -len(lengths) <= index < len(lengths):
+        return None
+    begin = sum(lengths[: index % len(lengths)])
+    return axis % type_.ndim, range(begin, begin + lengths[index])
+
+
+def join_slices(function: Function) -> Function:
+    """The function with a split for slices that are the parts of a tensor; itself where there are none."""
+    found: dict[tuple[int, int], dict[range, list[Call]]] = {}
+    for node in post_order(function):
+        if isinstance(node, Call) and node.op is get_op("strided_slice"):
+            cut = _cut(node)
+            if cut is not None:
+                axis, span = cut
+                found.setdefault((id(node.args[0]), axis), {}).setdefault(span, []).append(node)
+    parts: dict[int, tuple[Call, int]] = {}
+    for (_, axis), slices in found.items():
+        spans = sorted(slices, key=lambda span: span.start)
+        whole = slices[spans[0]][0].args[0]
+        if not _are_parts(spans, whole, axis):
+            continue
+        split = get_op("split")
+        places: int | tuple[int, ...] = tuple(span.start for span in spans[1:])
+        if len({len(span) for span in spans}) == 1:
+            places = len(spans)
+        made = Call(split, (whole,), split.bind_attrs({"indices_or_sections": places, "axis": axis}), span=slices[spans[0]][0].span)
+        parts.update((id(call), (made, index)) for index, span in enumerate(spans) for call in slices[span])
+    if not parts:
+        return function
+    splits: dict[int, Expr] = {}
+
+    def join(old: Expr, new: Expr) -> Expr:
+        if id(old) not in parts:
+            return new
+        assert isinstance(new, Call)
+        split, index = parts[id(old)]
+        made = splits.setdefault(id(split), Call(split.op, (new.args[0],), split.attrs, span=split.span))
+        return TupleGetItem(made, index)
+
+    result = infer_type(rewrite(function, join))
+    assert isinstance(result, Function)
+    return result
+
+
+def _cut(call: Call) -> tuple[int, range] | None:
+    """The one axis that a slice cuts, and which of its places it takes; None where it takes all or none, or cuts otherwise."""
+    type_, attrs = call.args[0].checked_type, call.attrs
+    if not isinstance(type_, TensorType) or attrs.axes is None or len(attrs.axes) != 1 or (attrs.strides or (1,))[0] != 1:
+        return None
+    axis = type_.axis(attrs.axes[0])
+    size = type_.shape[axis]
+    span = range(size)[slice(attrs.begin[0], attrs.end[0])] if isinstance(size, int) else range(0)
+    return (axis, span) if len(span) > 0 and span != range(size) else None  # type: ignore[arg-type]  # an int where the span is not empty
+
+
+def _are_parts(spans: Sequence[range], whole: Expr, axis: int) -> bool:
+    """Whether places that are in order are all of an axis, each once."""
+    type_ = whole.checked_type
+    assert isinstance(type_, TensorType)
+    ends = [0, *(span.stop for span in spans)]
+    return len(spans) > 1 and ends[-1] == type_.shape[axis] and all(span.start == end for span, end in zip(spans, ends, strict=False))

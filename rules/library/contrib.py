@@ -1,0 +1,121 @@
+"""What ONNX Runtime has an operator of its own for (domain com.microsoft), where the target has that. Operators: nn.gelu nn.swish add
+nn.matmul multiply divide transpose contrib.bias_gelu contrib.fast_gelu contrib.quick_gelu contrib.fused_matmul.
+
+ONNX Runtime fuses most of this by itself when it loads a model; the operators are for runtimes that are told not to.
+"""
+
+from collections.abc import Sequence
+
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
+from passat.rules.library.linear import is_scalar
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y = tensors("x y")
+b, c = constants("b c")
+a, e, p, r = attributes("a e p r")
+_ROUNDS = "one operator rounds at other places than the nodes that it stands for"
+
+
+@condition
+def is_bias_of(b: Term, x: Term) -> bool | str:
+    """A vector with an element for each place of the last axis."""
+    fits = b.type.ndim == 1 and x.type.ndim >= 1 and b.type.shape == x.type.shape[-1:] and b.type.dtype == x.type.dtype
+    return fits or f"{b.type!r} is no vector along the last axis of {x.type!r}"
+
+
+@condition
+def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The permutation exchanges the last two dimensions of three or more: flags of other products do that for matrices."""
+    rank = x.type.ndim
+    order = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+    return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not exchange the last two dimensions"
+
+
+@condition
+def are_matrices(x: Term, y: Term) -> bool | str:
+    """Both operands have two dimensions or more."""
+    return (x.type.ndim >= 2 and y.type.ndim >= 2) or f"{x.type!r} or {y.type!r} is a vector"
+
+
+@computed
+def inverse_of(c: Term) -> float:
+    """One by the one number that a constant holds. Refuses numbers without an inverse in range."""
+    value = c.value().uniform()
+    if value is None or not 1e-30 < abs(float(value)) < 1e30:
+        raise Refuse(f"{value} has no inverse in range")
+    return 1.0 / float(value)
+
+
+@computed
+def scaled_by(alpha: float, c: Term) -> float:
+    """The product of a factor and the one number that a constant holds. Refuses what is out of range."""
+    value = c.value().uniform()
+    if value is None or not abs(alpha * float(value)) < 1e30:
+        raise Refuse(f"{alpha} * {value} is out of range")
+    return alpha * float(value)
+
+
+@computed
+def other(flag: bool) -> bool:
+    """The other of two."""
+    return not flag
+
+
+class ContribGelus(RuleSet):
+    """Gelu with the bias before it, and Swish with a factor, as single operators."""
+
+    bias_gelu = (
+        (op.nn.gelu(x + b, approximate="none") >> op.contrib.bias_gelu(x, b))
+        .when(is_bias_of(b, x), has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )
+    fast_gelu = (
+        (op.nn.gelu(x + b, approximate="tanh") >> op.contrib.fast_gelu(x, b))
+        .when(is_bias_of(b, x), has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )
+    quick_gelu = (op.nn.swish(x, alpha=p) >> op.contrib.quick_gelu(x, alpha=p)).when(has_dtype(x, "float32")).inexact(_ROUNDS).lowering()
+
+
+def _products() -> RuleSetMeta:
+    plain = op.nn.matmul(x, y, transpose_a=False, transpose_b=False)
+    flags = {"transpose_a": e, "transpose_b": r}
+    both = {"transpose_a": False, "transpose_b": False}
+    number = is_scalar(c, plain), are_matrices(x, y), has_dtype(x, "float32")
+    turned_x, turned_y = op.transpose(x, axes=p), op.transpose(y, axes=p)
+    fused = op.contrib.fused_matmul
+    rules: dict[str, Rule] = {
+        "scaled": (plain * c >> fused(x, y, alpha=scalar_of(c), **both)).when(*number),
+        "divided": (plain / c >> fused(x, y, alpha=inverse_of(c), **both)).when(*number),
+        "left": (
+            op.nn.matmul(turned_x, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=True, transpose_b=False)
+        ).when(swaps_last_two(p, x), are_matrices(x, y), has_dtype(x, "float32")),
+        "right": (
+            op.nn.matmul(x, turned_y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=False, transpose_b=True)
+        ).when(swaps_last_two(p, y), are_matrices(x, y), has_dtype(x, "float32")),
+        "scaled_left": (op.nn.matmul(x * c, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
+            is_scalar(c, x), are_matrices(x, y), has_dtype(x, "float32")
+        ),
+        "scaled_right": (op.nn.matmul(x, y * c, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
+            is_scalar(c, y), are_matrices(x, y), has_dtype(x, "float32")
+        ),
+        "left_scaled_again": (fused(x * c, y, alpha=a, **flags) >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(
+            is_scalar(c, x), has_dtype(x, "float32")
+        ),
+        "right_scaled_again": (fused(x, y * c, alpha=a, **flags) >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(
+            is_scalar(c, y), has_dtype(x, "float32")
+        ),
+        "scaled_again": (fused(x, y, alpha=a, **flags) * c >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(*number),
+        "left_again": (fused(turned_x, y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=other(e), transpose_b=r)).when(
+            swaps_last_two(p, x), has_dtype(x, "float32")
+        ),
+        "right_again": (fused(x, turned_y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=e, transpose_b=other(r))).when(
+            swaps_last_two(p, y), has_dtype(x, "float32")
+        ),
+    }
+    doc = "Products with factors and with transposed operands as single operators."
+    return RuleSetMeta("ContribProducts", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_ROUNDS) for name, rule in rules.items()}})
+
+
+ContribProducts = _products()

@@ -1,0 +1,272 @@
+"""Transposes that move through what does not care for the order of axes. Operators: transpose nn.bias_add nn.batch_norm nn.instance_norm
+nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split concatenate elemwise_sum squeeze where reverse argmax argmin,
+poolings, reductions, arithmetic and comparisons.
+
+Each equation is read both ways: `LayoutsDown` moves a transpose from an operand to the result, `LayoutsUp` from the result to the operands.
+By themselves they make nothing better; where a transpose meets its inverse, both vanish (`Meetings`). The unary operators are in
+`UnaryPassages`, softmax in `RowPassages`. Where a transpose comes to other operands too, only those move that lay an image out otherwise:
+others, as those of attention, meet no convolution.
+"""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.op import Op, list_ops
+from passat.rules.conditions import compose, is_identity, same_rank
+from passat.rules.library.layout_axes import (
+    axis_behind,
+    has_fewer_axes,
+    has_part,
+    has_several,
+    inner_order,
+    inner_shape,
+    is_number,
+    keeps_batch,
+    keeps_order,
+    kept_order,
+    layout_before,
+    layout_behind,
+    lays_out,
+    missing_axes,
+    moves_blocks,
+    one_axis_before,
+    outer_order,
+    reduced_before,
+    sliced,
+    widths_before,
+    widths_behind,
+)
+from passat.rules.library.layouts import POOLINGS
+from passat.rules.library.passages import axis_before, transposed_back
+from passat.rules.library.views import is_view, new_shape
+from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+
+x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
+a, p, q = attributes("a p q")
+MOST: Final = 4
+"""Parts of a concatenation, a sum or a split through which transposes move in both directions."""
+MORE: Final = 32
+"""Parts of a concatenation through which transposes move that are wanted behind it, or come with its first part."""
+HOLES: Final = tensors(" ".join(f"x{i}" for i in range(1, MORE + 1)))
+_SUMS: Final = "sums in another order"
+_TIES: Final = "of 0.0 and -0.0 either is the larger one"
+_REDUCTIONS: Final = tuple(of.name for of in list_ops() if {"axis", "keepdims", "exclude"} <= set(of.attr_params))
+_EXACT_REDUCTIONS: Final = ("max", "min", "all", "any", "argmax", "argmin", "squeeze")
+_BROADCASTING: Final = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "equal", "greater", "less")
+_ALONG: Final = {"nn.lrn": "", "nn.lp_normalize": _SUMS, "reverse": ""}
+"""Operators that work along one axis, which need not be the last, and what changes where that is another one."""
+
+
+def _back(of: Pattern) -> PCall:
+    """A tensor with the inverse of the transpose."""
+    return op.transpose(of, axes=transposed_back(p, x))
+
+
+_TURNED: Final = op.transpose(x, axes=p)
+Rules = dict[str, Rule]
+
+
+def _one_operand() -> tuple[Rules, Rules]:
+    """Operators on one tensor, some with vectors for its channels."""
+    down: Rules = {}
+    up: Rules = {}
+
+    def add(
+        name: str, of: AnyValue, before: dict[str, AnyValue], behind: dict[str, AnyValue], *, note: str = "", guard: AnyValue = None
+    ) -> None:
+        """`of` makes the call; `before` are the attributes that it has on the tensor where those on the transpose were `q` and `a`, and
+        `behind` those that it has on the transpose where those on the tensor were. `guard` makes a condition of what it works on."""
+        plain = {"attrs": a, **{key: q for key in before if key in ("axis", "layout", "pad_width")}}
+        rule = of(_TURNED, **plain) >> op.transpose(of(x, **{**plain, **before}), axes=p)
+        other = op.transpose(of(x, **plain), axes=p) >> of(_TURNED, **{**plain, **behind})
+        if guard is not None:
+            rule, other = rule.when(guard(_TURNED)), other.when(guard(x))
+        down[name] = rule.inexact(note) if note else rule
+        up[name] = (other.inexact(note) if note else other).when(lays_out(p, x))
+
+    axis = {"axis": axis_before(q, p, x)}, {"axis": axis_behind(q, p, x)}
+    add("bias_add", lambda data, **attrs: op.nn.bias_add(data, beta, **attrs), *axis)
+    add("batch_norm", lambda data, **attrs: op.nn.batch_norm(data, gamma, beta, mean, var, **attrs)[0], *axis)
+    for name, note in _ALONG.items():
+        add(name.removeprefix("nn."), lambda data, name=name, **attrs: PCall(_OPS[name], (data,), attrs), *axis, note=note)
+    layouts = {"layout": layout_before(q, p, x)}, {"layout": layout_behind(q, p, x)}
+    for name in POOLINGS:
+        add(name.removeprefix("nn."), lambda data, name=name, **attrs: PCall(_OPS[name], (data,), attrs), *layouts)
+    add("pad", op.nn.pad, {"pad_width": widths_before(q, p, x)}, {"pad_width": widths_behind(q, p, x)})
+    parts = ("begin", "end", "strides", "axes")
+    add("strided_slice", op.strided_slice, *({part: sliced(a, p, x, part, way) for part in parts} for way in (False, True)))
+    for i in range(MOST):
+        enough = lambda data, i=i: has_part(op.split(data, attrs=a, axis=q), a, x, i)  # noqa: E731  # one of each number
+        add(f"split_{i}", lambda data, i=i, **attrs: op.split(data, **attrs)[i], *axis, guard=enough)
+    for name in ("instance_norm", "group_norm"):
+        of = getattr(op.nn, name)
+        add(name, lambda data, of=of, **attrs: of(data, gamma, beta, **attrs), *axis, note=_SUMS, guard=lambda _: keeps_batch(p, x))
+    return down, up
+
+
+_OPS: Final = {of.name: of for of in list_ops()}
+
+
+def _reductions() -> Rules:
+    """What takes axes of a transpose away takes them of the tensor; it is transposed where the axes left are in another order."""
+    rules: Rules = {}
+    for name in (*_REDUCTIONS, "argmax", "argmin", "squeeze"):
+        of = _OPS[name]
+        moved: dict[str, AnyValue] = {"axis": one_axis_before(q, p, x) if name.startswith("arg") else reduced_before(p, a, x)}
+        if name in _REDUCTIONS:
+            moved["exclude"] = False
+        named = {"axis": q} if name.startswith("arg") else {}
+        before, behind = PCall(of, (_TURNED,), {"attrs": a, **named}), PCall(of, (x,), {"attrs": a, **moved})
+        note = "" if name in _EXACT_REDUCTIONS else _SUMS
+        for key, rule in (
+            (f"{name}_alone", (before >> behind).when(keeps_order(p, a, x, False))),
+            (name, (before >> op.transpose(behind, axes=kept_order(p, a, x))).when(keeps_order(p, a, x, True))),
+        ):
+            rules[key] = rule.inexact(note) if note else rule
+    return rules
+
+
+def _two_operands() -> tuple[Rules, Rules]:
+    """Operators that broadcast: the other operand is transposed the other way, or is one number."""
+    down: Rules = {}
+    up: Rules = {}
+    for name in _BROADCASTING:
+        of = getattr(op, name)
+        for side, made in _sides(_OPS[name]):
+            found: Rules = {
+                f"{name}{side}": (made(_TURNED, y) >> op.transpose(made(x, _back(y)), axes=p)).when(
+                    lays_out(p, x), same_rank(x, y), has_several(y)
+                ),
+                f"{name}{side}_wider": (made(_TURNED, y) >> op.transpose(made(x, _back(_widened(y))), axes=p)).when(
+                    lays_out(p, x), has_fewer_axes(y, x)
+                ),
+                f"{name}{side}_number": (made(_TURNED, y) >> op.transpose(made(x, y), axes=p)).when(lays_out(p, x), is_number(y, x)),
+            }
+            down |= found
+            up |= {
+                f"{name}{side}_wider": (op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(_widened(y), axes=p))).when(
+                    lays_out(p, x), has_fewer_axes(y, x)
+                ),
+                f"{name}{side}_number": (op.transpose(made(x, y), axes=p) >> made(_TURNED, y)).when(lays_out(p, x), is_number(y, x)),
+            }
+        both = op.transpose(of(x, y), axes=p) >> of(_TURNED, op.transpose(y, axes=p))
+        up[name] = both.when(lays_out(p, x), same_rank(x, y), has_several(y), has_several(x))
+        for rules in (down, up):
+            for key in rules:
+                if key.startswith(("maximum", "minimum")):
+                    rules[key] = rules[key].inexact(_TIES)
+    prelu = {
+        "prelu": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(y)), axes=p)).when(same_rank(x, y), has_several(y)),
+        "prelu_wider": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(_widened(y))), axes=p)).when(has_fewer_axes(y, x)),
+        "prelu_number": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, y), axes=p)).when(is_number(y, x)),
+    }
+    return down | prelu, up
+
+
+def _sides(of: Op) -> list[tuple[str, Callable[[Pattern, Pattern], PCall]]]:
+    """What makes a call of the one operand and the other, the other way round too where that is not the same."""
+    sides = [("", lambda one, other: PCall(of, (one, other)))]
+    return sides if of.commutative else [*sides, ("_right", lambda one, other: PCall(of, (other, one)))]
+
+
+def _widened(of: Pattern) -> PCall:
+    """A tensor with as many axes as the other one."""
+    return op.expand_dims(of, axis=0, num_newaxis=missing_axes(of, x))
+
+
+def _several_operands() -> tuple[Rules, Rules]:
+    """Concatenations, sums and choices, where one operand is transposed, and where the result is."""
+    down: Rules = {}
+    up: Rules = {}
+    for count in range(2, MOST + 1):
+        down |= {f"concat_{count}_{place}": _concat_down(count, place) for place in range(count)}
+        up[f"concat_{count}"] = _concat_up(count)
+        down |= {f"sum_{count}_{place}": _sum_down(count, place) for place in range(count)}
+        up[f"sum_{count}"] = _sum_up(count)
+    down["where"] = (op.where(y, _TURNED, z) >> op.transpose(op.where(_back(y), x, _back(z)), axes=p)).when(
+        lays_out(p, x), same_rank(x, y), same_rank(x, z)
+    )
+    down["where_else"] = (op.where(y, z, _TURNED) >> op.transpose(op.where(_back(y), _back(z), x), axes=p)).when(
+        lays_out(p, x), same_rank(x, y), same_rank(x, z)
+    )
+    return down, up
+
+
+def _one_turned(count: int, place: int) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """Parts of which one is transposed, and the same parts all transposed back."""
+    parts = [*HOLES[:place], x, *HOLES[place : count - 1]]
+    return tuple(_TURNED if part is x else part for part in parts), tuple(x if part is x else _back(part) for part in parts)
+
+
+def _sum_down(count: int, place: int) -> Rule:
+    """A sum of which one operand is transposed."""
+    turned, inner = _one_turned(count, place)
+    ranks = (same_rank(x, part) for part in HOLES[: count - 1])
+    return (op.elemwise_sum(turned) >> op.transpose(op.elemwise_sum(inner), axes=p)).when(lays_out(p, x), *ranks)
+
+
+def _sum_up(count: int) -> Rule:
+    """A sum that is transposed."""
+    parts = (x, *HOLES[: count - 1])
+    rule = op.transpose(op.elemwise_sum(parts), axes=p) >> op.elemwise_sum(tuple(op.transpose(part, axes=p) for part in parts))
+    return rule.when(lays_out(p, x), *(same_rank(x, part) for part in parts[1:]))
+
+
+def _concat_down(count: int, place: int) -> Rule:
+    """A concatenation of which one part is transposed."""
+    turned, inner = _one_turned(count, place)
+    rule = op.concatenate(turned, axis=q) >> op.transpose(op.concatenate(inner, axis=axis_before(q, p, x)), axes=p)
+    return rule.when(lays_out(p, x))
+
+
+def _concat_up(count: int) -> Rule:
+    """A concatenation that is transposed."""
+    parts = (x, *HOLES[: count - 1])
+    rule = op.transpose(op.concatenate(parts, axis=q), axes=p) >> op.concatenate(
+        tuple(op.transpose(part, axes=p) for part in parts), axis=axis_behind(q, p, x)
+    )
+    return rule.when(lays_out(p, x))
+
+
+def _made(title: str, rules: Rules, doc: str) -> RuleSetMeta:
+    return RuleSetMeta(title, (RuleSet,), {"__doc__": doc, **{name: rule.exploring() for name, rule in rules.items()}})
+
+
+_ONE, _TWO, _SEVERAL = _one_operand(), _two_operands(), _several_operands()
+LayoutsDown = _made("LayoutsDown", _ONE[0] | _reductions() | _TWO[0] | _SEVERAL[0], "Transposes move from an operand to the result.")
+LayoutsUp = _made("LayoutsUp", _ONE[1] | _TWO[1] | _SEVERAL[1], "Transposes move from the result to the operands.")
+_WIDE: Final = range(MOST + 1, MORE + 1)
+WideConcats = _made(
+    "WideConcats",
+    {f"concat_{count}": _concat_up(count) for count in _WIDE} | {f"concat_{count}_0": _concat_down(count, 0) for count in _WIDE},
+    "Concatenations of more parts than those of `LayoutsUp` and `LayoutsDown`; of these the first part may be transposed.",
+)
+
+
+class Meetings(RuleSet):
+    """Transposes that meet, as in `Transposes`, but matched again: a tensor may be the transpose of several, which are then all one."""
+
+    merge = (op.transpose(_TURNED, axes=q) >> op.transpose(x, axes=compose(p, q, x))).exploring()
+    drop = (_TURNED >> x).when(is_identity(p, x)).exploring()
+
+
+_SHUFFLED: Final = op.reshape(_TURNED)
+
+
+class TurnedViews(RuleSet):
+    """Transposes that move no elements are reshapes; reshapes that take channels apart, or together, let transposes pass."""
+
+    transpose = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
+    reshape = (
+        (
+            _SHUFFLED
+            >> op.transpose(
+                op.reshape(op.transpose(x, axes=inner_order(p, x, _SHUFFLED)), newshape=inner_shape(p, x, _SHUFFLED)),
+                axes=outer_order(p, x, _SHUFFLED),
+            )
+        )
+        .when(moves_blocks(p, x, _SHUFFLED))
+        .exploring()
+    )

@@ -1,0 +1,189 @@
+"""Elements that are looked up one by one in the order in which they lie: nothing but another shape. Operators: take gather_nd arange
+reshape expand_dims nn.batch_flatten dyn.broadcast_to concatenate add multiply.
+
+Sources: padding masks that exporters of torch's vmap look up at (sample, place), as one flat index or as pairs; adaptive pooling to one
+place by its own size. The indices are constants, or counted up at run time where sizes are not known.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from passat.ir.shape import Dim, same_dim
+from passat.rules.checking.dice import Dice
+from passat.rules.conditions import Refuse, Term, computed, condition, same_type
+from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.views import new_shape
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
+
+x, y, z, k, m = tensors("x y z k m")
+b, c, d, s, t = constants("b c d s t")
+(p,) = attributes("p")
+
+
+def _long_axes(term: Term, rank: int) -> list[int]:
+    """The axes of a tensor of that rank along which a term is not the same everywhere."""
+    return [axis + rank - term.type.ndim for axis, dim in enumerate(term.type.shape) if dim != 1]
+
+
+def _all_in_order(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
+    count = dice.pick((1, 2, 4, 6))
+    shapes = [(), (1, 1)] if count == 1 else [(count, 1), (1, count), (2, count // 2), (1, 2, count // 2, 1)]
+    rank = dice.integer(1, 3)
+    at = dice.integer(0, rank - 1)
+    whole = tuple(count if i == at else dice.full() for i in range(rank))
+    return [
+        Draft(dice.pick(shapes), "int64", elements=lambda dice, shape: np.arange(count).reshape(shape) - count * dice.pick((0, 1))),
+        Draft(whole),
+        Draft(value=at - rank * dice.pick((0, 1))),
+    ]
+
+
+@condition(draw=_all_in_order)
+def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
+    """Indices in more axes than one, or in none, that in row order are all those of the axis. (Of vectors see `attention_forms.Masks`.)"""
+    if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
+        return f"{c.type!r} does not take the elements of {x.type!r} along axis={axis} in another shape"
+    size = x.type.shape[axis]
+    if not isinstance(size, int) or c.type.size != size:
+        return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
+    given = c.value().numpy().reshape(-1).astype(np.int64)
+    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
+
+
+@condition
+def is_number(k: Term) -> bool | str:
+    """The tensor is one integer, which is known as an expression over sizes."""
+    return (k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
+
+
+def _strides(shape: Sequence[Dim]) -> list[Dim]:
+    """By how much the number of an element goes up along each axis, and how many elements there are."""
+    found: list[Dim] = [1]
+    for dim in reversed(shape):
+        found.insert(0, found[0] * dim)
+    return [*found[1:], found[0]]
+
+
+@condition
+def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> bool | str:
+    """Numbers counted up from 0 along one axis, times a step, and others along the axes behind it: the indices of all rows, in order."""
+    shape = index.type.shape
+    *strides, count = _strides(shape)
+    if not same_dim(count, flat.type.shape[0]):
+        return f"{index.type!r} does not name each row of {flat.type!r} once"
+    outer, inner = (_long_axes(term, len(shape)) for term in (far, near))
+    if len(outer) != 1 or outer + inner != [axis for axis, dim in enumerate(shape) if dim != 1]:
+        return f"{far.type!r} and {near.type!r} do not count along the axes of {index.type!r}"
+    if step.type.size != 1 or step.known is None or not same_dim(step.known[0], strides[outer[0]]):
+        return f"indices go up by {step.known}, not by {strides[outer[0]]}"
+    if near.constant is None:
+        return len(inner) == 1 or f"{near.type!r} does not count along one axis"
+    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
+
+
+@condition
+def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
+    """Numbers counted up from 0 along two axes of the result, in order, that are those of a matrix: of the others there are none."""
+    if x.type.ndim != 2:
+        return f"{x.type!r} is no matrix"
+    shape = whole.type.shape
+    axes = [_long_axes(term, len(shape)) for term in (rows, columns)]
+    along = [axis for axis, dim in enumerate(shape) if dim != 1]
+    if axes != [[axis] for axis in along] or len(along) != 2:
+        return f"{rows.type!r} and {columns.type!r} do not count along the axes of {whole.type!r}"
+    fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True))
+    return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
+
+
+@condition
+def joins_columns(axis: int, first: Term, second: Term) -> bool | str:
+    """Two tensors with a last axis of size 1 are joined along that."""
+    rank = first.type.ndim
+    if axis % rank != rank - 1:
+        return f"axis={axis} is not the last of {first.type!r}"
+    return all(term.type.shape[-1] == 1 for term in (first, second)) or f"{first.type!r} and {second.type!r} are no columns"
+
+
+@computed
+def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
+    """The places of axes of size 1 that a tensor gets and has not, perhaps none. Refuses where the shapes differ in more."""
+    places: list[int] = []
+    left = list(x.type.shape)
+    for place, dim in enumerate(whole.type.shape):
+        if left and same_dim(left[0], dim):
+            left.pop(0)
+        elif dim == 1:
+            places.append(place)
+        else:
+            break
+    if left or len(places) + x.type.ndim != whole.type.ndim:
+        raise Refuse(f"{whole.type!r} is not {x.type!r} with new axes")
+    return tuple(places)
+
+
+_NUMBERS = op.arange(b, x, c)
+_SPREAD = op.expand_dims(_NUMBERS)
+_SPREAD_STEPS = op.expand_dims(_NUMBERS * k)
+_FLAT = op.nn.batch_flatten(x)
+
+
+class Countings(RuleSet):
+    """Numbers counted up, and rows of a tensor laid out flat, in the words that `Lookups` has for them."""
+
+    spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
+    steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k))
+    spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
+    flat = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
+
+
+def _counted(stop: Pattern) -> PCall:
+    return op.reshape(op.arange(0, stop, 1))
+
+
+_ROWS = op.reshape(x)
+_AT = _counted(z) * k + _counted(y)
+_AT_CONSTANT = _counted(z) * k + c
+_OF = op.take(_ROWS, _AT, axis=0)
+_OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
+_TAKEN = op.take(x, c, axis=p)
+_PLACES = (op.expand_dims(op.dyn.broadcast_to(_counted(y), k)), op.expand_dims(op.dyn.broadcast_to(_counted(z), m)))
+_PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
+
+
+class Lookups(RuleSet):
+    """Elements looked up in the order in which they lie are the tensor in another shape."""
+
+    in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
+
+
+class CountedLookups(RuleSet):
+    """Elements looked up at indices that are counted up, all in order, are the tensor with new axes."""
+
+    rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
+    rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
+        counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
+    )
+    pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
+        counts_pairs(x, _PAIRS, _counted(y), _counted(z)), joins_columns(p, *_PLACES)
+    )
+
+
+@condition
+def counts_from(start: Term, step: Term, least: Term) -> bool | str:
+    """Numbers counted up from a start are never below a bound."""
+    first, by, bound = (term.value().uniform() for term in (start, step, least))
+    return (first is not None and by is not None and bound is not None and by > 0 and first >= bound) or (
+        f"numbers from {first} in steps of {by} may be below {bound}"
+    )
+
+
+_TRUE = op.greater_equal(op.reshape(_NUMBERS), d)
+_MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
+
+
+class TrueMasks(RuleSet):
+    """Of a mask, the part that is true everywhere: that numbers counted up are not negative."""
+
+    counted = (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED))

@@ -1,0 +1,146 @@
+"""The pass SimplifyShapes: shape arithmetic in one form, read off the inputs of the program.
+
+Exporters read the same size off many tensors: off an input, off what was computed from it, whole shapes or parts of them, put together
+again by concatenation or selection. What a small integer tensor holds is known as an expression over named sizes; where these are sizes of
+inputs, the tensor is made of those. What the sizes were read off need not be computed for that any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, Var
+from passat.ir.infer import infer_type, known_value
+from passat.ir.module import IRModule
+from passat.ir.op import get_op
+from passat.ir.shape import Dim, Shape, SymDim
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import children, post_order, with_children
+from passat.ir.types import TensorType, tensor_type
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+
+Source: TypeAlias = tuple[Var, int]
+"""An input, and one of its axes."""
+_SINCE: Final = 15
+"""The opset from which on Shape reads a part of a shape by itself."""
+
+
+@register_pass("relay._transform.SimplifyShapes")
+@dataclass(frozen=True)
+class SimplifyShapes(FunctionPass):
+    """Vectors and scalars of sizes are read off the inputs of the program, each in one way, where that takes no more calls."""
+
+    info = PassInfo(2, "SimplifyShapes", ["InferType"], provides=("types",), preserves=("types",))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Rewrites the shape arithmetic of one function. Programs that were read from an opset before 15 stay as they are."""
+        frame = mod.attrs.get("onnx")
+        return func if frame is not None and frame.version < _SINCE else simplify_shapes(func)
+
+
+def simplify_shapes(function: Function) -> Function:
+    """The function with sizes read off its inputs; itself where nothing changes, or where that would take more calls.
+
+    Nested functions stay as they are: they see no inputs but their own.
+    """
+    sources = _sources(function.params)
+    if not sources:
+        return function
+    forms = _Forms(sources)
+    made: dict[int, Expr] = {}
+    order = post_order(function.body, into=lambda part: not isinstance(part, Function))
+    for node in order:
+        found = forms.of(node)
+        if found is None:
+            inner = not isinstance(node, Function)
+            found = with_children(node, [made[id(part)] for part in children(node)]) if inner else node
+        made[id(node)] = found
+    body = made[id(function.body)]
+    if body is function.body or _calls(body) > sum(isinstance(node, Call) for node in order):
+        return function
+    result = infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+    assert isinstance(result, Function)
+    return result
+
+
+def _calls(body: Expr) -> int:
+    return sum(isinstance(node, Call) for node in post_order(body, into=lambda part: not isinstance(part, Function)))
+
+
+def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:
+    """The first input that has a size, for each named size that is one by itself."""
+    found: dict[SymDim, Source] = {}
+    for param in params:
+        if isinstance(param.checked_type, TensorType):
+            for axis, dim in enumerate(param.checked_type.shape):
+                if isinstance(dim, SymDim) and len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
+                    found.setdefault(dim, (param, axis))
+    return found
+
+
+class _Forms:
+    """The one expression for each list of sizes."""
+
+    def __init__(self, sources: dict[SymDim, Source]) -> None:
+        self._sources = sources
+        self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
+
+    def of(self, node: Expr) -> Expr | None:
+        """What takes the place of a call that computes sizes; None for any other node, and where one of the sizes is no input's."""
+        type_ = node._checked_type
+        if not isinstance(node, Call) or not isinstance(type_, TensorType) or type_.dtype != "int64" or type_.ndim > 1:
+            return None
+        value = known_value(node) if type_.is_static else None
+        if not isinstance(value, np.ndarray):
+            return None
+        dims: tuple[Dim, ...] = tuple(value.reshape(-1).tolist())
+        symbols = [dim for dim in dims if isinstance(dim, SymDim)]
+        if not symbols or not all(isinstance(dim, int) or dim in self._sources for dim in dims):
+            return None
+        key = (dims, type_.ndim == 0)
+        if key not in self._made:
+            vector = self._vector(dims)
+            self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
+        return self._made[key]
+
+    def _vector(self, dims: tuple[Dim, ...]) -> Expr:
+        """A vector of sizes: parts of the shapes of inputs, as long as they may be, and numbers, one behind the other."""
+        parts: list[Expr] = []
+        at = 0
+        while at < len(dims):
+            end = at + 1
+            first = dims[at]
+            if isinstance(first, SymDim):
+                param, axis = self._sources[first]
+                shape = _shape(param)[axis:]
+                while end < len(dims) and end - at < len(shape) and dims[end] == shape[end - at] and self._is_of(param, dims[end]):
+                    end += 1
+                parts.append(self._part(param, axis, axis + end - at))
+            else:
+                while end < len(dims) and isinstance(dims[end], int):
+                    end += 1
+                parts.append(Constant(Tensor.dense(np.asarray(dims[at:end], np.int64), "int64")))
+            at = end
+        return parts[0] if len(parts) == 1 else _call("concatenate", Tuple(parts), axis=0)
+
+    def _is_of(self, param: Var, dim: Dim) -> bool:
+        """Whether a size is a number, or read off that input."""
+        return not isinstance(dim, SymDim) or self._sources[dim][0] is param
+
+    def _part(self, param: Var, start: int, end: int) -> Expr:
+        shape = _shape(param)
+        key = (shape[start:end], False)
+        if key not in self._made:
+            self._made[key] = _call("shape_of", param, start=start or None, end=None if end == len(shape) else end)
+        return self._made[key]
+
+
+def _shape(param: Var) -> Shape:
+    return tensor_type(param.checked_type).shape
+
+
+def _call(name: str, operand: Expr, **attrs: object) -> Expr:
+    of = get_op(name)
+    return infer_type(Call(of, (operand,), of.bind_attrs(attrs)))

@@ -1,0 +1,294 @@
+"""The pass FlattenRegions: whole regions of stacks of rows become regions of matrices.
+
+A product of a stack by a weight, and the bias or the residual that is added to it, take two nodes; those of a matrix take one, which is
+ONNX Runtime's Gemm (see `rules/library/hidden_state.py`, whose rules count calls and know of biases). What the sum of a region is worth is
+seen in all of it: a stack that comes in is reshaped once however many products read it, and where batch and sequence are both open no list
+of numbers makes the stack again: that takes a vector of sizes, dear for one product, next to nothing for all of a network. So this is a
+walk: a region is what works on rows one by one, between the operators that do not.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from passat.ir.dtypes import FLOATS
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.shape import ANY, Any, Shape, product, same_dim
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import children, post_order, with_children
+from passat.ir.types import TensorType, tensor_type
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.rule import EXACT
+from passat.rules.shape_forms import simplify_shapes
+
+_SINCE: Final = 15
+"""The opset from which on Shape reads a part of a shape, and Reshape takes 0 for a size (14)."""
+_NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
+_REDUCTIONS: Final = ("sum", "mean", "max", "min")
+
+
+@register_pass("relay._transform.FlattenRegions")
+@dataclass(frozen=True)
+class FlattenRegions(FunctionPass):
+    """Stacks of rows become matrices, where products take in more biases and residuals than reshapes are put in."""
+
+    info = PassInfo(3, "FlattenRegions", ["InferType"], provides=("types",), preserves=("types",))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Flattens the stacks of one function. Programs that were read from an opset before 15 stay as they are, and where rounding must
+        not change (`rules.math`) all do: products of another shape may sum in another order."""
+        frame = mod.attrs.get("onnx")
+        too_old = frame is not None and frame.version < _SINCE
+        return func if too_old or ctx.get_config("rules.math") == EXACT else flatten_regions(func)
+
+
+def flatten_regions(function: Function) -> Function:
+    """The function with matrices for stacks in the regions where that takes fewer calls; itself where there are none."""
+    order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
+    regions = [region for region in _regions(order) if region.gain(function.body) > 0]
+    if not regions:
+        return function
+    body = _Rewriter(regions).run(order, function.body)
+    result = infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+    assert isinstance(result, Function)
+    return simplify_shapes(result)
+
+
+def _leading(expr: Expr) -> Shape | None:
+    """The sizes before the rows of a stack; None for anything else, and where one is unknown."""
+    type_ = expr._checked_type
+    if not isinstance(type_, TensorType) or type_.ndim < 3 or any(isinstance(size, Any) or size == 0 for size in type_.shape):
+        return None
+    last = type_.shape[-1]
+    if not isinstance(last, int):
+        return None
+    return type_.shape[:-1]
+
+
+def _is(expr: Expr, *names: str) -> bool:
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in names
+
+
+def _is_view(expr: Expr) -> bool:
+    return _is(expr, "reshape", "dyn.reshape") and isinstance(expr._checked_type, TensorType)
+
+
+def _shape(expr: Expr) -> Shape:
+    type_ = expr._checked_type
+    return type_.shape if isinstance(type_, TensorType) else ()
+
+
+def _stacks(call: Expr) -> tuple[int, ...]:
+    """Which operands of a call are stacks that it works on row by row, so that it may as well work on matrices; none for other calls."""
+    leading = _leading(call)
+    if leading is None or not isinstance(call, Call) or not isinstance(call.op, Op):
+        return ()
+    name, rank = call.op.name, len(leading) + 1
+    first = (0,) if call.args and _leading(call.args[0]) == leading else ()
+    if name == "nn.matmul":
+        plain = not call.attrs.transpose_a and not call.attrs.transpose_b
+        return first if plain and len(_shape(call.args[1])) == 2 else ()
+    if name in _NORMS:
+        return first if call.attrs.axis % rank == rank - 1 else ()
+    if name in _REDUCTIONS:
+        axes = (call.attrs.axis,) if isinstance(call.attrs.axis, int) else call.attrs.axis or ()
+        return first if call.attrs.keepdims and not call.attrs.exclude and [axis % rank for axis in axes] == [rank - 1] else ()
+    if call.op.elementwise and call.op.arity == 1:
+        return first
+    if call.op.elementwise and call.op.arity == 2:
+        found = tuple(i for i, arg in enumerate(call.args) if _leading(arg) == leading)
+        others = [_shape(arg) for i, arg in enumerate(call.args) if i not in found]
+        tensors = all(isinstance(arg._checked_type, TensorType) for arg in call.args)
+        return found if tensors and all(len(shape) < 3 and all(size == 1 for size in shape[:-1]) for shape in others) else ()
+    return ()
+
+
+@dataclass
+class _Region:
+    """Calls on stacks of the same leading sizes, which feed each other; what stacks come in, and who reads what."""
+
+    leading: Shape
+    users: dict[int, list[Expr]]
+    calls: dict[int, Call] = field(default_factory=dict)
+    entries: dict[int, Expr] = field(default_factory=dict)
+
+    def gain(self, root: Expr) -> int:
+        """How many calls fewer it takes to work on matrices."""
+        gain = sum(self.is_biased(call) or self.is_residual(call) for call in self.calls.values())
+        for entry in self.entries.values():
+            free = all(id(user) in self.calls for user in self.users[id(entry)])
+            gain += (self.is_flat(entry.args[0]) + free - 1) if isinstance(entry, Call) and _is_view(entry) else -1
+        vectors: set[Shape] = set()
+        for call in self.calls.values():
+            outside = [user for user in self.users[id(call)] if id(user) not in self.calls]
+            views = [user for user in outside if _is_view(user)]
+            gain += sum(self.is_flat(view) for view in views)
+            shapes = {_shape(view) for view in views}
+            if len(views) < len(outside) or call is root:
+                gain -= 1
+                shapes.add(_shape(call))
+            vectors.update(shape for shape in shapes if _newshape(shape) is None)
+        if any(not isinstance(size, int) and size not in self.leading for shape in vectors for size in shape):
+            return 0  # a size that is none of a stack
+        return gain - len(vectors) - bool(vectors)
+
+    def is_flat(self, expr: Expr) -> bool:
+        """Whether an expression is the matrix of rows of such a stack."""
+        shape = _shape(expr)
+        return len(shape) == 2 and same_dim(shape[0], product(self.leading))
+
+    def is_biased(self, call: Call) -> bool:
+        """Whether a call adds a bias to a product that nothing else reads."""
+        if not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
+            return False
+        pairs = (call.args, call.args[::-1])
+        products = [(a, b) for a, b in pairs if id(a) in self.calls and _is(a, "nn.matmul") and len(self.users[id(a)]) == 1]
+        return any(_shape(b) == _shape(a)[-1:] for a, b in products)
+
+    def is_residual(self, call: Call) -> bool:
+        """Whether a call adds a stack to a product that nothing else reads: a product of matrices adds it by itself."""
+        if not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
+            return False
+        return any(
+            id(arg) in self.calls and _is(arg, "nn.matmul") and len(self.users[id(arg)]) == 1 and _shape(arg) == _shape(call)
+            for arg in call.args
+        )
+
+
+def _newshape(shape: Shape) -> tuple[int, ...] | None:
+    """The numbers that make a tensor of a shape from matrices of any; None where more than one size is open."""
+    attrs = static_newshape((ANY,), shape)
+    return None if attrs is None or attrs["allowzero"] else tuple(attrs["newshape"])
+
+
+def _regions(order: Sequence[Expr]) -> list[_Region]:
+    """What hangs together: calls on stacks that feed each other, or that read the same stack."""
+    users: dict[int, list[Expr]] = {id(node): [] for node in order}
+    for node in order:
+        for part in children(node):
+            users.setdefault(id(part), []).append(node)
+    of: dict[int, _Region] = {}  # of calls and of what comes in
+    for node in order:
+        places = _stacks(node)
+        if not places:
+            continue
+        assert isinstance(node, Call)
+        operands = [node.args[i] for i in places]
+        found = list({id(of[id(arg)]): of[id(arg)] for arg in operands if id(arg) in of}.values())
+        region = max(found, key=lambda each: len(each.calls), default=_Region(_shape(node)[:-1], users))
+        for other in found:
+            if other is not region:
+                region.calls |= other.calls
+                region.entries |= other.entries
+                of.update(dict.fromkeys((*other.calls, *other.entries), region))
+        region.calls[id(node)] = node
+        region.entries.update((id(arg), arg) for arg in operands if id(arg) not in region.calls)
+        of.update((key, region) for key in (id(node), *map(id, operands)))
+    place = {id(node): i for i, node in enumerate(order)}
+    regions = list({id(region): region for region in of.values()}.values())
+    for region in regions:
+        region.entries = dict(sorted(region.entries.items(), key=lambda item: place[item[0]]))
+    return regions
+
+
+class _Rewriter:
+    """Makes the matrices. What is still read as a stack becomes one again, once."""
+
+    def __init__(self, regions: Sequence[_Region]) -> None:
+        self._region = {key: region for region in regions for key in region.calls}
+        self._made: dict[int, Expr] = {}
+        self._flat: dict[int, Expr] = {}
+        self._vectors: dict[tuple[int, Shape], Expr] = {}
+
+    def run(self, order: Sequence[Expr], root: Expr) -> Expr:
+        """The new expression for the last of these nodes, which are in order."""
+        for node in order:
+            if id(node) in self._region:
+                assert isinstance(node, Call)
+                self._flat[id(node)] = self._matrix(node, self._region[id(node)])
+            elif isinstance(node, Call) and _is_view(node) and id(node.args[0]) in self._region:
+                self._made[id(node)] = self._view(node, self._region[id(node.args[0])])
+            else:
+                self._made[id(node)] = with_children(node, [self._whole(part) for part in children(node)])
+        return self._whole(root)
+
+    def _whole(self, node: Expr) -> Expr:
+        found = self._made.get(id(node))
+        if found is None:
+            region = self._region[id(node)]
+            found = self._made[id(node)] = self._shaped(self._flat[id(node)], _shape(node), region, node)
+        return found
+
+    def _matrix(self, call: Call, region: _Region) -> Expr:
+        """A call on matrices in the place of one on stacks."""
+        places = _stacks(call)
+        args = [self._rows(arg, region) if i in places else self._whole(arg) for i, arg in enumerate(call.args)]
+        attrs = dict(call.attrs)
+        if region.is_biased(call):
+            bias = 0 if len(_shape(call.args[0])) == 1 else 1
+            return _call("nn.bias_add", [args[1 - bias], args[bias]], call, axis=-1)
+        if _is(call, *_NORMS):
+            attrs["axis"] = -1
+        elif _is(call, *_REDUCTIONS):
+            attrs["axis"] = (-1,)
+        assert isinstance(call.op, Op)
+        return _call(call.op.name, args, call, **attrs)
+
+    def _rows(self, arg: Expr, region: _Region) -> Expr:
+        """The matrix of the rows of an operand."""
+        found = self._flat.get(id(arg))
+        if found is None:
+            source = arg.args[0] if isinstance(arg, Call) and _is_view(arg) else arg
+            found = self._flat[id(source)] if id(source) in self._region else self._whole(source)
+            if not (region.is_flat(source) or (id(source) in self._region and _shape(source)[-1] == _shape(arg)[-1])):
+                found = _call("reshape", [found], arg, newshape=(-1, _shape(arg)[-1]))
+            self._flat[id(arg)] = found
+        return found
+
+    def _view(self, view: Call, region: _Region) -> Expr:
+        """What is made of a stack, made of the matrix of its rows."""
+        flat = self._flat[id(view.args[0])]
+        same = region.is_flat(view) and _shape(view)[-1] == _shape(view.args[0])[-1]
+        return flat if same else self._shaped(flat, _shape(view), region, view)
+
+    def _shaped(self, flat: Expr, shape: Shape, region: _Region, node: Expr) -> Expr:
+        numbers = _newshape(shape)
+        if numbers is not None:
+            return _call("reshape", [flat], node, newshape=numbers)
+        return _call("dyn.reshape", [flat, self._vector(shape, region)], node, allowzero=True)
+
+    def _vector(self, shape: Shape, region: _Region) -> Expr:
+        """The sizes of a tensor as a vector: numbers, and sizes of a stack that comes in."""
+        key = (id(region), shape)
+        if key not in self._vectors:
+            entry = next(iter(region.entries.values()))  # which comes before all calls of the region
+            parts = list(_parts(shape, region.leading, self._whole(entry)))
+            self._vectors[key] = parts[0] if len(parts) == 1 else _call("concatenate", [Tuple(parts)], entry, axis=0)
+        return self._vectors[key]
+
+
+def _parts(shape: Shape, leading: Shape, source: Expr) -> Iterator[Expr]:
+    at = 0
+    while at < len(shape):
+        end = at + 1
+        if isinstance(shape[at], int):
+            while end < len(shape) and isinstance(shape[end], int):
+                end += 1
+            yield Constant(Tensor.dense(np.asarray(shape[at:end], np.int64), "int64"))
+        else:
+            start = leading.index(shape[at])
+            while end < len(shape) and (*shape[at:end], shape[end]) == leading[start : start + end + 1 - at]:
+                end += 1
+            yield _call("shape_of", [source], source, start=start or None, end=start + end - at)
+        at = end
+
+
+def _call(name: str, args: Sequence[Expr], origin: Expr, **attrs: object) -> Expr:
+    of = get_op(name)
+    return Call(of, args, of.bind_attrs(attrs), span=origin.span)

@@ -1,0 +1,112 @@
+"""Which rule sets there are, by the file that they stand in, and which passes run them."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from passat.passmgr import Pass, list_passes
+from passat.rules import library
+from passat.rules.multi_root import PJoined
+from passat.rules.pattern import Pattern, PCall, subterms
+from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+
+class Subject(NamedTuple):
+    """A file of rule sets: its path as readers know it, what its docstring says, and its sets in the order of their definition."""
+
+    path: str
+    doc: str
+    sets: tuple[RuleSetMeta, ...]
+
+
+def library_subjects() -> list[Subject]:
+    """The files of the library, by name, and those of rule sets that passes have for themselves."""
+    found = _files_of_the_library()
+    known = {rules for subject in found for rules in subject.sets}
+    others = dict.fromkeys(rules for _, pass_ in registered_rule_passes() for rules in pass_.sets if rules not in known)
+    return found + subjects_of(rules for rules in others if rules.__module__.startswith("passat."))
+
+
+def _files_of_the_library() -> list[Subject]:
+    found = []
+    for each in sorted(pkgutil.iter_modules(library.__path__), key=lambda each: each.name):
+        module = importlib.import_module(f"{library.__name__}.{each.name}")
+        sets = tuple(value for value in vars(module).values() if isinstance(value, RuleSetMeta) and value.__module__ == module.__name__)
+        if sets:
+            found.append(Subject(f"rules/library/{each.name}.py", inspect.cleandoc(module.__doc__ or ""), tuple(dict.fromkeys(sets))))
+    return found
+
+
+def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:
+    """The files that some rule sets stand in; of a file of the library the sets that are given."""
+    files: dict[str, list[RuleSetMeta]] = {}
+    for rules in dict.fromkeys(sets):
+        files.setdefault(rules.__module__, []).append(rules)
+    found = []
+    for name, given in files.items():
+        module = sys.modules[name]
+        file = Path(module.__file__ or name)
+        path = f"{name.removeprefix('passat.').replace('.', '/')}.py" if name.startswith("passat.") else file.name
+        found.append(Subject(path, inspect.cleandoc(module.__doc__ or ""), tuple(given)))
+    return found
+
+
+def leaves(pass_: Pass) -> Iterator[Pass]:
+    """The passes of a pipeline, those of nested ones in their places."""
+    stack = [pass_]
+    while stack:
+        each = stack.pop()
+        if each.members is None:
+            yield each
+        else:
+            stack.extend(reversed(each.members))
+
+
+def registered_rule_passes() -> list[tuple[str, RulePass]]:
+    """The registered passes that are made of rules, as pipelines name them: by name, and once more with each switch that brings further
+    rule sets. Of pipelines those members that have no name of their own, under that of the pipeline."""
+    entries = list_passes()
+    names = {entry.name for entry in entries}
+    found: list[tuple[str, RulePass]] = []
+    for entry in entries:
+        if entry.info is None:
+            continue
+        made = entry.make({})
+        found += [
+            (entry.name, each) for each in leaves(made) if isinstance(each, RulePass) and (each is made or each.info.name not in names)
+        ]
+        if not isinstance(made, RulePass):
+            continue
+        for option in entry.options.values():
+            switched = entry.make({option.name: True}) if option.default is False else None
+            if isinstance(switched, RulePass) and set(switched.sets) - set(made.sets):
+                found.append((f"{entry.name}{{{option.name}=True}}", switched))
+    return found
+
+
+def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, list[str]]:
+    """The names of the passes that run each rule set."""
+    found: dict[RuleSetMeta, list[str]] = {}
+    for name, pass_ in passes:
+        for rules in pass_.sets:
+            if not any(name.startswith(f"{other}{{") for other in found.get(rules, ())):
+                found.setdefault(rules, []).append(name)
+    return found
+
+
+def operators_of(rules: Iterable[Rule]) -> list[str]:
+    """The names of the operators on either side of some rules, sorted."""
+    stack: list[Pattern] = [side for rule in rules for side in (rule.lhs, rule.rhs)]
+    names: set[str] = set()
+    while stack:
+        for node in subterms(stack.pop()):
+            if isinstance(node, PCall):
+                names.add(node.op.name)
+            elif isinstance(node, PJoined):
+                stack.append(node.of)
+    return sorted(names)

@@ -1,0 +1,310 @@
+"""Pages on rules, as Markdown: the default pipeline at each level, and each rule with its equation, guards and exactness."""
+
+import re
+import string
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
+from passat.passmgr import Pass, PassContext
+from passat.rule_pages.catalogue import (
+    Subject,
+    leaves,
+    library_subjects,
+    operators_of,
+    registered_rule_passes,
+    runners,
+)
+from passat.rule_pages.families import Family, families
+from passat.rule_pages.words import call_of, meaning, named_functions
+from passat.rules.passes import default_pipeline
+from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+LEVELS: Final = range(5)
+_FREELY: Final = {KEPT: "", RESOLVED: "; NaN may become infinite", MIXED: "; infinities and NaN may become one another"}
+_LONG: Final = 130
+"""Equations of more characters are no longer told in tables."""
+_MANY: Final = 4
+"""Of more rules than this the names are folded away."""
+_WIDTH: Final = 110
+_REPEATED: Final = 24
+"""Parts of so many characters, at least, get a letter where they stand there twice."""
+_BREAK: Final = "\n"
+_INTRODUCTION: Final = """\
+In an equation, `x`, `y`, `z` ... stand for any tensors and `c`, `d`, `w` ... for constants where the guards need their values; attributes
+that a left side does not name may be anything. A letter in front of operands (`f`, `∘`) or in place of a number or an operand (`n`) stands
+for several, each of which is a rule of its own. Parts that are long and stand there several times have capital letters; of operands that
+are alike, `...` are those between the first and the last.
+
+* **where**: the guards. The rule fires where all of them hold, and otherwise says which one does not, and why. What each means is said
+  below the rules of its file; `left` is the left side as a whole.
+* **kind**: a *reducing* rule retires what it matched from matching; an *exploring* one offers an alternative that need not be better by
+  itself; a *merging* one has several roots; what a *lowering* one matched is not taken out any more. `<->` goes both ways.
+* **values**: an *exact* rule keeps every bit. An *inexact* one changes rounding, as it says, and does not run where `rules.math` is
+  `exact`; results that are infinite or NaN stay what they are, unless it says otherwise. A *finite* one assumes that no value is infinite
+  or NaN, for the reason that it gives, and runs only where `rules.math` is `finite` (or in a pass that lowers and is asked for by name).
+"""
+
+
+def library_page() -> str:
+    """The page of the whole library."""
+    passes = registered_rule_passes()
+    subjects = library_subjects()
+    return _page(
+        "# The rules",
+        "What Passat rewrites, made of the rules themselves by `passat rules doc`. [engine.md](engine.md) tells how rules are run, "
+        "[trust.md](trust.md) how they are checked, [passes.md](passes.md) what a pipeline is. `tests/rules/library/` has a program for "
+        "each rule on which it fires, and one on which it does not; `passat rules why-not` says why one did not fire on a model.",
+        _INTRODUCTION,
+        _contents(subjects),
+        *_pipeline(),
+        *_other_passes(passes),
+        *(_subject(subject, runners(passes)) for subject in subjects),
+        _operator_index(subjects),
+    )
+
+
+def page(subjects: Sequence[Subject]) -> str:
+    """The page of some files of rules, or of some sets of the library."""
+    names = ", ".join(f"`{subject.path}`" for subject in subjects)
+    return _page(f"# The rules of {names}", _INTRODUCTION, *(_subject(subject, None) for subject in subjects))
+
+
+def _page(*parts: str) -> str:
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _text(words: str) -> str:
+    """Words as Markdown: what would be markup outside of `code` is escaped."""
+    parts = re.split(r"(`[^`]*`)", words)
+    return "".join(part if part.startswith("`") else re.sub(r"([*<>|\[\]])", r"\\\1", part) for part in parts)
+
+
+def _paragraphs(doc: str) -> str:
+    return "\n\n".join(_text(" ".join(part.split())) for part in re.split(r"\n\s*\n", doc))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _cell(text: str) -> str:
+    """A cell of a table, in which a bar is the end of it even within code."""
+    return text.replace("\\|", "|").replace("|", "\\|")
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, [":--"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _link(rules: RuleSetMeta) -> str:
+    return f"[{rules.__name__}](#{rules.__name__.lower()})"
+
+
+def _contents(subjects: Sequence[Subject]) -> str:
+    count = sum(len(rules) for subject in subjects for rules in subject.sets)
+    rows = []
+    for subject in subjects:
+        first = re.split(r"(?<=[.:]) ", " ".join(subject.doc.split("\n\n")[0].split()))[0].rstrip(":")
+        rows.append(
+            (_code(subject.path.rpartition("/")[2]), _text(first), ", ".join(f"{_link(each)} ({len(each)})" for each in subject.sets))
+        )
+    return f"There are {count} rules, in these files of `rules/library/`:\n\n" + _table(("file", "about", "sets, with their rules"), rows)
+
+
+def _pipeline() -> list[str]:
+    """What the default pipeline runs at each level, and with which sets."""
+    pipeline = default_pipeline()
+    running = [{id(step.pass_) for step in pipeline.plan(PassContext(opt_level=level)).walk() if step.runs} for level in LEVELS]
+    members = list(leaves(pipeline))
+    rows = [(pass_.info.name, *("yes" if id(pass_) in ran else "" for ran in running)) for pass_ in members]
+    told = dict.fromkeys(_pass(pass_.info.name, pass_) for pass_ in members)
+    return [
+        "## The default pipeline",
+        "What `passat optimize` runs, in this order, at each level of `-O` (3 unless said otherwise):",
+        _table(("pass", *(f"`-O{level}`" for level in LEVELS)), rows),
+        "\n".join(told),
+    ]
+
+
+def _other_passes(passes: Sequence[tuple[str, RulePass]]) -> list[str]:
+    """The passes that are made of rules and not in the default pipeline."""
+    default = {pass_.info.name for pass_ in leaves(default_pipeline())}
+    plain = {name: pass_ for name, pass_ in passes if "{" not in name}
+    others = []
+    for name, pass_ in passes:
+        if name in plain and name not in default and pass_.sets:
+            others.append(_pass(name, pass_))
+        elif name not in plain:
+            usual = plain[name.partition("{")[0]].sets
+            kept = "as without, and " if set(usual) < set(pass_.sets) else ""
+            others.append(f"* **{name}**: {kept}{', '.join(_link(rules) for rules in pass_.sets if rules not in usual)}.")
+    return ["## Other passes", "These run where a pipeline names them:", "\n".join(others)]
+
+
+def _pass(name: str, pass_: Pass) -> str:
+    """A pass: what it does, and with which sets."""
+    doc = _text(" ".join((pass_.__doc__ or "").split("\n\n")[0].split()))
+    lines = [f"* **{name}** (level {pass_.info.opt_level}): {doc}"]
+    if isinstance(pass_, RulePass) and pass_.sets:
+        phases = [", ".join(map(_link, phase.sets)) + _rounds(phase.rounds) for phase in pass_.phases]
+        if len(phases) == 1:
+            lines.append(f"  Sets: {phases[0]}.")
+        else:
+            new = []
+            seen: set[RuleSetMeta] = set()
+            for phase in pass_.phases:
+                fresh = [rules for rules in phase.sets if rules not in seen]
+                again = len(phase.sets) - len(fresh)
+                words = ", ".join(map(_link, fresh))
+                if again:
+                    words = f"{again} of those before, with {words}" if fresh else f"{again} of those before"
+                new.append(words + _rounds(phase.rounds))
+                seen.update(phase.sets)
+            lines.append("  Sets, in phases: " + "; then ".join(new) + ".")
+    return "\n".join(lines)
+
+
+def _rounds(count: int | None) -> str:
+    return "" if count is None else f" ({count} round{'s' if count > 1 else ''})"
+
+
+def _subject(subject: Subject, run_by: dict[RuleSetMeta, list[str]] | None) -> str:
+    """A file: what it says of itself, its sets, and what their guards mean."""
+    conditions, computed = named_functions(rule for rules in subject.sets for rule in rules)
+    parts = [f"## {subject.path}", _paragraphs(subject.doc)]
+    for rules in subject.sets:
+        parts += _rule_set(rules, None if run_by is None else run_by.get(rules, []))
+    parts += _meanings("The guards of this file:", conditions) + _meanings("What its right sides compute:", computed)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _meanings(title: str, functions: Sequence[Callable[..., AnyValue]]) -> list[str]:
+    if not functions:
+        return []
+    return [title, "\n".join(f"* {_code(call_of(function))}: {_text(meaning(function))}" for function in functions)]
+
+
+def _rule_set(rules: RuleSetMeta, run_by: list[str] | None) -> list[str]:
+    doc = " ".join((rules.__doc__ or "").split())
+    said = [f"Operators: {', '.join(map(_code, operators_of(rules)))}."]
+    if run_by is not None:
+        by = ", ".join(map(_code, run_by)) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
+        said.insert(0, f"Run by {by}.")
+    kinds, values = {_kind(rule) for rule in rules}, {_values(rule) for rule in rules}
+    if len(kinds) == 1 or len(values) == 1:
+        common = [each.pop() for each in (set(kinds), set(values)) if len(each) == 1]
+        said.append(f"{'All rules are' if len(rules) > 1 else 'The rule is'} {' and '.join(common)}.")
+    found = families(rules)
+    columns: list[tuple[str, Callable[[Rule], str]]] = []
+    columns += [("kind", _kind)] if len(kinds) > 1 else []
+    columns += [("values", _values)] if len(values) > 1 else []
+    body = _entries if any(len(family.equation) > _LONG for family in found) else _rows
+    return [f"### {rules.__name__}", _text(doc), " ".join(said), body(found, columns)]
+
+
+def _kind(rule: Rule) -> str:
+    return rule.kind
+
+
+def _values(rule: Rule) -> str:
+    """What the rule may do to values, with the reason."""
+    return EXACT if rule.math == EXACT else f"{FINITE if rule.math == FINITE else 'inexact'} ({_text(rule.note)}{_FREELY[rule.nonfinite]})"
+
+
+def _letters(family: Family) -> str:
+    return " and ".join(map(_code, family.letters))
+
+
+def _names(family: Family) -> str:
+    return ", ".join(_code(rule.name) for rule in family.rules)
+
+
+def _meant(family: Family) -> str:
+    """What the letters of a small family stand for, in the order of its rules."""
+    return f"{_letters(family)} being {', '.join(' and '.join(map(_code, each)) for each in dict.fromkeys(family.values))}"
+
+
+def _folded(family: Family, title: str) -> str:
+    """The names of a large family, each with what the letters stand for in it where its name does not say that."""
+    rules = []
+    for rule, values in zip(family.rules, family.values, strict=True):
+        said = len(values) == 1 and values[0].rpartition(".")[2] in rule.name
+        rules.append(_code(rule.name) + ("" if said else f" ({', '.join(map(_code, values))})"))
+    return f"<details><summary>{title}</summary>\n\n{_letters(family)} in each: {', '.join(rules)}.\n\n</details>"
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _rows(found: Sequence[Family], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
+    """Rules as a table; the names of large families below it, folded away."""
+    guarded = any(family.conditions for family in found)
+    header = ["rule", "equation", *(["where"] if guarded else []), *(title for title, _ in columns)]
+    rows, below = [], []
+    for family in found:
+        many = len(family.rules) > _MANY
+        if many:
+            below.append(_folded(family, f"The {len(family.rules)} rules with <code>{_html(family.equation)}</code>"))
+        row = [f"{len(family.rules)} rules, below" if many else _names(family)]
+        row.append(_code(family.equation) + (f", {_meant(family)}" if family.letters and not many else ""))
+        row += [", ".join(map(_code, family.conditions))] if guarded else []
+        rows.append([*row, *(tell(family.rules[0]) for _, tell in columns)])
+    return "\n\n".join([_table(header, rows), *below])
+
+
+def _entries(found: Sequence[Family], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
+    """Rules as a list, with room for long equations."""
+    lines = []
+    for family in found:
+        many = len(family.rules) > _MANY
+        told = [tell(family.rules[0]) for _, tell in columns] + ([_meant(family)] if family.letters and not many else [])
+        name = f"{len(family.rules)} rules, which differ in {_letters(family)}" if many else _names(family)
+        equation, *conditions, shared = _shortened(family)
+        sides = re.sub(r" (->|<->) ", r"\n\1 ", equation).split("\n")
+        text = [*sides, *(["where " + ", ".join(conditions)] if conditions else []), *shared.splitlines()]
+        wrapped = [piece for line in text for piece in textwrap.wrap(line, _WIDTH, subsequent_indent="     ", break_on_hyphens=False)]
+        block = "\n".join(f"  {line}" for line in wrapped)
+        lines.append(f"* {name}{': ' if told else ''}{'; '.join(told)}\n\n  ```text\n{block}\n  ```\n")
+        lines += [f"  {_folded(family, 'Their names')}\n".replace("\n\n", "\n\n  ")] if many else []
+    return "\n".join(lines)
+
+
+def _shortened(family: Family) -> list[str]:
+    """The equation and the conditions of a family, and last which parts of it the capital letters in them stand for."""
+    texts = [family.equation, *family.conditions, ""]
+    for letter in string.ascii_uppercase:
+        whole = _BREAK.join(texts)
+        repeated = [part for part in _calls(whole) if len(part) >= _REPEATED and whole.count(part) > 1]
+        if not repeated:
+            break
+        part = max(repeated, key=len)
+        texts = [*(text.replace(part, letter) for text in texts[:-1]), texts[-1].replace(part, letter) + f"{letter} = {part}\n"]
+    return texts
+
+
+def _calls(text: str) -> list[str]:
+    """The calls and the terms in brackets that a text has in it, in the order in which they end."""
+    found, starts = [], []
+    for place, character in enumerate(text):
+        if character == "(":
+            starts.append(place - len(re.findall(r"[\w.]*$", text[:place])[0]))
+        elif character == ")" and starts:
+            found.append(text[starts.pop() : place + 1])
+    return found
+
+
+def _operator_index(subjects: Sequence[Subject]) -> str:
+    """Which sets speak of each operator."""
+    index: dict[str, list[RuleSetMeta]] = {}
+    for subject in subjects:
+        for rules in subject.sets:
+            for name in operators_of(rules):
+                index.setdefault(name, []).append(rules)
+    rows = [(_code(name), ", ".join(map(_link, index[name]))) for name in sorted(index)]
+    return "## Which sets speak of an operator\n\n" + _table(("operator", "sets"), rows)

@@ -1,0 +1,225 @@
+"""Pages on rules: families, what is told of each rule, and `passat rules doc`."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from passat.cli.app import app
+from passat.rule_pages.catalogue import library_subjects, operators_of, registered_rule_passes, runners, subjects_of
+from passat.rule_pages.families import elided, families
+from passat.rule_pages.markdown import library_page, page
+from passat.rule_pages.words import call_of, meaning, named_functions
+from passat.rules import library
+from passat.rules.conditions import is_all, is_float, same_type
+from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts, Repetitions, UnaryPassages
+from passat.rules.passes import default_pipeline
+from passat.rules.pattern import attributes, constant, op, tensors
+from passat.rules.rule import RuleSet
+
+RULES = '''
+"""Rules of a user. They have a guard with a bar."""
+from passat.rules import RuleSet, condition, op, tensors
+
+(x,) = tensors("x")
+
+@condition
+def is_small(x, most):
+    """It has at most `most` | so many dimensions; 2 * 3 <= 6."""
+    return x.type.ndim <= most
+
+class Mine(RuleSet):
+    """What I know about my models."""
+
+    relu = (op.nn.relu(x) >> op.maximum(x, 0.0)).when(is_small(x, 3))
+'''
+x, y, z = tensors("x y z")
+c = constant("c")
+(p,) = attributes("p")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["rules", "doc", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture(scope="module")
+def whole() -> str:
+    return library_page()
+
+
+def test_every_rule_of_the_library_is_on_its_page(whole: str) -> None:
+    named = set(re.findall(r"`(\w+\.\w+)`", whole))
+    rules = [rule.name for subject in library_subjects() for rules in subject.sets for rule in rules]
+    assert [name for name in rules if name not in named] == []
+    assert f"There are {len(rules)} rules" in whole
+
+
+def test_every_set_has_a_heading_that_links_lead_to(whole: str) -> None:
+    headings = {heading.lower() for heading in re.findall(r"^### (\w+)$", whole, re.MULTILINE)}
+    linked = set(re.findall(r"\]\(#(\w+)\)", whole))
+    assert linked <= headings
+    assert {name.lower() for name in library.__all__} <= headings
+    assert len(headings) == len(re.findall(r"^### ", whole, re.MULTILINE))
+
+
+def test_the_page_tells_which_passes_run_at_each_level(whole: str) -> None:
+    lines = [line for line in whole.splitlines() if re.fullmatch(r"\| \w+ \|(( yes)? +\|){5}", line)]
+    rows = {
+        name: tuple(cell == "yes" for cell in cells)
+        for name, *cells in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    }
+    assert rows["SimplifyExpr"] == (True,) * 5
+    assert rows["DeadCodeElimination"] == (False, True, True, True, True)
+    assert {pass_.info.name for pass_ in default_pipeline().members if pass_.members is None} <= rows.keys()
+
+
+def test_the_page_stays_of_a_size_that_can_be_read(whole: str) -> None:
+    assert len(whole.encode()) < 400_000
+
+
+def test_no_cell_of_a_table_breaks_it(whole: str) -> None:
+    widths: list[int] = []
+    for line in [*whole.splitlines(), ""]:
+        if line.startswith("| "):
+            widths.append(len(re.findall(r"(?<!\\)\|", line)))
+        elif widths:
+            assert len(set(widths)) == 1
+            widths = []
+
+
+def test_a_family_is_told_once() -> None:
+    found = families(Repetitions)
+    unary = next(family for family in found if len(family.rules) > 5)
+    assert (unary.equation, unary.letters) == ("f(f(x)) -> f(x)", ("f",))
+    assert ("abs",) in unary.values
+    assert sum(len(family.rules) for family in found) == len(Repetitions)
+    assert len(families(UnaryPassages)) < 10
+
+
+def test_operators_between_their_operands_are_a_family_too() -> None:
+    class Shifts(RuleSet):
+        """Three that differ in an operator and a number."""
+
+        sums = (x + c >> x).when(is_all(c, 0))
+        products = (x * c >> x).when(is_all(c, 1))
+        quotients = (x / c >> x).when(is_all(c, 2))
+
+    (family,) = families(Shifts)
+    assert (family.equation, family.conditions, family.letters) == ("(x ∘ c) -> x", ("is_all(c, n)",), ("∘", "n"))
+    assert family.values == (("+", "0"), ("*", "1"), ("/", "2"))
+
+
+def test_rules_that_differ_in_more_stay_apart() -> None:
+    class Mixed(RuleSet):
+        """Three operators that have nothing to do with each other, of two kinds."""
+
+        one = op.exp(op.log(op.abs(x))) >> op.abs(x)
+        two = op.sqrt(op.exp(op.sign(x))) >> op.sign(x)
+        three = (op.tanh(op.cos(op.sin(x))) >> op.exp(x)).exploring()
+
+    assert [len(family.rules) for family in families(Mixed)] == [1, 1, 1]
+
+
+def test_the_left_side_is_not_repeated_in_conditions() -> None:
+    class Units(RuleSet):
+        """One rule."""
+
+        sums = (x + c >> x).when(same_type(x, x + c))
+
+    assert families(Units)[0].conditions == ("same_type(x, left)",)
+
+
+def test_operands_that_are_alike_are_left_out() -> None:
+    holes = tensors(" ".join(f"x{i}" for i in range(9)))
+
+    class Wide(RuleSet):
+        """Rules that differ in how many operands there are."""
+
+        six = op.transpose(op.concatenate(holes[:6], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:6])), axis=1)
+        seven = op.transpose(op.concatenate(holes[:7], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:7])), axis=1)
+        eight = op.transpose(op.concatenate(holes[:8], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:8])), axis=1)
+
+    (family,) = families(Wide)
+    assert family.equation == ("transpose(concatenate((x0, ..., n), axis=0)) -> concatenate((transpose(x0), ..., transpose(n)), axis=1)")
+    assert family.values == (("x5",), ("x6",), ("x7",))
+    assert elided("f((x1,), (x1, x2, x3), (x0, x2, x4, x6))") == "f((x1,), (x1, x2, x3), (x0, x2, x4, x6))"
+
+
+def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
+    code = "import hashlib; from passat.rule_pages.markdown import library_page; print(hashlib.sha256(library_page().encode()).hexdigest())"
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(made) == 1
+
+
+def test_what_conditions_say_in_words() -> None:
+    conditions, _ = named_functions(Arithmetic)
+    assert "is_float" in {function.__name__ for function in conditions}
+    assert call_of(is_all(c, 0).function) == "is_all(c, value)"
+    assert meaning(is_float(x).function) == "The elements are floating-point numbers."
+    assert meaning(lambda: None) == "<lambda>."
+    _, computed = named_functions(library.Transposes)
+    assert [function.__name__ for function in computed] == ["compose"]
+    assert ">>>" not in meaning(computed[0])
+
+
+def test_operators_of_rules_with_several_roots_count_on_both_sides() -> None:
+    assert operators_of(ParallelProducts) == ["add", "nn.bias_add", "nn.dense", "nn.matmul", "nn.relu"]
+
+
+def test_which_passes_run_a_set() -> None:
+    by = runners(registered_rule_passes())
+    assert by[FastMath] == ["FastMath"]
+    assert "SimplifyExpr" in by[Arithmetic]
+    assert by[library.Unpacking] == ["SimplifyInference{unpack=True}"]
+    assert by[library.GlobalPools] == ["Spell"]
+
+
+def test_kinds_and_exactness_are_told_once_where_all_are_alike() -> None:
+    text = page(subjects_of([Constants, FastMath]))
+    assert "All rules are reducing." in text
+    assert (
+        "| `Constants.add_add` | `((x + c) + d) -> (x + (c + d))` | `meet_in_range('add', c, d)` | inexact (reassociates a sum) |" in text
+    )
+    assert "All rules are lowering." in text
+    assert "finite (a power that overflows ends near the largest number)" in text
+
+
+def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(RULES)
+    result = run(tmp_path / "mine.py")
+    assert result.exit_code == 0, result.stderr
+    assert "# The rules of `mine.py`" in result.stdout
+    assert "Rules of a user. They have a guard with a bar." in result.stdout
+    assert "| `Mine.relu` | `nn.relu(x) -> maximum(x, 0.0)` | `is_small(x, 3)` |" in result.stdout
+    assert r"* `is_small(x, most)`: It has at most `most` \| so many dimensions; 2 \* 3 \<= 6." in result.stdout
+    assert "Run by" not in result.stdout
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    result = run("Doubles", "-o", tmp_path / "page.md")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "`Doubles.twice`" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("Arithmetics",), "Arithmetics is neither a rule file nor a set of the library; did you mean Arithmetic"),
+        (("Doubles", "-o", "no/such/folder.md"), "there is no folder no/such"),
+        (("missing.py",), "missing.py cannot be read: No such file or directory"),
+    ],
+)
+def test_what_the_command_cannot_do(arguments: tuple[str, ...], sentence: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code in (1, 2)
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,124 @@
+"""Rules that hardly any random program matches are checked on programs that conditions say: each of them changed in one thing is found out."""
+
+from collections.abc import Iterator
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.rules.checking.trying import tried
+from passat.rules.library import Attentions, GroupNorms, Rotations, SharedHeads, TakenRows, ThirdParts
+from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
+from passat.rules.rule import Rule, RuleSetMeta
+
+SETS: tuple[RuleSetMeta, ...] = (Attentions, SharedHeads, Rotations, GroupNorms, ThirdParts, TakenRows)
+NEEDED = {
+    "Attentions.alone": {"is_axis"},
+    "Attentions.dropped": {"is_axis", "is_all", "is_minus_infinity"},
+    "Rotations.sliced": {"are_angles", "is_half"},
+    "Rotations.split": {"are_angles"},
+    "GroupNorms.scaled": {"is_all", "is_per_channel"},
+    "ThirdParts.third_part": {"stacks_rows", "cuts_rows"},
+}
+"""Conditions without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""
+
+
+def put(node: Pattern, old: Pattern, new: Pattern) -> Pattern:
+    """The pattern with another part."""
+    if node.key == old.key:
+        return new
+    if isinstance(node, PCall):
+        return PCall(node.op, [put(arg, old, new) for arg in node.args], node.attrs)
+    if isinstance(node, PTuple):
+        return PTuple([put(field, old, new) for field in node.fields])
+    return PGet(put(node.of, old, new), node.index) if isinstance(node, PGet) else node
+
+
+def with_right(rule: Rule, right: Pattern) -> Rule:
+    """The rule with another right side."""
+    kept: dict[str, AnyValue] = {name: getattr(rule, name) for name in ("math", "note", "nonfinite", "kind", "name")}
+    return Rule(rule.lhs, right, rule.conditions, **kept)
+
+
+def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
+    """Attributes of a call that it must not have: other permutations, scales, counts, axes."""
+    attrs = call.attrs
+    if call.op.name == "transpose":
+        order = attrs["axes"]
+        for i in range(len(order) - 1):
+            yield {"axes": (*order[:i], order[i + 1], order[i], *order[i + 2 :])}
+    elif call.op.name == "nn.attention":
+        yield {"scale": 0.5 if attrs["scale"] == 1.0 else 1.0}
+        yield {"q_num_heads": 1, "kv_num_heads": 1}
+        if "is_causal" in attrs:
+            yield from ({"is_causal": value} for value in (False, True))
+    elif call.op.name == "nn.rotary_embedding":
+        yield {"interleaved": True}
+    elif call.op.name == "nn.group_norm":
+        yield from ({"num_groups": 1}, {"axis": 2}, {"epsilon": 0.5})
+    elif call.op.name == "strided_slice":
+        yield {"begin": (1,)}
+    elif call.op.name == "split":
+        yield {"axis": -2}
+    elif call.op.name == "take":
+        yield {"axis": 1}
+
+
+def changed(rule: Rule) -> Iterator[Rule]:
+    """The rule with one thing of its right side changed."""
+    for node in {node.key: node for node in subterms(rule.rhs)}.values():
+        if isinstance(node, PGet):
+            yield with_right(rule, put(rule.rhs, node, PGet(node.of, node.index - 1)))
+        if not isinstance(node, PCall):
+            continue
+        for values in other_values(node):
+            yield with_right(rule, put(rule.rhs, node, PCall(node.op, node.args, {**node.attrs, **values})))
+        first = 1 if node.op.name in ("nn.rotary_embedding", "nn.group_norm") else 0
+        if node.op.name in ("nn.attention", "nn.rotary_embedding", "nn.group_norm"):
+            parts = list(node.args)
+            parts[first : first + 2] = parts[first : first + 2][::-1]
+            yield with_right(rule, put(rule.rhs, node, PCall(node.op, parts, node.attrs)))
+
+
+RULES = [rule for rules in SETS for rule in rules]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_right_side_with_another_permutation_scale_or_axis_is_found_out(rule: Rule) -> None:
+    others = list(changed(rule))
+    if rule.name.startswith("Attentions.") and rule is not Attentions.rules[-1]:
+        others = others[:: len(others) // 2]  # they are all of one make
+    assert others
+    for other in others:
+        checked = tried(other, 0, 40)
+        assert checked.wrong, f"{other!r} is not found out: {checked.report.data()}"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.name in NEEDED], ids=lambda rule: rule.name)
+def test_without_a_condition_values_are_wrong(rule: Rule) -> None:
+    for left_out in rule.conditions:
+        if left_out.function.__name__ in NEEDED[rule.name]:
+            kept = tuple(condition for condition in rule.conditions if condition is not left_out)
+            other = Rule(rule.lhs, rule.rhs, kept, math=rule.math, note=rule.note, name=rule.name)
+            assert tried(other, 0, 40).wrong, f"nothing is wrong without {left_out!r}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_instances_are_of_many_kinds(rule: Rule) -> None:
+    checked = tried(rule, 0, 50)
+    assert not checked.wrong
+    assert checked.report.compared >= 50
+    shapes = {repr(sorted((name, repr(type_)) for name, type_ in trial.case.types.items())) for _, trial in checked.agreeing}
+    assert len(shapes) >= 20
+
+
+def test_masks_are_of_all_forms_and_heads_shared_by_several() -> None:
+    """Masks with and without rows, heads and batches of their own, and calls with a mask of any kind, and none."""
+    masked = next(rule for rule in Attentions if rule.name == "Attentions.added")
+    broadcast = {tuple(dim == 1 for dim in trial.case.types["x"].shape) for _, trial in tried(masked, 0, 200).agreeing}  # type: ignore[attr-defined]  # a tensor
+    assert len(broadcast) >= 8
+    shared = tried(SharedHeads.rules[0], 0, 200).agreeing
+    kinds = {repr(trial.case.types["m"])[:7] + repr(trial.case.types["m"])[-6:] for _, trial in shared}
+    assert {"()()"} < kinds
+    assert any("bool" in kind for kind in kinds)
+    counts = {(trial.case.types["x"].shape[1], trial.right.checked_type) for _, trial in shared if trial.right is not None}  # type: ignore[attr-defined]  # a tensor
+    assert len(counts) >= 10

@@ -1,0 +1,129 @@
+"""Where nothing can follow from the unions of the first round: egglog is not asked then, and would not have said anything."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.expr import Expr
+from passat.ir.op import get_op
+from passat.rules.engine import saturate as saturate_module
+from passat.rules.engine.fold import Folder
+from passat.rules.engine.graph import CALL, Graph, symbol
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.mirror import Mirror
+from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.settled import settled
+from passat.rules.engine.stage import Stage
+from passat.rules.pattern import constants, op, tensors
+from passat.rules.rule import Rule
+from tests.rules.building import func, ops, splat, tup, var
+
+x, y = tensors("x y")
+c, d = constants("c d")
+a, b = var("a"), var("b")
+
+SQUARE = (op.power(x, 2.0) >> x * x).named("R.square")
+RULES = (
+    SQUARE,
+    (op.negative(op.negative(x)) >> x).named("R.negate"),
+    (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("rounds once").named("R.exp"),
+    (x - y >> x + op.negative(y)).named("R.subtract"),
+    (x + x >> x * 2.0).named("R.double"),
+    (x * c * d >> x * (c * d)).inexact("multiplies in another order").named("R.constants"),
+    (op.sqrt(x * x) >> op.abs(x)).finite("no x * x overflows").named("R.root"),
+    (x * y >> y * x).exploring().named("R.commute"),
+    (op.log(x * y) >> op.log(x) + op.log(y)).finite("x and y are positive").exploring().named("R.log"),
+)
+
+
+def prepared(body: Expr, rules: list[Rule], *, limits: Limits | None = None) -> Saturator:
+    graph = Graph(Folder())
+    graph.load(func(body).body)
+    return Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], limits or Limits(rounds=6))
+
+
+def asks(saturator: Saturator, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether egglog is asked in a run."""
+    begun: list[Mirror] = []
+    begin = Mirror.begin
+
+    def noted(mirror: Mirror, *stage: int) -> None:
+        begun.append(mirror)
+        begin(mirror, *stage)
+
+    monkeypatch.setattr(Mirror, "begin", noted)
+    saturator.run()
+    return bool(begun)
+
+
+def outcome(saturator: Saturator) -> object:
+    """All that a run has come to, but for the time it took."""
+    result, graph = saturator.result, saturator.graph
+    rules = {name: (each.matches, each.refused, each.unions, each.reasons) for name, each in result.rules.items()}
+    rounds = [(each.nodes, each.classes, each.matches, each.unions) for each in result.history]
+    classes = [graph.find(node) for node in range(len(graph))]
+    return rules, rounds, result.rounds, result.stopped, classes, saturator.members, saturator.provenance, graph.constants.keys()
+
+
+def test_a_power_that_becomes_a_product_where_nobody_looks_for_one_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    saturator = prepared(ops.exp(ops.power(a, splat(2.0))), list(RULES[:2]))
+    assert not asks(saturator, monkeypatch)
+    assert saturator.result.rounds == 2
+    assert saturator.result.unions == 1
+    assert len(saturator.members) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        (ops.sqrt(ops.power(a, splat(2.0))), RULES[6]),  # the product stands where a rule looks for one
+        (ops.exp(ops.negative(ops.negative(a))), RULES[1]),  # two values of the program are equal
+        (ops.exp(ops.power(a, splat(2.0))), RULES[7]),  # the new node is one that an exploring rule matches
+    ],
+)
+def test_where_something_may_follow_egglog_is_asked(body: Expr, rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asks(prepared(body, [SQUARE, rule]), monkeypatch)
+
+
+def test_a_value_that_becomes_known_is_not_the_end() -> None:
+    graph = Graph(Folder())
+    graph.load(func(ops.exp(ops.negative(a))).body)
+    initial, one = len(graph), graph.add_constant(splat(1.0, (2, 3)).data)
+    assert settled(graph, [(1, one)], initial, []) is None
+
+
+def test_a_node_upon_one_that_joins_another_class_is_not_the_end() -> None:
+    graph = Graph()
+    graph.load(func(ops.exp(a)).body)
+    initial = len(graph)
+    negative, absolute = (symbol(CALL, get_op(name), 1) for name in ("negative", "abs"))
+    below = graph.make(negative, 0, (0,))
+    graph.make(absolute, 0, (below,))
+    assert settled(graph, [(1, below)], initial, []) is None
+
+
+def test_the_last_round_that_is_allowed_is_not_passed_over() -> None:
+    saturator = prepared(ops.exp(ops.power(a, splat(2.0))), [SQUARE], limits=Limits(rounds=1))
+    assert saturator.run().stopped == "rounds: more than 1"
+
+
+def programs() -> st.SearchStrategy[Expr]:
+    leaves: st.SearchStrategy[Expr] = st.sampled_from([a, b, splat(2.0), splat(0.5)])
+    unary = st.sampled_from([ops.exp, ops.negative, ops.sqrt, ops.abs, ops.log])
+    binary = st.sampled_from([ops.add, ops.multiply, ops.subtract, ops.power])
+    return st.recursive(
+        leaves,
+        lambda below: st.one_of(st.builds(lambda f, p: f(p), unary, below), st.builds(lambda f, p, q: f(p, q), binary, below, below)),
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(programs(), min_size=1, max_size=3), st.lists(st.sampled_from(RULES), min_size=1, max_size=4, unique_by=id))
+def test_egglog_would_have_said_nothing(bodies: list[Expr], rules: list[Rule]) -> None:
+    found, asked = (prepared(tup(*bodies), rules) for _ in range(2))
+    found.run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saturate_module, "settled", lambda *_: None)
+        asked.run()
+    assert outcome(found) == outcome(asked)

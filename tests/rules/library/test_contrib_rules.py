@@ -1,0 +1,68 @@
+"""Rules that make ONNX Runtime's own operators: each on a program where it fires, and on one where it does not."""
+
+import pytest
+
+from passat.rules.library import ContribGelus, ContribProducts
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+
+x, y = var("x", (2, 3, 4)), var("y", (2, 4, 5))
+t, u = var("t", (2, 4, 3)), var("u", (2, 5, 4))
+bias, rows = numbers((4,)), numbers((3, 4))
+LAST, FIRST = (0, 2, 1), (1, 0, 2)
+FLAGS = {"transpose_a": False, "transpose_b": False}
+fused = ops.contrib.fused_matmul
+HUGE = splat(1e30)
+
+CASES: dict[str, Case] = {
+    "ContribGelus.bias_gelu": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no vector along the last axis"),
+    "ContribGelus.fast_gelu": case(
+        ops.nn.gelu(x + bias, approximate="tanh"), ops.nn.gelu(x + rows, approximate="tanh"), "is no vector along the last axis"
+    ),
+    "ContribGelus.quick_gelu": case(ops.nn.swish(x, alpha=1.5), ops.nn.swish(var("h", (3,), "float64")), "float64"),
+    "ContribProducts.scaled": case(ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"),
+    "ContribProducts.divided": case(ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"),
+    "ContribProducts.left": case(
+        ops.nn.matmul(ops.transpose(t, axes=LAST), y),
+        ops.nn.matmul(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y),
+        "does not exchange the last two dimensions",
+    ),
+    "ContribProducts.right": case(
+        ops.nn.matmul(x, ops.transpose(u, axes=LAST)),
+        ops.nn.matmul(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST)),
+        "does not exchange the last two dimensions",
+    ),
+    "ContribProducts.scaled_left": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
+    "ContribProducts.scaled_right": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
+    "ContribProducts.left_scaled_again": case(
+        fused(x * splat(2.0), y, alpha=2.0, **FLAGS), fused(x * numbers((4,)), y, alpha=2.0, **FLAGS), "is not one number"
+    ),
+    "ContribProducts.right_scaled_again": case(
+        fused(x, y * splat(2.0), alpha=2.0, **FLAGS), fused(x, y * HUGE, alpha=1e20, **FLAGS), "is out of range"
+    ),
+    "ContribProducts.scaled_again": case(
+        fused(x, y, alpha=2.0, **FLAGS) * splat(3.0), fused(x, y, alpha=1e20, **FLAGS) * HUGE, "is out of range"
+    ),
+    "ContribProducts.left_again": case(
+        fused(ops.transpose(t, axes=LAST), y, alpha=2.0, **FLAGS),
+        fused(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y, alpha=2.0, **FLAGS),
+        "does not exchange the last two dimensions",
+    ),
+    "ContribProducts.right_again": case(
+        fused(x, ops.transpose(u, axes=LAST), alpha=2.0, **FLAGS),
+        fused(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST), alpha=2.0, **FLAGS),
+        "does not exchange the last two dimensions",
+    ),
+}
+PAIRS = pairs(CASES, ContribGelus, ContribProducts)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
+def test_rule_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
+def test_rule_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)

@@ -1,0 +1,114 @@
+"""Convolutions that follow each other, are summed, or have a normalisation before them: each rule on a program where it holds, and on one
+where it does not."""
+
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
+from passat.rules.rule import Rule
+from tests.rules.building import func, numbers, ops, var
+from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
+from tests.rules.running import optimise
+
+SIZE = 6
+
+
+def data(dims: int, size: int = SIZE) -> Expr:
+    return var("data", (1, 2, *(size,) * dims))
+
+
+def weight(dims: int, size: int, outputs: int = 3, inputs: int = 2, seed: int = 0) -> Expr:
+    return numbers((outputs, inputs, *(size,) * dims), seed=seed)
+
+
+def conv(of: Expr, by: Expr, **attrs: AnyValue) -> Expr:
+    dims = len(func(of).body.checked_type.shape) - 2  # type: ignore[attr-defined]  # tensors, all of them
+    made: Expr = getattr(ops.nn, f"conv{dims}d")(of, by, **attrs)
+    return made
+
+
+def biased(of: Expr) -> Expr:
+    made: Expr = ops.nn.bias_add(of, numbers((3,), seed=5), axis=1)
+    return made
+
+
+def normalised(of: Expr) -> Expr:
+    made: Expr = ops.nn.batch_norm(of, *(numbers((2,), seed=seed) for seed in range(4)))[0]
+    return made
+
+
+def cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for dims in (1, 2, 3):
+        name, x = f"conv{dims}d", data(dims)
+        first, mix, wide = conv(x, weight(dims, 3)), weight(dims, 1, 4, 3, 1), weight(dims, 2, 4, 3, 1)
+        found[f"ConvolutionChains.{name}"] = case(conv(first, mix), conv(first, wide), "the weight is Tensor[(4, 3, 2")
+        found[f"ConvolutionChains.{name}_biased"] = case(conv(biased(first), mix), conv(biased(first), mix, strides=2), "the strides 2")
+        other, small = conv(x, weight(dims, 3, seed=1)), data(dims, 3)
+        broad = (conv(small, weight(dims, 3)), conv(small, weight(dims, 1, seed=1)))
+        found[f"ConvolutionSums.{name}_add"] = case(first + other, broad[0] + broad[1], "the shapes differ")
+        found[f"ConvolutionSums.{name}_add_biased"] = case(biased(first) + other, biased(broad[0]) + broad[1], "the shapes differ")
+        both = biased(broad[0]) + biased(broad[1])
+        found[f"ConvolutionSums.{name}_add_both_biased"] = case(biased(first) + biased(other), both, "the shapes differ")
+        found[f"ConvolutionSums.{name}_subtract"] = case(first - other, broad[0] - broad[1], "the shapes differ")
+        if dims < 3:
+            attrs = {"padding": (1,) * dims}
+            found[f"NormalisedConvolutions.{name}"] = case(
+                conv(normalised(x), weight(dims, 3)), conv(normalised(x), weight(dims, 3), **attrs), "it pads by"
+            )
+    x, centred, corner = data(2), (1, 1, 1, 1), (0, 0, 1, 1)
+    large, inside = conv(x, weight(2, 3), padding=centred), conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
+    aside = conv(x, weight(2, 2, seed=1), padding=corner)
+    found["ConvolutionSums.conv2d_padded"] = case(large + inside, large + aside, "the kernels are")
+    found["ConvolutionSums.conv2d_padded_biased"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
+    found["ConvolutionSums.conv2d_padded_biased_small"] = case(large + biased(inside), large + biased(aside), "the kernels are")
+    found["ConvolutionSums.conv2d_padded_both_biased"] = case(
+        biased(large) + biased(inside), biased(large) + biased(aside), "the kernels are"
+    )
+    return found
+
+
+TABLE = pairs(cases(), ConvolutionChains, ConvolutionSums, NormalisedConvolutions)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rule: Rule, example: Case) -> None:
+    check_rewrites(rule, example)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rule: Rule, example: Case) -> None:
+    check_makes_nothing(rule, example)
+
+
+def refused(body: Expr, rule: str, reason: str) -> None:
+    outcome = optimise(func(body), ConvolutionChains, ConvolutionSums, NormalisedConvolutions, rules__math="finite")
+    assert outcome.fired(rule) == 0
+    assert any(remark.startswith(f"{rule} refused") and reason in remark for remark in outcome.remarks), outcome.remarks
+
+
+def test_groups_stay() -> None:
+    """Also where there are as many groups as channels."""
+    x = data(2)
+    for groups, inputs in ((2, 1), (1, 2)):
+        inner = conv(x, weight(2, 3, 2, inputs), groups=groups)
+        outer = conv(inner, numbers((2, 3 - inputs if groups == 1 else 2, 1, 1)), groups=2 if groups == 1 else 1)
+        refused(outer, "ConvolutionChains.conv2d", "it has 2 groups")
+
+
+def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
+    x, attrs = data(2), {"dilation": (2, 2)}
+    wide = conv(x, weight(2, 3), padding=(2, 2, 2, 2), **attrs)
+    fits = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0), **attrs)
+    outcome = optimise(func(fits), ConvolutionSums, rules__math="finite")
+    assert outcome.fired("ConvolutionSums.conv2d_padded") > 0
+    near = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
+    refused(near, "ConvolutionSums.conv2d_padded", "the attributes differ")
+
+
+def test_other_layouts_stay() -> None:
+    x = var("last", (1, SIZE, SIZE, 2))
+    inner = ops.nn.conv2d(x, numbers((3, 2, 3, 3)), data_layout="NHWC")
+    refused(ops.nn.conv2d(inner, numbers((4, 3, 1, 1)), data_layout="NHWC"), "ConvolutionChains.conv2d", "the layouts NHWC and OIHW")

@@ -1,0 +1,80 @@
+"""No rule is without a program on which it fires and one on which it does not: the tables of all test files here, taken together."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from passat.rule_pages.catalogue import library_subjects, registered_rule_passes
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.library.cases import Case
+
+Table = list[tuple[RuleSetMeta, Rule, Case]]
+FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != Path(__file__).stem)
+
+
+def module(name: str) -> ModuleType:
+    """A file of tests; AssertionError where its table lacks a case, or has one too many."""
+    return importlib.import_module(f"tests.rules.library.{name}")
+
+
+def tables_of(tests: ModuleType) -> list[Table]:
+    """What `pairs` has made in a file, under whatever name."""
+    lists = [value for value in vars(tests).values() if isinstance(value, list) and value and isinstance(value[0], tuple)]
+    return [value for value in lists if isinstance(value[0][-1], Case) and isinstance(value[0][0], RuleSetMeta)]
+
+
+def all_cases() -> tuple[dict[str, list[Case]], list[str]]:
+    """The cases of each rule, and what is wrong with tables that cannot be made."""
+    found: dict[str, list[Case]] = {}
+    wrong: list[str] = []
+    for name in FILES:
+        try:
+            tables = tables_of(module(name))
+        except AssertionError as error:
+            wrong.append(f"{name}.py: {error}")
+            continue
+        for rule, example in {id(row[-1]): row[1:] for table in tables for row in table}.values():
+            found.setdefault(rule.name, []).append(example)
+    return found, wrong
+
+
+def all_rules() -> dict[str, list[Rule]]:
+    """The rules of the library, and of the passes, by file."""
+    rules = {subject.path: [rule for each in subject.sets for rule in each] for subject in library_subjects()}
+    known = {rule.name for group in rules.values() for rule in group}
+    for name, pass_ in registered_rule_passes():
+        rules[f"the pass {name}"] = [rule for each in pass_.sets for rule in each if rule.name not in known]
+    return rules
+
+
+def test_every_rule_has_a_positive_and_a_negative_case() -> None:
+    found, wrong = all_cases()
+    missing = []
+    for where, rules in all_rules().items():
+        without = [rule.name for rule in rules if rule.name not in found]
+        if without:
+            missing.append(f"{where}: {len(without)} rules without cases: {', '.join(without[:20])}{' ...' if len(without) > 20 else ''}")
+    assert not missing, "\n".join([*missing, *wrong, "add them to a table of tests/rules/library (see cases.py)"])
+
+
+def test_no_rule_has_two_cases() -> None:
+    """Of files that have cases for the same rule, one is not looked after."""
+    found, _ = all_cases()
+    assert [name for name, examples in found.items() if len(examples) > 1] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_is_run(name: str) -> None:
+    """A table that no test goes through would prove nothing."""
+    tests = module(name)
+    marks = [mark for value in filter(inspect.isfunction, vars(tests).values()) for mark in getattr(value, "pytestmark", [])]
+    through = [mark for mark in marks if mark.name == "parametrize" and "example" in mark.args[0]]
+    assert len(through) >= len(tables_of(tests))
+
+
+def test_positive_and_negative_programs_differ() -> None:
+    found, _ = all_cases()
+    assert [name for name, examples in found.items() if any(example.positive is example.negative for example in examples)] == []

@@ -1,0 +1,87 @@
+"""Rules on mixtures of experts: each on a program where it holds, and on one where it does not."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import Experts, Views
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, numbers, ops, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, operators, optimise
+
+ROWS, EXPERTS, FEATURES, COLUMNS = 3, 4, 5, 6
+tokens = var("tokens", (ROWS, FEATURES))
+chosen = ops.cast(var("flags", (2 * ROWS,), "bool"), dtype="int64")
+by_columns, by_rows = numbers((EXPERTS, COLUMNS, FEATURES)), numbers((EXPERTS, FEATURES, COLUMNS))
+
+
+def vector_shape(axis: int) -> tuple[int, int, int]:
+    """Matrices of one column, or of one row."""
+    return (2 * ROWS, FEATURES, 1) if axis == 2 else (2 * ROWS, 1, FEATURES)
+
+
+def repeated(how: str, axis: int, place: int = 1) -> Expr:
+    """Each row twice; with place 0 all rows, and all of them again."""
+    lifted, count = ops.expand_dims(tokens, axis=place), (1, 2, 1) if place else (2, 1, 1)
+    wide = ops.tile(lifted, reps=count) if how == "tiled" else ops.broadcast_to(lifted, shape=count)
+    return ops.reshape(wide, newshape=vector_shape(axis))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def chosen_weights(name: str, axis: int, indices: Expr = chosen) -> Expr:
+    weights = by_columns if axis == 2 else by_rows
+    if name == "taken":
+        return ops.take(weights, indices, axis=0)  # type: ignore[no-any-return]  # as above
+    return ops.gather_nd(weights, ops.reshape(indices, newshape=(-1, 1)))  # type: ignore[no-any-return]  # as above
+
+
+def products(weights: Expr, vectors: Expr, axis: int) -> Expr:
+    return ops.nn.matmul(weights, vectors) if axis == 2 else ops.nn.matmul(vectors, weights)  # type: ignore[no-any-return]  # as above
+
+
+def _cases() -> dict[str, Case]:
+    cases: dict[str, Case] = {}
+    for rule in Experts:
+        name, side, *how = rule.name.partition(".")[2].split("_")
+        axis = 2 if side == "columns" else 1
+        weights = chosen_weights(name, axis)
+        if how:
+            good, bad, reason = repeated(how[0], axis), repeated(how[0], axis, place=0), "are no repeated rows of"
+        else:
+            several = (2 * ROWS, FEATURES, 2) if axis == 2 else (2 * ROWS, 2, FEATURES)
+            good, bad = var("vectors", vector_shape(axis)), var("vectors", several)
+            reason = "has not a vector of"
+        cases[rule.name] = case(products(weights, good, axis), products(weights, bad, axis), reason)
+    return cases
+
+
+TABLE = pairs(_cases(), Experts)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=[rule.name for _, rule, _ in TABLE])
+def test_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=[rule.name for _, rule, _ in TABLE])
+def test_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_indices_from_the_back_count_from_the_back() -> None:
+    places = ops.subtract(chosen, const(4, "int64"))  # -4 and -3
+    before = func(products(chosen_weights("taken", 2, places), repeated("tiled", 2), 2))
+    outcome = optimise(before, Experts)
+    assert outcome.fired("Experts.taken_columns_tiled") > 0, outcome.remarks
+    assert_equal_in_value(before, outcome.function, exact=False)
+
+
+def test_where_copies_are_dear_there_are_none() -> None:
+    many = var("many", (64, 64, 1))
+    weights = ops.take(numbers((4, 256, 64)), var("places", (64,), "int64"), axis=0)
+    assert operators(optimise(func(ops.nn.matmul(weights, many)), Experts, Views, fold=True).function).count("gather_nd") == 1
+
+
+def test_where_few_of_many_experts_are_chosen_they_are_copied() -> None:
+    few = var("few", (2, 64, 1))
+    function = func(ops.nn.matmul(ops.take(numbers((64, 64, 64)), var("places", (2,), "int64"), axis=0), few))
+    assert optimise(function, Experts, Views, fold=True).function is function

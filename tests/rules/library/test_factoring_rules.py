@@ -1,0 +1,111 @@
+"""Sums and products in other orders and groups, what cancels, and functions that undo each other: each rule on a program where it holds, and
+on one where it does not."""
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import Associativity, Cancellations, Commutativity, Inverses, Outwards, Reassociation
+from passat.rules.rule import Rule
+from tests.rules.building import func, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
+from tests.rules.running import operators, optimise
+
+x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
+i, j, k = var("i", (4, 3), "int64"), var("j", (4, 3), "int64"), var("k", (4, 3), "int64")
+row, stack = var("row", (1, 3)), var("stack", (2, 4, 3))
+two, five, huge = splat(2.0), splat(5.0), splat(3e38)
+four = splat(4, (), "int64")
+INTEGERS, TYPES, RANGE = "int64, not floating-point numbers", "the types differ", "leaves the range of float32"
+
+
+def biased(of: Expr, seed: int = 0) -> Expr:
+    made: Expr = ops.nn.bias_add(of, numbers((4,), seed=seed), axis=0)
+    return made
+
+
+def negated(of: Expr) -> Expr:
+    made: Expr = ops.negative(of)
+    return made
+
+
+def swapped(name: str) -> Case:
+    """An operator that does not care for the order of its operands; what is computed from a constant stays where it is."""
+    dtype = "bool" if name.startswith("logical") else "int32" if name.startswith("bitwise") else "float32"
+    of, a, b = getattr(ops, name), var("a", (4, 3), dtype), var("b", (4, 3), dtype)
+    return case(of(a, b), of(a, splat(1, (), dtype)), "is a constant")
+
+
+CASES: dict[str, Case] = {
+    **{rule.name: swapped(rule.name.partition(".")[2]) for rule in Commutativity},
+    "Associativity.sums": case((x + y) + z, (x + row) + z, TYPES),
+    "Associativity.products": case((x * y) * z, (i * j) * k, INTEGERS),
+    "Outwards.shift": case((x + two) + y, (i + four) + j, INTEGERS),
+    "Outwards.scale": case((x * two) * y, (x * splat(float("inf"))) * y, "infinite"),
+    "Outwards.bias": case(biased(x) + y, biased(x) + stack, TYPES),
+    "Reassociation.shifts_apart": case(((x + two) + y) + five, ((x + numbers((4, 3))) + y) + numbers((3,)), "have two shapes"),
+    "Reassociation.shifts_of_both": case((x + two) + (y + five), (x + huge) + (y + huge), RANGE),
+    "Reassociation.scales_apart": case(((x * two) * y) * five, ((i * four) * j) * four, INTEGERS),
+    "Reassociation.scales_of_both": case((x * two) * (y * five), (x * huge) * (y * huge), RANGE),
+    "Reassociation.biases": case(
+        biased(biased(x), 1),
+        ops.nn.bias_add(ops.nn.bias_add(x, splat(3e38, (4,)), axis=0), splat(3e38, (4,)), axis=0),
+        RANGE,
+    ),
+    "Reassociation.constant_less_shifted": case(five - (x + two), huge - (x + splat(-3e38)), RANGE),
+    "Reassociation.constant_less_difference": case(five - (two - x), four - (four - i), INTEGERS),
+    "Reassociation.shifted_difference": case((five - x) + two, (numbers((2, 4, 3)) - x) + two, TYPES),
+    "Reassociation.scaled_quotient": case((five / x) * two, (huge / x) * huge, RANGE),
+    "Reassociation.scaled_negative": case(negated(x) * two, negated(i) * four, INTEGERS),
+    "Reassociation.negative_scaled": case(negated(x * two), negated(i * four), INTEGERS),
+    "Cancellations.difference_of_same": case(x - x, i - i, INTEGERS),
+    "Cancellations.times_zero": case(x * splat(0.0), i * splat(0, (), "int64"), INTEGERS),
+    "Cancellations.sum_less_part": case((x + y) - x, (x + row) - x, TYPES),
+    "Cancellations.difference_and_part": case((x - y) + y, (row - y) + y, TYPES),
+    "Cancellations.negative_of_sum": case(negated(x + two), negated(i + four), INTEGERS),
+    "Inverses.log_of_exp": case(ops.log(ops.exp(x)), ops.exp(ops.log(x)), ""),
+    "Inverses.log_of_softmax": case(ops.log(ops.nn.softmax(x)), ops.log(ops.nn.log_softmax(x)), ""),
+    "Inverses.exp_of_log_softmax": case(ops.exp(ops.nn.log_softmax(x)), ops.exp(ops.nn.softmax(x)), ""),
+    "Inverses.product_of_exps": case(ops.exp(x) * ops.exp(y), ops.exp(x) + ops.exp(y), ""),
+    "Inverses.root_of_square": case(ops.sqrt(x * x), ops.sqrt(x * y), ""),
+    "Inverses.square_of_abs": case(ops.abs(x) * ops.abs(x), ops.abs(x) * ops.abs(y), ""),
+    "Inverses.abs_of_negative": case(ops.abs(negated(x)), negated(ops.abs(x)), ""),
+    "Inverses.reciprocal_of_quotient": case(ops.reciprocal(x / y), ops.reciprocal(x * y), ""),
+    "Inverses.divided_by_quotient": case(z / (x / y), k / (i / j), INTEGERS),
+    "Inverses.maximum_of_same": case(ops.maximum(x, x), ops.maximum(x, y), ""),
+    "Inverses.minimum_of_same": case(ops.minimum(x, x), ops.minimum(x, y), ""),
+}
+TABLE = pairs(CASES, Associativity, Cancellations, Commutativity, Inverses, Outwards, Reassociation)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rule: Rule, example: Case) -> None:
+    check_rewrites(rule, example)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rule: Rule, example: Case) -> None:
+    check_makes_nothing(rule, example)
+
+
+@pytest.mark.parametrize("body", [x - x, x * splat(0.0), (x + y) - x, (x - y) + y], ids=str)
+def test_what_infinities_and_nan_would_tell_apart_stays(body: Expr) -> None:
+    function = func(body)
+    assert optimise(function, Cancellations).function is function
+    assert operators(optimise(function, Cancellations, rules__math="finite").function) != operators(function)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+def test_integers_that_vanish_are_left_to_others(dtype: str) -> None:
+    whole = var("n", (4, 3), dtype)
+    for body in (whole - whole, whole * splat(0, (), dtype)):
+        function = func(body)
+        outcome = optimise(function, Cancellations, rules__math="finite")
+        assert outcome.function is function
+        assert any(f"the elements are {dtype}" in remark for remark in outcome.remarks)
+
+
+def test_a_zero_of_no_known_shape_is_not_written() -> None:
+    function = func(var("batch", ("n", 3)) * splat(0.0))
+    outcome = optimise(function, Cancellations, rules__math="finite")
+    assert outcome.function is function
+    assert any("is not static" in remark for remark in outcome.remarks)

@@ -1,0 +1,247 @@
+"""Rules on layouts and on transposes that move: each on a program where it holds, and on one where it does not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.ir.op import list_ops
+from passat.rules.library import ChannelsFirst, ChannelsLast, LayoutsDown, LayoutsUp, TurnedViews
+from passat.rules.library.layout_passages import MORE, MOST, Meetings, WideConcats
+from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, conversion, kernel_layout
+from passat.rules.pattern import RuleError
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, numbers, ops, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, optimise
+
+SIZES = (4, 5, 3)
+vector, spread = var("v", (4,)), var("s", (4,))
+image, other = var("x", (2, 4, 5, 3)), var("y", (2, 4, 5, 3))
+last, last_other = var("last", (2, 5, 3, 4)), var("last_other", (2, 5, 3, 4))
+mask = var("mask", (2, 4, 5, 3), "bool")
+NO_CHANGE = "is no change of the layout"
+
+
+def first(x: Expr) -> Expr:
+    """NCHW of NHWC."""
+    made: Expr = ops.transpose(x, axes=(0, 3, 1, 2))
+    return made
+
+
+def turned(x: Expr) -> Expr:
+    """NHWC of NCHW."""
+    made: Expr = ops.transpose(x, axes=(0, 2, 3, 1))
+    return made
+
+
+def heads(x: Expr) -> Expr:
+    """Axes 1 and 2 exchanged, as in attention."""
+    made: Expr = ops.transpose(x, axes=(0, 2, 1, 3))
+    return made
+
+
+def rank_of(name: str) -> int:
+    """How many spatial dimensions an operator works on."""
+    return int(name[-2] if name in POOLINGS else name.removeprefix("nn.conv")[0])
+
+
+def laid_out(name: str, *, channels_last: bool) -> Expr:
+    """A convolution or pooling in one of the two layouts."""
+    of = ops
+    for part in name.split("."):
+        of = getattr(of, part)
+    rank = rank_of(name)
+    x = var("image", (2, *SIZES[:rank], 4) if channels_last else (2, 4, *SIZES[:rank]))
+    places = "DHW"[3 - rank :]
+    layout = f"N{places}C" if channels_last else f"NC{places}"
+    if name in POOLINGS:
+        attrs = {} if "global" in name else {"pool_size": (2,) * rank}
+        pool: Expr = of(x, layout=layout, **attrs)
+        return pool
+    shape = {"N": 2, "I": 4, "O": 3, **dict.fromkeys(places, 2)}
+    kernel = kernel_layout(name, layout, "default", depthwise=False)
+    whole: Expr = of(x, numbers([shape[letter] for letter in kernel]), data_layout=layout, kernel_layout=kernel)
+    return whole
+
+
+def conversion_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for name in (*CONVOLUTIONS, *POOLINGS):
+        key = name.removeprefix("nn.")
+        ahead, behind = laid_out(name, channels_last=False), laid_out(name, channels_last=True)
+        found[f"ChannelsLast.{key}"] = case(ahead, behind, "already")
+        found[f"ChannelsFirst.{key}"] = case(behind, ahead, "already")
+    return found
+
+
+def one_operand() -> dict[str, Case]:
+    """Operators on one tensor, whose axes attributes name."""
+    calls: dict[str, Callable[..., Expr]] = {
+        "bias_add": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
+        "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
+        "instance_norm": (lambda x, c: ops.nn.instance_norm(x, vector, spread, axis=c)),
+        "group_norm": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
+        "lrn": (lambda x, c: ops.nn.lrn(x, axis=c)),
+        "lp_normalize": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
+        "reverse": (lambda x, c: ops.reverse(x, axis=c)),
+        "pad": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
+        "strided_slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
+        **{f"split_{i}": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i]) for i in range(MOST)},
+    }
+    found: dict[str, Case] = {}
+    for name, call in calls.items():
+        plain = (call(image, 1), "")
+        if name in ("instance_norm", "group_norm"):
+            moved = ops.transpose(var("z", (5, 4, 2, 3)), axes=(2, 1, 0, 3))
+            plain = (call(moved, 1), "moves the first axis")
+        found[f"LayoutsDown.{name}"] = case(call(first(last), 1), *plain)
+        found[f"LayoutsUp.{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
+    for name in POOLINGS:
+        key = name.removeprefix("nn.")
+        rank = rank_of(name)
+        whole = laid_out(name, channels_last=False)
+        moved = var("m", (2, *SIZES[:rank], 4))
+        back = ops.transpose(moved, axes=(0, rank + 1, *range(1, rank + 1)))
+        of = getattr(ops.nn, key)
+        attrs = {} if "global" in name else {"pool_size": (2,) * rank}
+        exchanged = (0, 2, 1, *range(3, rank + 2)) if rank > 1 else (1, 0, 2)
+        found[f"LayoutsDown.{key}"] = case(of(back, **attrs), whole, "")
+        found[f"LayoutsUp.{key}"] = case(
+            ops.transpose(whole, axes=(0, *range(2, rank + 2), 1)), ops.transpose(whole, axes=exchanged), NO_CHANGE
+        )
+    return found
+
+
+def reductions() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for of in list_ops():
+        if not {"axis", "keepdims"} <= set(of.attr_params):
+            continue
+        x = ops.greater(last, numbers((), seed=1)) if of.name in ("all", "any") else ops.exp(last)
+        left, order = of(first(x), axis=1), of(first(x), axis=2)
+        found[f"LayoutsDown.{of.name}"] = case(order, left, "left over")
+        found[f"LayoutsDown.{of.name}_alone"] = case(left, order, "left over")
+    narrow = first(var("narrow", (2, 1, 3, 1)))
+    thin = first(var("thin", ("n", 1, 3, 4)))
+    found["LayoutsDown.squeeze"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
+    found["LayoutsDown.squeeze_alone"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
+    return found
+
+
+def two_operands() -> dict[str, Case]:
+    """Operators that broadcast."""
+    found: dict[str, Case] = {}
+    thin, number = var("thin", (4, 1, 1)), var("number", (1,))
+    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "equal", "greater", "less"):
+        of = getattr(ops, name)
+        sides: dict[str, Callable[..., Expr]] = {"": (lambda a, b, of=of: of(a, b))}
+        if name in ("subtract", "divide", "power", "greater", "less"):
+            sides["_right"] = lambda a, b, of=of: of(b, a)
+        for side, made in sides.items():
+            small = ops.exp(last) if name == "power" else last
+            found[f"LayoutsDown.{name}{side}"] = case(made(first(small), image), made(heads(small), var("h", (2, 3, 5, 4))), NO_CHANGE)
+            found[f"LayoutsDown.{name}{side}_wider"] = case(made(first(small), thin), made(first(small), number), "is one number")
+            found[f"LayoutsDown.{name}{side}_number"] = case(made(first(small), number), made(first(small), thin), "is not one number")
+            found[f"LayoutsUp.{name}{side}_wider"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+            found[f"LayoutsUp.{name}{side}_number"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        found[f"LayoutsUp.{name}"] = case(turned(of(image, other)), turned(of(image, thin)), "dimensions")
+    prelu = ops.nn.prelu
+    flat = var("flat", (1, 4, 1, 1))
+    found["LayoutsDown.prelu"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
+    found["LayoutsDown.prelu_wider"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
+    found["LayoutsDown.prelu_number"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
+    return found
+
+
+def several_operands() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    exchanged = var("e", (2, 3, 5, 4))
+    for count in range(2, MORE + 1):
+        for place in range(count if count <= MOST else 1):
+            title = "LayoutsDown" if count <= MOST else "WideConcats"
+            parts = [first(last) if i == place else other for i in range(count)]
+            others = [heads(last) if i == place else exchanged for i in range(count)]
+            found[f"{title}.concat_{count}_{place}"] = case(
+                ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE
+            )
+    for count in range(2, MORE + 1):
+        title = "LayoutsUp" if count <= MOST else "WideConcats"
+        whole = ops.concatenate(tup(*[image] * count), axis=-3)
+        found[f"{title}.concat_{count}"] = case(turned(whole), heads(whole), NO_CHANGE)
+    row = var("row", (1, 3), "bool")
+    thin = var("thin", (4, 1, 1))
+    for count in range(2, MOST + 1):
+        for place in range(count):
+            parts = [first(last) if i == place else other for i in range(count)]
+            others = [first(last) if i == place else thin for i in range(count)]
+            found[f"LayoutsDown.sum_{count}_{place}"] = case(ops.elemwise_sum(tup(*parts)), ops.elemwise_sum(tup(*others)), "dimensions")
+        plain = [image] * count
+        found[f"LayoutsUp.sum_{count}"] = case(
+            turned(ops.elemwise_sum(tup(*plain))), turned(ops.elemwise_sum(tup(*plain[1:], thin))), "dimensions"
+        )
+    found["LayoutsDown.where"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
+    found["LayoutsDown.where_else"] = case(ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions")
+    return found
+
+
+CASES = {
+    **conversion_cases(),
+    **one_operand(),
+    **reductions(),
+    **two_operands(),
+    **several_operands(),
+    "Meetings.merge": case(heads(turned(image)), turned(image), ""),
+    "Meetings.drop": case(ops.transpose(image, axes=(0, 1, 2, 3)), turned(image), "moves an axis"),
+    "TurnedViews.transpose": case(turned(var("x", (2, 4, 1, 1))), turned(image), "moves elements"),
+    "TurnedViews.reshape": case(
+        ops.reshape(first(last), newshape=(2, 2, 2, 5, 3)), ops.reshape(heads(last), newshape=(2, 3, 20)), "channels of an image apart"
+    ),
+}
+PAIRS = pairs(CASES, ChannelsLast, ChannelsFirst, LayoutsDown, LayoutsUp, WideConcats, Meetings, TurnedViews)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
+def test_a_rule_holds_and_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+    check_refuses(rules, rule, example)
+
+
+@pytest.mark.parametrize("kernel", ["OIHW", "HWIO", "OHWI", "HWOI"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "HWNC", "CHWN"])
+def test_any_order_of_the_letters(layout: str, kernel: str) -> None:
+    rules = RuleSetMeta("Chosen", (), {"conv2d": conversion("nn.conv2d", layout, kernel)})
+    for groups in (1, 2, 4):
+        before = func(ops.nn.conv2d(image, numbers((4, 4 // groups, 2, 2)), groups=groups, padding=(1, 0), strides=(1, 2)))
+        after = optimise(before, rules)
+        assert after.fired("Chosen.conv2d") or (layout, kernel) == ("NCHW", "OIHW")
+        assert_equal_in_value(before, after.function, exact=True)
+
+
+def test_the_kernel_layout_that_goes_with_a_data_layout() -> None:
+    for name, data_layout, depthwise, kernel in (
+        ("nn.conv2d", "NHWC", False, "HWIO"),
+        ("nn.conv2d", "NHWC", True, "HWOI"),
+        ("nn.conv2d", "NCHW", True, "OIHW"),
+        ("nn.conv2d", "HWNC", False, "HWOI"),
+        ("nn.conv1d", "NWC", True, "WIO"),
+        ("nn.conv3d", "NDHWC", False, "DHWIO"),
+        ("nn.conv2d_transpose", "NHWC", False, "HWIO"),
+        ("nn.conv2d_transpose", "NCHW", False, "IOHW"),
+    ):
+        assert kernel_layout(name, data_layout, "default", depthwise=depthwise) == kernel
+
+
+@pytest.mark.parametrize(
+    ("name", "data_layout", "kernel", "message"),
+    [
+        ("nn.dense", "NHWC", "default", "nn.dense has no layouts; those that have are nn.conv1d"),
+        ("nn.conv2d", "NCHW4c", "default", "the layout 'NCHW4c' is not an order of the letters NCHW"),
+        ("nn.conv2d", "NHWC", "HWI", "the layout 'HWI' is not an order of the letters OIHW"),
+        ("nn.conv2d", "CHWN", "default", "no kernel layout goes with the data layout CHWN; name one"),
+        ("nn.max_pool2d", "NHWC", "HWIO", "nn.max_pool2d has no kernel"),
+    ],
+)
+def test_layouts_that_there_are_not(name: str, data_layout: str, kernel: str, message: str) -> None:
+    with pytest.raises(RuleError, match=message):
+        check_layouts(name, data_layout, kernel)

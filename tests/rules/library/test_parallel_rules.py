@@ -1,0 +1,174 @@
+"""Products and convolutions that run together: each rule on a program where it holds, and on one where it does not."""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
+from passat.rules.rule import EXACT, Rule, RuleSetMeta
+from tests.rules.building import func, numbers, ops, tup, var
+from tests.rules.library.cases import Case, case, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, optimise, result_type
+
+COUNTS = (4, 2, 5)
+image, last = var("image", (1, 3, 8, 8)), var("last", (1, 8, 8, 3))
+rows, deep, hidden, stack = var("rows", (4, 6)), var("deep", (3, 4, 6)), var("hidden", (2, 5, 8)), var("stack", (2, 4, 6))
+Branch = Callable[[int], Expr]
+
+
+def branches(of: Branch) -> Expr:
+    return tup(*map(of, COUNTS))
+
+
+def convolution(layout: str) -> Branch:
+    of = image if layout == "nchw" else last
+    return lambda count: ops.nn.conv2d(of, numbers((count, 3, 3, 3), seed=count), data_layout=layout.upper())
+
+
+def shift(size: tuple[int, ...], times: bool = False) -> Branch:
+    """A convolution with a shift, or a scale, of that shape; a size of 0 is the number of channels."""
+
+    def make(count: int) -> Expr:
+        column = numbers(tuple(each or count for each in size), seed=count)
+        of = convolution("nchw")(count)
+        return of * column if times else of + column
+
+    return make
+
+
+def convolution_cases() -> dict[str, Case]:
+    """Each kind of tail; where none of its own guards can fail, in the layout that another rule is for."""
+    found: dict[str, Case] = {}
+    axes = {"nchw": 1, "nhwc": -1}
+    for layout, other in (("nchw", "nhwc"), ("nhwc", "nchw")):
+        here, there = ((convolution(each), channel_biased(each, axes[each])) for each in (layout, other))
+        tails = {"": (here[0], there[0]), "_biased": (here[1], there[1])}
+        tails |= {f"{tail}_relu": (relus(good), relus(bad)) for tail, (good, bad) in tails.items()}
+        for tail, (good, bad) in tails.items():
+            found[f"ParallelConvolutions.{layout}{tail}"] = case(branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW")
+    reason = "does not vary along the channels"
+    good, bad = shift((0, 1, 1)), shift((6,))
+    found["ParallelConvolutions.nchw_shifted"] = case(branches(good), branches(bad), reason)
+    found["ParallelConvolutions.nchw_shifted_relu"] = case(branches(relus(good)), branches(relus(bad)), reason)
+    found["ParallelConvolutions.nchw_scaled"] = case(branches(shift((0, 1, 1), times=True)), branches(shift((6,), times=True)), reason)
+    return found
+
+
+def channel_biased(layout: str, axis: int) -> Branch:
+    of = convolution(layout)
+    return lambda count: ops.nn.bias_add(of(count), numbers((count,), seed=count), axis=axis)
+
+
+def product(kind: str) -> Branch:
+    if kind == "dense":
+        return lambda count: ops.nn.dense(rows, numbers((count, 6), seed=count))
+    return lambda count: ops.nn.matmul(rows, numbers((6, count), seed=count))
+
+
+def stacks(count: int) -> Expr:
+    made: Expr = ops.nn.matmul(rows, numbers((2, 6, count), seed=count))
+    return made
+
+
+def biased(of: Branch, axis: int) -> Branch:
+    return lambda count: ops.nn.bias_add(of(count), numbers((4 if axis == 0 else count,), seed=count), axis=axis)
+
+
+def shifted(of: Branch, column: bool = False) -> Branch:
+    return lambda count: of(count) + numbers((4, 1) if column else (count,), seed=count)
+
+
+def relus(of: Branch) -> Branch:
+    return lambda count: ops.nn.relu(of(count))
+
+
+def product_cases() -> dict[str, Case]:
+    """Weights that are stacks are not put side by side, and biases that are no rows neither. (Weights of dense layers are matrices.)"""
+    found: dict[str, Case] = {}
+    for kind in ("dense", "matmul"):
+        of = product(kind)
+        other = (product("matmul"), "") if kind == "dense" else (stacks, "the tensor has 3 dimensions")
+        tails: dict[str, tuple[Branch, Branch, str]] = {
+            "": (of, *other),
+            "_biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
+            "_shifted": (shifted(of), shifted(of, column=True), "is no vector along the last axis"),
+        }
+        for tail, (good, bad, reason) in tails.items():
+            found[f"ParallelProducts.{kind}{tail}"] = case(branches(good), branches(bad), reason)
+            found[f"ParallelProducts.{kind}{tail}_relu"] = case(branches(relus(good)), branches(relus(bad)), reason)
+    return found
+
+
+def heads(bias: bool = False, axes: tuple[int, ...] | None = None, view: tuple[int, ...] = (2, 5, 2, 4), along: int = -1) -> Branch:
+    """A projection to two heads of four."""
+
+    def make(seed: int) -> Expr:
+        made = ops.nn.matmul(hidden, numbers((8, 8), seed=seed))
+        if bias:
+            made = ops.nn.bias_add(made, numbers((8,), seed=seed + 10), axis=along)
+        made = ops.reshape(made, newshape=view)
+        whole: Expr = made if axes is None else ops.transpose(made, axes=axes)
+        return whole
+
+    return make
+
+
+MOVED, INNER = (0, 2, 1, 3), (0, 1, 3, 2)
+FLAT = (2, 20, 2)
+CASES: dict[str, Case] = {
+    **convolution_cases(),
+    **product_cases(),
+    "ParallelBatches.plain": case(
+        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
+        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
+        "transpose_b is True, not False",
+    ),
+    "ParallelBatches.turned": case(
+        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
+        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
+        "transpose_b is False, not True",
+    ),
+    "ParallelHeads.matmul_heads": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
+    "ParallelHeads.matmul_heads_moved": case(branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not take the heads to axis 1"),
+    "ParallelHeads.matmul_biased_heads": case(branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "does not become heads"),
+    "ParallelHeads.matmul_biased_heads_moved": case(
+        branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not take the heads to axis 1"
+    ),
+    "ParallelStacks.dense": case(
+        tup(*(ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6))),
+        tup(*(ops.nn.dense(deep, numbers((4, 6), seed=seed)) for seed in range(6))),
+        "the tensor has 3 dimensions",
+    ),
+}
+TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, ParallelHeads, ParallelStacks)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    outcome = optimise(example.positive, rules, rules__cost="nodes")
+    assert outcome.fired(rule.name) == len(example.positive.body.fields), outcome.remarks  # type: ignore[attr-defined]  # a tuple of branches
+    assert result_type(outcome.function) == result_type(example.positive)
+    assert_equal_in_value(example.positive, outcome.function, exact=rule.math == EXACT, special=False)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+@pytest.mark.parametrize("name", ["groups", "dilation", "strides"])
+def test_attributes_that_differ_keep_branches_apart(name: str) -> None:
+    others: dict[str, AnyValue] = {"groups": 3, "dilation": (2, 2), "strides": (2, 2)}
+    inputs = 1 if name == "groups" else 3
+    odd = ops.nn.conv2d(image, numbers((3, inputs, 3, 3)), **{name: others[name]})
+    function = func(tup(ops.nn.conv2d(image, numbers((4, 3, 3, 3))), odd))
+    assert optimise(function, ParallelConvolutions, rules__cost="nodes").function is function
+
+
+def test_heads_of_unknown_number_stay() -> None:
+    projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
+    outcome = optimise(func(tup(*projections)), ParallelHeads, rules__cost="nodes")
+    assert outcome.fired("ParallelHeads.matmul_heads") == 0
+    assert any("are not known" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

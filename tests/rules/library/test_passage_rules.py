@@ -1,0 +1,60 @@
+"""Views before operators of one operand: each rule on a program where it holds, and on one that is none of its own."""
+
+from typing import Any as AnyValue
+from typing import Final
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.ir.op import Op, list_ops
+from passat.rules.library import UnaryPassages
+from passat.rules.rule import Rule
+from tests.rules.building import ops, var
+from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
+
+OPERATORS: Final = {op.name.replace(".", "_"): op for op in list_ops()}
+ATTRS: Final[dict[str, dict[str, AnyValue]]] = {"cast": {"dtype": "float64"}, "clip": {"a_min": -1.0, "a_max": 1.0}}
+KINDS: Final = {"logical_not": "bool", "bitwise_not": "int32"}
+
+
+def turned(of: Expr) -> Expr:
+    made: Expr = ops.transpose(of, axes=(2, 0, 1))
+    return made
+
+
+def viewed(of: Expr) -> Expr:
+    made: Expr = ops.reshape(of, newshape=(6, 4))
+    return made
+
+
+def passage(view: str, of: Op) -> Case:
+    """The operator behind a view; and the same behind one that another rule is for."""
+    cube = var("cube", (2, 3, 4), KINDS.get(of.name, "float32"))
+    before, other = (turned, viewed) if view == "transpose" else (viewed, turned)
+    attrs = ATTRS.get(of.name, {})
+    return case(of(before(cube), **attrs), of(other(cube), **attrs), "")
+
+
+def cases() -> dict[str, Case]:
+    named = [rule.name.partition(".")[2].split("_", 1) for rule in UnaryPassages]
+    return {f"UnaryPassages.{view}_{name}": passage(view, OPERATORS[name]) for view, name in named}
+
+
+TABLE = pairs(cases(), UnaryPassages)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rule: Rule, example: Case) -> None:
+    check_rewrites(rule, example)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rule: Rule, example: Case) -> None:
+    check_makes_nothing(rule, example)
+
+
+def test_every_elementwise_operator_of_one_operand_is_passed() -> None:
+    passed = {rule.name.partition(".")[2] for rule in UnaryPassages}
+    elementwise = {op.name.replace(".", "_") for op in list_ops() if op.elementwise and op.arity == 1} - {"copy"}
+    elementwise = {name for name in elementwise if not name.startswith("elemwise_")}
+    assert passed == {f"{view}_{name}" for view in ("transpose", "reshape") for name in elementwise}

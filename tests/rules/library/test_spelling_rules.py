@@ -1,0 +1,232 @@
+"""Rules that make one program of what different exporters write: each where it holds, and where it does not."""
+
+import itertools
+
+import pytest
+
+from passat.ir.expr import Expr, Function
+from passat.rules.library import DynamicCopies, DynamicViews, Fulls, Lookups, OpenSizes, Thresholds, TurnedBatches
+from passat.rules.library.lookups import CountedLookups, Countings, TrueMasks
+from passat.rules.library.selections import UnreadCasts
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, check_refuses, check_rewrites, pairs
+from tests.rules.running import assert_equal_in_value, operators, optimise
+
+mask = var("mask", ("b", "s"))
+heads = var("heads", ("b", 4, "s", 8))
+x, row = var("x", (4, 3)), var("row", (3,))
+ids = var("ids", (3,), "int64")
+fixed, other = var("fixed", ("b", 4, 5, 8)), var("other", ("b", 4, 5, 8))
+OUT_OF_RANGE = -float("inf")
+
+
+def size(of: Expr, axis: int) -> Expr:
+    """One size of a tensor, as a scalar."""
+    return ops.squeeze(ops.shape_of(of, start=axis, end=axis + 1), axis=(0,))  # type: ignore[no-any-return]  # `ops` has no static types
+
+
+def vector(*parts: Expr | int) -> Expr:
+    """A shape of sizes and numbers."""
+    fields = (const([part], "int64") if isinstance(part, int) else ops.expand_dims(part, axis=(0,)) for part in parts)
+    return ops.concatenate(tup(*fields), axis=0)  # type: ignore[no-any-return]  # as above
+
+
+def counted(count: Expr, newshape: tuple[int, ...], start: int = 0) -> Expr:
+    """Numbers counted up, along one axis of several."""
+    return ops.reshape(ops.arange(const(start, "int64"), count, const(1, "int64")), newshape=newshape)  # type: ignore[no-any-return]  # as above
+
+
+batch, sequence = size(mask, 0), size(mask, 1)
+samples, places = counted(batch, (-1, 1, 1, 1)), counted(sequence, (1, 1, 1, -1))
+flat = ops.reshape(mask, newshape=(-1, 1))
+
+
+def rows(step: Expr) -> Expr:
+    return ops.take(flat, samples * step + places, axis=0)  # type: ignore[no-any-return]  # as above
+
+
+def channels(numbers_: list[int], step: int) -> Expr:
+    data = var("data", ("b", 3))
+    first = counted(size(data, 0), (-1, 1)) * const(step, "int64")
+    return ops.take(ops.reshape(data, newshape=(-1,)), first + const([numbers_], "int64"), axis=0)  # type: ignore[no-any-return]  # as above
+
+
+def looked_up(first: Expr, second: Expr) -> Expr:
+    shape = vector(batch, 1, 1, sequence)
+    fields = (ops.expand_dims(ops.dyn.broadcast_to(part, shape), axis=(4,)) for part in (first, second))
+    return ops.gather_nd(mask, ops.concatenate(tup(*fields), axis=4))  # type: ignore[no-any-return]  # as above
+
+
+def masked(start: int) -> Expr:
+    scores, kept = var("scores", ("b", 2, "s", "s")), var("kept", ("b", 1, 1, "s"), "bool")
+    true = ops.greater_equal(counted(size(scores, 2), (1, 1, -1, 1), start), const(0, "int64"))
+    return scores + ops.where(ops.logical_and(true, kept), splat(0.0), splat(-9.0))  # type: ignore[no-any-return]  # as above
+
+
+def turned(inner: Expr, *shape: Expr | int, axes: tuple[int, ...] = (0, 2, 1)) -> Expr:
+    return ops.dyn.reshape(ops.transpose(inner, axes=axes), vector(*shape))  # type: ignore[no-any-return]  # as above
+
+
+def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Expr:
+    """Numbers cast to integers, of which one is out of range, where the mask is false, and others where it is true."""
+    cast = ops.cast(const([low, 1.5, 2.5]), dtype="int64")
+    if kind != "cast":
+        cast = cast + const(8, "int64")
+    return ops.where(const(chosen, "bool"), ids, ops.minimum(cast, const(9, "int64")) if kind == "least" else cast)  # type: ignore[no-any-return]
+
+
+h_batch, h_size = size(heads, 0), size(heads, 2)
+merged = ops.dyn.reshape(heads, vector(-1, h_size, 8))
+whole = vector(h_batch, 4, 8, h_size)
+NOT_AXES = "with new axes"
+CASES: dict[str, Case] = {
+    "Lookups.in_order": case(
+        ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in another order"
+    ),
+    "CountedLookups.rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
+    "CountedLookups.rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
+    "CountedLookups.pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
+    "Countings.spread": case(
+        ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""
+    ),
+    "Countings.steps": case(
+        ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), newshape=(-1, 1)),
+        ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), newshape=(-1, 1)),
+        "no number that is known",
+    ),
+    "Countings.spread_steps": case(
+        ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), axis=(1,)),
+        ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
+        "no number that is known",
+    ),
+    "Countings.flat": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
+    "TrueMasks.counted": case(masked(0), masked(-1), "may be below"),
+    "DynamicViews.new_axes": case(
+        ops.dyn.reshape(mask, vector(1, batch, 1, sequence)), ops.dyn.reshape(mask, vector(sequence, batch)), NOT_AXES
+    ),
+    "DynamicViews.spread": case(
+        ops.reshape(ops.expand_dims(mask, axis=(0, 3)), newshape=(0, 0, 0)),
+        ops.reshape(ops.expand_dims(x, axis=(0,)), newshape=(4, 1, 3)),
+        "are known",
+    ),
+    "TurnedBatches.dynamic": case(
+        ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), whole),
+        ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), vector(4, h_batch, 8, h_size)),
+        "has not the first axes",
+    ),
+    "TurnedBatches.taken_apart": case(
+        turned(ops.reshape(fixed, newshape=(-1, 5, 8)), size(fixed, 0), 4, 8, 5),
+        turned(ops.reshape(fixed, newshape=(-1, 8, 5)), size(fixed, 0), 4, 5, 8),
+        "take more apart",
+    ),
+    "TurnedBatches.merged": case(
+        ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(-1, 4, 8, 5)),
+        ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(4, -1, 8, 5)),
+        "has not the first axes",
+    ),
+    "DynamicCopies.mask": case(
+        var("scores", ("b", 2, 5))
+        + ops.where(ops.dyn.broadcast_to(var("kept", (1, 1, 5), "bool"), vector(batch, 1, 5)), splat(0.0), splat(-9.0)),
+        row + ops.where(ops.dyn.broadcast_to(var("kept", (1, 3), "bool"), vector(batch, 3)), splat(0.0), splat(-9.0)),
+        "the types differ",
+    ),
+    "Fulls.copied": case(
+        ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)), ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)), "not one number"
+    ),
+    "Thresholds.softplus": case(
+        ops.where(ops.greater(x, splat(20.0)), x, ops.nn.softplus(x)),
+        ops.where(ops.greater(x, splat(2.0)), x, ops.nn.softplus(x)),
+        "not yet its operand",
+    ),
+    "OpenSizes.count": case(
+        ops.reshape(var("rows", ("b", 12)), newshape=(0, 3, 4)), ops.reshape(heads, newshape=(0, -1, 8)), "does not copy one size"
+    ),
+}
+for kind, whole_view in {
+    "reshape": ops.reshape(mask, newshape=(-1,)),
+    "expand_dims": ops.expand_dims(mask, axis=(1,)),
+    "squeeze": ops.squeeze(var("wide", ("b", 1, "s")), axis=(1,)),
+    "flatten": ops.nn.batch_flatten(mask, axis=2),
+    "dynamic": ops.dyn.reshape(mask, vector(sequence, batch)),
+}.items():
+    of = ("b", "s") if kind != "squeeze" else ("b", 1, "s")
+    sizes = (size(var("wide", of), 0), size(var("wide", of), 2)) if kind == "squeeze" else (batch, sequence)
+    CASES[f"DynamicViews.new_axes_of_{kind}"] = case(
+        ops.dyn.reshape(whole_view, vector(1, sizes[0], 1, 1, sizes[1])), ops.dyn.reshape(whole_view, vector(sizes[1], sizes[0])), NOT_AXES
+    )
+for (kind, copy), name in itertools.product(
+    {"broadcast": ops.dyn.broadcast_to(row, vector(1, 3)), "full": ops.dyn.full(splat(2.0), vector(1, 3))}.items(),
+    ("add", "multiply", "minimum", "maximum", "subtract", "divide"),
+):
+    of_two = getattr(ops, name)
+    large = ops.dyn.broadcast_to(row, vector(batch, 3)) if kind == "broadcast" else ops.dyn.full(splat(2.0), vector(batch, 3))
+    CASES[f"DynamicCopies.{name}_{kind}"] = case(of_two(copy, x), of_two(large, row), "the types differ")
+    if name in ("subtract", "divide"):
+        CASES[f"DynamicCopies.{name}_{kind}_right"] = case(of_two(x, copy), of_two(row, large), "the types differ")
+UNREAD = {
+    f"UnreadCasts.{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
+    for kind in ("cast", "sum", "least")
+}
+LISTED = pairs(
+    CASES, Lookups, CountedLookups, Countings, TrueMasks, DynamicViews, TurnedBatches, DynamicCopies, Fulls, Thresholds, OpenSizes
+)
+EXPLORING = [entry for entry in LISTED if entry[0] is Countings]
+FIRING = [entry for entry in LISTED if entry[0] is not Countings]
+NO_VALUE = pairs(UNREAD, UnreadCasts)
+SIZES = ({"b": 2, "s": 3}, {"b": 1, "s": 1}, {"b": 3, "s": 1}, {"b": 1, "s": 2})
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Rule) else ""
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), FIRING, ids=named)
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    outcome = optimise(example.positive, rules)
+    assert outcome.fired(rule.name) > 0, outcome.remarks
+    for sizes in SIZES:
+        assert_equal_in_value(example.positive, outcome.function, exact=rule.math == "exact", sizes=sizes)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), EXPLORING, ids=named)
+def test_it_offers_another_form(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rewrites(rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), [*LISTED, *NO_VALUE], ids=named)
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
+def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    """A cast that is out of range has no value, so that the constant is not computed ahead; where nobody reads it, it is."""
+    assert "cast" in operators(optimise(example.positive, fold=True).function)
+    outcome = optimise(example.positive, rules, fold=True)
+    assert outcome.fired(rule.name) == 1
+    assert operators(outcome.function) == ["where"]
+    number = 0 if rule.name.endswith("cast") else 8
+    chosen = ops.where(
+        const((True, False, False), "bool"),
+        ids,
+        const([0, 1 + number, min(2 + number, 9 if number and "least" in rule.name else 99)], "int64"),
+    )
+    assert_equal_in_value(func(chosen), Function(func(chosen).params, outcome.function.body), exact=True)
+
+
+def test_numbers_that_are_not_a_number_are_not_cast() -> None:
+    outcome = optimise(func(unread((True, False, False), "cast", float("nan"))), UnreadCasts)
+    assert outcome.fired("UnreadCasts.cast") == 0
+
+
+def test_lookups_at_run_time_in_all_words() -> None:
+    """Indices spread by new axes, scaled before they are spread, of a tensor that is flattened: all are put in one form first."""
+    count = ops.arange(const(0, "int64"), batch, const(1, "int64"))
+    near = ops.expand_dims(ops.arange(const(0, "int64"), sequence, const(1, "int64")), axis=(0,))
+    for far in (ops.expand_dims(count, axis=(1,)) * ops.shape_of(mask, start=1), ops.expand_dims(count * sequence, axis=(1,))):
+        function = func(ops.take(ops.nn.batch_flatten(mask, axis=2), far + near, axis=0))
+        outcome = optimise(function, Countings, CountedLookups)
+        assert operators(outcome.function) == ["expand_dims"]
+        for sizes in SIZES:
+            assert_equal_in_value(function, outcome.function, exact=True, sizes=sizes)

@@ -1,0 +1,71 @@
+"""DynamicToStatic: operators that take a shape, bounds or repeats as a tensor take them as attributes where these are known."""
+
+import pytest
+
+from passat.rules.passes import dynamic_to_static
+from tests.rules.passes.golden import becomes, program, stays
+from tests.rules.running import apply, operators
+
+
+def vector(*elements: int) -> str:
+    """A tensor of these elements, written with what has a text."""
+    parts = ", ".join(f"expand_dims({element}i64, axis=0)" for element in elements)
+    return f"concatenate(({parts},))" if len(elements) > 1 else parts
+
+
+SHAPE = 'shape_of(%y, dtype="int64")'
+STATIC = {
+    "reshape": ("%x: (2, 6), %y: (3, 4)", f"dyn.reshape(%x, {SHAPE})", "reshape(%x, newshape=[3, 4])"),
+    "reshape that infers": ("%x: (2, 6)", f"dyn.reshape(%x, {vector(3, -1)})", "reshape(%x, newshape=[3, 4])"),
+    "broadcast_to": ("%x: (2, 1), %y: (2, 4)", f"dyn.broadcast_to(%x, {SHAPE})", "broadcast_to(%x, shape=[2, 4])"),
+    "full": ("%c: (), %y: (2, 4)", f"dyn.full(%c, {SHAPE})", "full(%c, shape=[2, 4])"),
+    "tile": ("%x: (2, 3)", f"dyn.tile(%x, {vector(1, 2)})", "tile(%x, reps=[1, 2])"),
+    "topk": ("%x: (5, 6)", f"dyn.topk(%x, {vector(2)}).0", "topk(%x, k=2).0"),
+    "strided_slice": (
+        "%x: (5, 6)",
+        f"dyn.strided_slice(%x, {vector(1)}, {vector(5)}, {vector(2)}, {vector(-1)})",
+        "strided_slice(%x, begin=[1], end=[5], strides=[2], axes=[1])",
+    ),
+    "one_hot": (
+        "%i: (3) int64",
+        f"dyn.one_hot(%i, {vector(4)}, 1f, 0f)",
+        "one_hot(%i, 1f, 0f, depth=4)",
+    ),
+    "what follows from a shape": (
+        "%x: (2, 6)",
+        'dyn.reshape(%x, concatenate((expand_dims(take(shape_of(%x, dtype="int64"), 1i64, axis=0), axis=0), expand_dims(-1i64, axis=0))))',
+        "reshape(%x, newshape=[6, 2])",
+    ),
+    "one after the other": (
+        "%x: (2, 6), %y: (3, 4)",
+        f'%0 = dyn.reshape(%x, {SHAPE}); dyn.broadcast_to(tanh(%0), shape_of(%0, dtype="int64"))',
+        "broadcast_to(tanh(reshape(%x, newshape=[3, 4])), shape=[3, 4])",
+    ),
+}
+UNKNOWN = {
+    "reshape": ("%x: (2, 6), %s: (2) int64", "dyn.reshape(%x, %s)", "dyn.reshape"),
+    "broadcast_to": ("%x: (2, 1), %s: (2) int64", "dyn.broadcast_to(%x, %s)", "dyn.broadcast_to"),
+    "full": ("%c: (), %s: (2) int64", "dyn.full(%c, %s)", "dyn.full"),
+    "tile": ("%x: (2, 3), %s: (2) int64", "dyn.tile(%x, %s)", "dyn.tile"),
+    "topk": ("%x: (5, 6), %k: (1) int64", "dyn.topk(%x, %k).0", "dyn.topk"),
+    "the shape of what is unknown": ("%x: (2, 6), %y: (?, ?)", f"dyn.reshape(%x, {SHAPE})", "dyn.reshape"),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_what_is_known_becomes_static(name: str) -> None:
+    becomes(dynamic_to_static(), *STATIC[name])
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_unknown_stays_and_says_why(name: str) -> None:
+    signature, body, operator = UNKNOWN[name]
+    stays(dynamic_to_static(), signature, body)
+    outcome = apply(dynamic_to_static(), program(signature, body)["main"])
+    assert any(f"too little is known of the operands of {operator}" in remark for remark in outcome.remarks), outcome.remarks
+
+
+def test_sizes_that_are_known_in_part_are_enough_where_one_is_left_out() -> None:
+    """One size may be unknown, which becomes the one that a reshape infers."""
+    outcome = apply(dynamic_to_static(), program("%x: (?, 6), %y: (?, 3, 2)", f"dyn.reshape(%x, {vector(-1, 3, 2)})")["main"])
+    assert operators(outcome.function) == ["reshape"]

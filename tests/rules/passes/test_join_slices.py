@@ -1,0 +1,55 @@
+"""JoinSlices: slices that are the parts of a tensor come from one split."""
+
+import pytest
+
+from passat.rules.joined_slices import JoinSlices
+from tests.rules.passes.golden import becomes, stays
+
+DATA = "%x: (4, 6)"
+HALVES = "%0 = strided_slice(%x, begin=[3], end=[9223372036854775807], axes=[1]); %1 = strided_slice(%x, begin=[0], end=[3], axes=[-1]);"
+
+
+def test_halves() -> None:
+    becomes(
+        JoinSlices(),
+        DATA,
+        HALVES + "divide(%0, %1)",
+        "%0 = split(%x, indices_or_sections=2, axis=1); divide(%0.1, %0.0)",
+        sharing=True,
+    )
+
+
+def test_parts_of_different_sizes_and_one_that_is_read_twice() -> None:
+    becomes(
+        JoinSlices(),
+        DATA,
+        "%0 = strided_slice(%x, begin=[0], end=[2], axes=[1]); %1 = strided_slice(%x, begin=[2], end=[-1], strides=[1], axes=[1]);"
+        "%2 = strided_slice(%x, begin=[-1], end=[6], axes=[1]); (%0, %1, %2, strided_slice(%x, begin=[0], end=[-4], axes=[1]))",
+        "%0 = split(%x, indices_or_sections=[2, 5], axis=1); (%0.0, %0.1, %0.2, %0.0)",
+    )
+
+
+def test_slices_of_slices() -> None:
+    becomes(
+        JoinSlices(),
+        DATA,
+        HALVES + "%2 = strided_slice(%0, begin=[0], end=[1], axes=[0]); %3 = strided_slice(%0, begin=[1], end=[4], axes=[0]); (%1, %2, %3)",
+        "%0 = split(%x, indices_or_sections=2, axis=1); %1 = split(%0.1, indices_or_sections=[1], axis=0); (%0.0, %1.0, %1.1)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("signature", "body"),
+    [
+        (DATA, "strided_slice(%x, begin=[0], end=[3], axes=[1])"),  # one part only
+        (DATA, "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%x, begin=[4], end=[6], axes=[1]))"),  # a gap
+        (DATA, "(strided_slice(%x, begin=[0], end=[4], axes=[1]), strided_slice(%x, begin=[3], end=[6], axes=[1]))"),  # an overlap
+        (DATA, "(strided_slice(%x, begin=[0], end=[2], axes=[0]), strided_slice(%x, begin=[2], end=[6], axes=[1]))"),  # other axes
+        (DATA, "(strided_slice(%x, begin=[0], end=[6], strides=[2], axes=[1]), strided_slice(%x, begin=[1], end=[6], strides=[2], axes=[1]))"),
+        (DATA, "(strided_slice(%x, begin=[0, 0], end=[2, 6]), strided_slice(%x, begin=[2, 0], end=[4, 6]))"),  # two axes at once
+        ("%x: (4, n)", "(strided_slice(%x, begin=[0], end=[2], axes=[1]), strided_slice(%x, begin=[2], end=[9], axes=[1]))"),
+        ("%x: (4, 6), %y: (4, 6)", "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%y, begin=[3], end=[6], axes=[1]))"),
+    ],
+)
+def test_what_stays(signature: str, body: str) -> None:
+    stays(JoinSlices(), signature, body)
