@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from typing import Any as AnyValue
 
-import numpy as np
-
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Span
-from passat.ir.known import known_value
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 
@@ -103,13 +100,9 @@ class OnnxNode:
         return value.data if isinstance(value, Constant) else None
 
     def ints(self, index: int) -> tuple[int, ...] | None:
-        """The elements of input `index` as integers, where it is a constant, or small and computed from constants and sizes alone."""
+        """The elements of input `index` as integers, where it is a constant."""
         tensor = self.constant(index)
-        if tensor is not None:
-            return tuple(int(element) for element in tensor.numpy().reshape(-1))
-        known = known_value(self.input(index)) if self.has(index) else None
-        elements = known.reshape(-1).tolist() if isinstance(known, np.ndarray) else [None]
-        return tuple(map(int, elements)) if all(isinstance(element, int) for element in elements) else None
+        return None if tensor is None else tuple(int(element) for element in tensor.numpy().reshape(-1))
 
 
 class Emitter(Protocol):

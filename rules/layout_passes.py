@@ -26,7 +26,6 @@ from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Units
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.clips import Clips
-from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, Meetings, TurnedViews, WideConcats
 from passat.rules.library.layouts import DEFAULT, POOLINGS, ChannelsFirst, ChannelsLast, check_layouts, conversion, wanted
 from passat.rules.library.passages import RowPassages, UnaryPassages
 from passat.rules.library.views import Casts, NewAxes, Transposes, Views
@@ -43,7 +42,15 @@ ROUNDS: Final = 64
 """Rounds of a saturation, where `rules.rounds` does not say: a transpose that passes one operator takes one."""
 _NONE: Final = "no layouts are wanted, of the pass or by the target"
 _CONVERSIONS: Final = (ChannelsLast, ChannelsFirst)
-_PASSAGES: Final = (Meetings, TurnedViews, Views, LayoutsDown, LayoutsUp, WideConcats, UnaryPassages, RowPassages, ScaleAxis)
+
+
+def _passages() -> tuple[RuleSetMeta, ...]:
+    """The sets that move transposes: hundreds of rules, made when the first layout pass is."""
+    from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, Meetings, TurnedViews, WideConcats
+
+    return Meetings, TurnedViews, Views, LayoutsDown, LayoutsUp, WideConcats, UnaryPassages, RowPassages, ScaleAxis
+
+
 _WITHOUT: Final = (
     *(rule.name for rule in UnaryPassages if rule.name.startswith("UnaryPassages.reshape_")),
     *(rule.name for rule in ScaleAxis if not rule.name.endswith("_shifted")),
@@ -96,7 +103,7 @@ class LayoutPass(RulePass):
         self._without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
         own = {rule.name: rule for rule in chosen if not any(rule in rules.rules for rules in _CONVERSIONS)}
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
-        together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
+        together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_passages()))
         # equal constants must be one: else one that is transposed there and back is always a new one
         super().__init__(tuple(together), name=name, opt_level=3, required=required, fold=True, merge=True, doc=doc)
 

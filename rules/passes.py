@@ -58,6 +58,7 @@ from passat.rules.library.selections import Thresholds, UnreadCasts
 from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.linear_algebra import explore, linear_algebra
 from passat.rules.lowering_passes import LoweringPass
+from passat.rules.read_opaque import ReadOpaque
 from passat.rules.rule_pass import RulePass
 from passat.rules.scale_passes import fold_scale_axis
 from passat.rules.schedule import phase
@@ -217,6 +218,7 @@ def default_pipeline() -> Sequential:
     return Sequential(
         [
             simplify_inference(),
+            ReadOpaque(),
             dynamic_to_static(),
             fold_batch_norm(),
             simplify_expr(),

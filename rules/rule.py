@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any as AnyValue
 from typing import ClassVar, Final, Literal
@@ -42,6 +42,10 @@ REDUCING, EXPLORING, MERGING, LOWERING = "reducing", "exploring", "merging", "lo
 roots; what a lowering one matched is not taken out."""
 
 
+def _described(conditions: Iterable[Condition]) -> Iterator[tuple[str, AnyValue]]:
+    return ((f"the condition {each!r}", each.args) for each in conditions)
+
+
 class Rule:
     """`left >> right`: wherever `left` stands, `right` may stand instead, where the conditions hold.
 
@@ -77,7 +81,9 @@ class Rule:
         self.matches = matches
         self.name = name
         self.source = source or _caller()
-        self._check()
+        self._check_sides()
+        self._check_note()
+        self._check_bound([("the right side", rhs), *_described(conditions)])
 
     @property
     def reducing(self) -> bool:
@@ -89,42 +95,46 @@ class Rule:
         """What the rule may do to floating-point values, one of `LIBERTIES`."""
         return self.math, self.nonfinite
 
-    def _check(self) -> None:
-        where = f"rule {self.name or '(unnamed)'} [{self!r}]"
+    def _where(self) -> str:
+        return f"rule {self.name or '(unnamed)'} [{self!r}]"
+
+    def _check_sides(self) -> None:
         if isinstance(self.lhs, (PVar, PConst, PLiteral)):
-            raise RuleError(f"{where}: the left side must apply an operator; a bare hole would match everything")
+            raise RuleError(f"{self._where()}: the left side must apply an operator; a bare hole would match everything")
         if self.lhs.key == self.rhs.key:
-            raise RuleError(f"{where}: both sides are the same")
-        if self.math != EXACT and not self.note.strip():
-            raise RuleError(f"{where}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
-        bound = tensor_holes(self.lhs)
-        bound_attrs = attr_holes(self.lhs)
+            raise RuleError(f"{self._where()}: both sides are the same")
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
-                raise RuleError(f"{where}: a value is computed on the left side; bind it to a hole and state a condition")
-        for what, value in [("the right side", self.rhs), *((f"the condition {c!r}", c.args) for c in self.conditions)]:
-            for name in sorted(tensor_holes(value) - bound):
-                raise RuleError(f"{where}: {what} uses {name!r}, which the left side does not bind")
-            for name in sorted(holes_of(value) - bound_attrs):
-                raise RuleError(f"{where}: {what} uses the attribute {name!r}, which the left side does not bind")
+                raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a condition")
         kinds = {(node.name, type(node)) for side in (self.lhs, self.rhs) for node in subterms(side) if isinstance(node, (PVar, PConst))}
-        for name in bound:
+        for name in tensor_holes(self.lhs):
             if {(name, PVar), (name, PConst)} <= kinds:
-                raise RuleError(f"{where}: {name!r} is both a tensor and a constant")
+                raise RuleError(f"{self._where()}: {name!r} is both a tensor and a constant")
+
+    def _check_note(self) -> None:
+        if self.math != EXACT and not self.note.strip():
+            raise RuleError(f"{self._where()}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
+
+    def _check_bound(self, used: Iterable[tuple[str, AnyValue]]) -> None:
+        """Raises RuleError where what is described and given uses holes that the left side does not bind."""
+        bound, bound_attrs = tensor_holes(self.lhs), attr_holes(self.lhs)
+        for what, value in used:
+            for name in sorted(tensor_holes(value) - bound):
+                raise RuleError(f"{self._where()}: {what} uses {name!r}, which the left side does not bind")
+            for name in sorted(holes_of(value) - bound_attrs):
+                raise RuleError(f"{self._where()}: {what} uses the attribute {name!r}, which the left side does not bind")
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        kept = {
-            "conditions": self.conditions,
-            "math": self.math,
-            "note": self.note,
-            "nonfinite": self.nonfinite,
-            "back": self.back,
-            "kind": self.kind,
-            "matches": self.matches,
-            "name": self.name,
-            "source": self.source,
-        }
-        return Rule(self.lhs, self.rhs, **{**kept, **changes})
+        """The rule with other values in some slots. What has not changed is not checked again: rules are made in many small steps."""
+        made = Rule.__new__(Rule)
+        for slot in Rule.__slots__:
+            setattr(made, slot, changes.get(slot, getattr(self, slot)))
+        if made.back:
+            made.kind = EXPLORING
+        made._check_note()
+        if "conditions" in changes:
+            made._check_bound(_described(made.conditions[len(self.conditions) :]))
+        return made
 
     def when(self, *conditions: Condition) -> "Rule":
         """The rule under further conditions, tried in order. Raises RuleError for what is no condition."""

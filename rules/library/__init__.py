@@ -1,5 +1,8 @@
 """The rules themselves, grouped by what they are about."""
 
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
 from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
 from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
@@ -29,7 +32,6 @@ from passat.rules.library.grouped_query import GroupedQueries
 from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
 from passat.rules.library.inference import Inference
 from passat.rules.library.layer_scale import LayerScale
-from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, TurnedViews
 from passat.rules.library.layouts import ChannelsFirst, ChannelsLast
 from passat.rules.library.linear import Products, Scales
 from passat.rules.library.lookups import Lookups
@@ -46,6 +48,9 @@ from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
 from passat.rules.library.unpacking import CanonicalOps, Unpacking
 from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
+
+if TYPE_CHECKING:
+    from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, TurnedViews
 
 __all__ = [
     "AffineBefore",
@@ -161,3 +166,12 @@ __all__ = [
     "Unpacking",
     "Views",
 ]
+
+
+def __getattr__(name: str) -> AnyValue:
+    """The sets that move transposes for layouts: hundreds of rules, made when they are first asked for."""
+    if name in ("LayoutsDown", "LayoutsUp", "TurnedViews"):
+        from passat.rules.library import layout_passages
+
+        return getattr(layout_passages, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Transposes that move through what does not care for the order of axes. Operators: transpose nn.bias_add nn.batch_norm nn.instance_norm
-nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split concatenate elemwise_sum squeeze where reverse argmax argmin,
-poolings, reductions, arithmetic and comparisons.
+nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split concatenate elemwise_sum squeeze reshape where reverse argmax
+argmin, poolings, reductions, arithmetic and comparisons.
 
 Each equation is read both ways: `LayoutsDown` moves a transpose from an operand to the result, `LayoutsUp` from the result to the operands.
 By themselves they make nothing better; where a transpose meets its inverse, both vanish (`Meetings`). The unary operators are in

@@ -71,7 +71,8 @@ class Checker:
             if part["before"] is not None and part["after"] is not None:
                 self._equate(part["before"], part["after"])
         for name, (before, after) in self.data["functions"].items():
-            trusted = any("uncovered" in part and part["function"] == name for part in parts)
+            gaps = [(part["before"], part["after"]) for part in parts if "uncovered" in part and part["function"] == name]
+            trusted = any(None in gap for gap in gaps)  # where both programs are known, the others still have to lead from one to the next
             if before is not None and after is not None and self.same(before) == self.same(after):
                 self.verdict.functions.append(name)
             elif not trusted:

@@ -115,7 +115,7 @@ def _check_part(part: AnyValue, number: int, count: int) -> None:
 def _check_step(step: AnyValue, where: str, count: int) -> None:
     if not isinstance(step, dict):
         raise CertificateError(f"{where} has to be an object, it is {step!r}")
-    what = next((name for name in ("fold", "static", "rule") if name in step), None)
+    what = next((name for name in ("fold", "static", "sizes", "rule") if name in step), None)
     if what is None:
         raise CertificateError(f"{where}: it is neither a rule nor anything else that is known")
     if what != "rule":

@@ -16,6 +16,7 @@ from passat.rules.engine.journal import Run
 from passat.rules.engine.matching import Matcher, symbol_of
 from passat.rules.pattern import Pattern, PCall, PConst, PLiteral, PVar, pattern_parts
 from passat.rules.provenance.trail import Passed
+from passat.rules.provenance.walks import counterparts, is_only_rebuilt
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -81,6 +82,7 @@ class Histories:
         self.runs = runs
         self._made: dict[int, tuple[Expr, int, int]] = {}
         self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
+        self._rebuilt: dict[int, Expr] = {}
         self._indexes: dict[int, _Index] = {}
         self._known: dict[_Key, History] = {}
         self._exprs: dict[int, Expr] = {}
@@ -96,6 +98,8 @@ class Histories:
 
     def changed(self, expr: Expr) -> bool:
         """Whether an expression of the result is not one of the input."""
+        while id(expr) not in self._elsewhere and id(expr) in self._rebuilt:
+            expr = self._rebuilt[id(expr)]
         return id(expr) in self._made or id(expr) in self._elsewhere
 
     # ---- what was made where
@@ -121,13 +125,18 @@ class Histories:
             stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
 
     def _compare(self, each: Passed) -> None:
-        """Finds what a pass has made otherwise than by rules."""
+        """Finds what a pass has made otherwise than by rules, and what it has only built anew because of that."""
         old: set[int] = set()
         for function in each.before.functions.values():
             old.update(map(id, post_order(function)))
+        walked = counterparts(each.before, each.after) if each.first == each.end else {}
         for function in each.after.functions.values():
             for expr in post_order(function):
-                if isinstance(expr, Call) and id(expr) not in old and id(expr) not in self._made:
+                if id(expr) in old or id(expr) in self._made:
+                    continue
+                if id(expr) in walked:
+                    self._rebuilt.setdefault(self._keep(expr), walked[id(expr)])
+                if isinstance(expr, Call) and not (id(expr) in walked and is_only_rebuilt(expr, walked)):
                     self._elsewhere.setdefault(id(expr), (expr, each.end, each.name))
 
     def _keep(self, expr: Expr) -> int:
@@ -164,10 +173,11 @@ class Histories:
             return self._index(number).expression(node, self._keep)
         name = name_of(expr)
         names = [name] if name else []
+        before = [(_EXPR, self._keep(self._rebuilt[which]))] if which in self._rebuilt else []
         if which in self._elsewhere:
             at, pass_name = self._elsewhere[which][1:]
-            return [], [((at, 0), Step(pass_name, REWRITTEN, tuple(names)))], names
-        return [], [], names
+            return before, [((at, 0), Step(pass_name, REWRITTEN, tuple(names)))], names
+        return before, [], [] if before else names
 
     def _index(self, number: int) -> "_Index":
         found = self._indexes.get(number)

@@ -1,7 +1,7 @@
 """One saturation, replayed by the checker: each step an equation, proved before it is made."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 import numpy as np
@@ -11,6 +11,7 @@ from passat.ir.expr import Call, Constant, Expr, If, Tuple, TupleGetItem
 from passat.ir.infer import InferError, infer_type, known_value
 from passat.ir.op import KnownValue, Op, OpTypeError, get_op
 from passat.ir.ops.static_forms import static_form
+from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type, compatible, refine
 from passat.rules.conditions import Refuse
@@ -22,6 +23,14 @@ from passat.rules.provenance.terms import APPLY, CALL, CONST, FIELD, FUNCTION, I
 
 if TYPE_CHECKING:
     from passat.rules.provenance.checker import Checker
+
+
+_WITHOUT_RULES: Final = {
+    "fold": "a constant is folded",
+    "static": "an operator is made static",
+    "sizes": "sizes are read off elsewhere",
+}
+"""What steps are that are no applications of rules."""
 
 
 def expression(row: Sequence[AnyValue], parts: Sequence[Expr], constants: Mapping[str, Tensor]) -> Expr:
@@ -66,7 +75,7 @@ class Saturated:
         """Proves all steps, and that what came out is what went in. Raises CertificateError."""
         part, checker = self.part, self.checker
         for number, step in enumerate(part["steps"], 1):
-            what = step.get("rule") or ("a constant is folded" if "fold" in step else "an operator is made static")
+            what = step.get("rule") or next(said for name, said in _WITHOUT_RULES.items() if name in step)
             if "rule" in step and self._growth is None:
                 self._prove(f"{self.where}, step {number}", self._begin)
                 self._growth = -1 if part.get("growth") is None else part["growth"]
@@ -100,6 +109,8 @@ class Saturated:
             self._fold(step["fold"], step["to"])
         elif "static" in step:
             self._static(step["static"], step["to"])
+        elif "sizes" in step:
+            self._sizes(step["sizes"], step["to"])
         else:
             self._apply(step)
         self._propagate()
@@ -165,6 +176,17 @@ class Saturated:
         if self.find(made) != self.find(target):
             raise CertificateError("the static form is not what the step says")
         self.closure.unite(cls, target, keep=target)
+
+    def _sizes(self, term: int, to: int) -> None:
+        """Two tensors of sizes, all of which are known: as numbers, or by their names in the shapes of the inputs."""
+        one, other = self.term(term), self.term(to)
+        values = self.known(one), self.known(other)
+        if not same_type(self.type(one), self.type(other)):
+            raise CertificateError(f"they have the types {self.type(one)!r} and {self.type(other)!r}")
+        first, second = (value.reshape(-1).tolist() if isinstance(value, np.ndarray) else None for value in values)
+        if first is None or ANY in first or first != second:
+            raise CertificateError(f"these sizes are not known to be equal: {first!r} and {second!r}")
+        self.closure.unite(one, other)
 
     # ---- terms
 

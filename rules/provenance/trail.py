@@ -34,3 +34,7 @@ class Trail(PassInstrument):
         before, count, first = self._open.pop()
         if len(self.passed) == count:
             self.passed.append(Passed(info.name, before, mod, first, len(self.journal.runs)))
+
+    def since(self, run: int) -> list[Passed]:
+        """The passes that have been noted, with runs counted from that one."""
+        return [each._replace(first=each.first - run, end=each.end - run) for each in self.passed]

@@ -8,10 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+import numpy as np
+
 from passat.ir.expr import BaseFunc, Call, Expr, Function, If, Match, Tuple, TupleGetItem
+from passat.ir.infer import known_value
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.shape import ANY
 from passat.ir.traverse import children, post_order
+from passat.ir.types import TensorType
 from passat.rules.engine.fold import Folder
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
@@ -137,7 +142,7 @@ class Writer:
         graph.load(one)
         graph.load(other)
         nodes, steps = _Nodes(graph, self.terms), Steps()
-        loaded = [*nodes.loading(one), *nodes.loading(other)]
+        loaded = [*nodes.loading(one), *nodes.loading(other), *self._sizes(one, other)]
         Saturator(graph, [Stage(tuple(map(Matcher, Written)))], Limits(), steps=steps).run()
         applied = [self._application(nodes, each) for each in steps.applications]
         growth = 0 if graph.folder is None else graph.folder.max_growth
@@ -148,6 +153,24 @@ class Writer:
             "after": self.terms.encode(other),
             "steps": [*loaded, *applied],
         }
+
+    def _sizes(self, one: Expr, other: Expr) -> list[Plain]:
+        """Steps that say which sizes of two programs are the same: what is known of them is."""
+        first: dict[tuple[object, ...], int] = {}
+        steps: list[Plain] = []
+        for expr in dict.fromkeys([*post_order(one, parts_of=_own), *post_order(other, parts_of=_own)]):
+            type_ = expr._checked_type
+            value = known_value(expr) if isinstance(expr, Call) and isinstance(type_, TensorType) and type_.is_static else None
+            if not isinstance(value, np.ndarray):
+                continue
+            dims = value.reshape(-1).tolist()
+            if ANY in dims or all(isinstance(dim, int) for dim in dims):
+                continue
+            term = self.terms.encode(expr)
+            known = first.setdefault((type_, *dims), term)
+            if known != term:
+                steps.append({"sizes": known, "to": term})
+        return steps
 
     def _run(self, run: Run) -> str:
         """Adds what a saturation did; returns what of it is not covered."""

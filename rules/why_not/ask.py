@@ -73,12 +73,19 @@ class Inquiry:
 
     def _known(self) -> None:
         """The rules of the pipeline, and of the passes that are registered, with the names of the latter."""
-        for entry in list_passes():
+        entries = list_passes()
+        names = {entry.name for entry in entries}
+        for entry in entries:
             made = None if entry.info is None else entry.make({})
-            if isinstance(made, RulePass):
-                for rule in made.rules:
-                    self._holders.setdefault(rule.name, []).append(entry.name)
-                    self._rules[rule.name] = rule
+            parts = [] if made is None else [made]
+            while parts:
+                part = parts.pop()
+                parts += (each for each in part.members or () if each.info.name not in names)  # the others answer for themselves
+                if isinstance(part, RulePass):
+                    for rule in part.rules:
+                        holders = self._holders.setdefault(rule.name, [])
+                        holders += [] if entry.name in holders else [entry.name]
+                        self._rules[rule.name] = rule
         stack = [self._pipeline]
         while stack:
             pass_ = stack.pop()

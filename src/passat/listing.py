@@ -12,6 +12,7 @@ from passat.passmgr import EVERYTHING, get_entry, kind_of, list_passes
 from passat.passmgr.options import show_annotation, show_value
 from passat.passmgr.planning.requirement_graph import first_paragraph
 from passat.render import plain_table
+from passat.rule_pages.catalogue import leaves
 from passat.rules import Rule, RulePass, RuleSet
 from passat.rules.rule import KEPT, MIXED, RESOLVED
 
@@ -168,12 +169,15 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
             for rule in rules.rules:
                 rows.setdefault(rule.name, _row(rule))
         return list(rows.values())
-    for entry in list_passes():
+    entries = list_passes()
+    names = {entry.name for entry in entries}
+    for entry in entries:
         made = None if entry.info is None else entry.make({})
-        if isinstance(made, RulePass):
-            for rules_ in made.sets:
-                for rule in rules_.rules:
-                    rows.setdefault(rule.name, _row(rule))["passes"].append(entry.name)
+        for part in () if made is None else leaves(made):
+            if isinstance(part, RulePass) and (part is made or part.info.name not in names):  # the others are listed by themselves
+                for rule in (rule for rules_ in part.sets for rule in rules_.rules):
+                    passes = rows.setdefault(rule.name, _row(rule))["passes"]
+                    passes += [] if entry.name in passes else [entry.name]
     return list(rows.values())
 
 

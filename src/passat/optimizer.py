@@ -34,6 +34,7 @@ from passat.rules.passes import dynamic_to_static
 from passat.rules.pick import check_pick
 from passat.rules.provenance.explanation import ExplainError, Explanation
 from passat.rules.provenance.plain import CertificateError
+from passat.rules.provenance.trail import Trail
 from passat.tracing import Tracing
 from passat.turns import NothingToTimeError
 from passat.verify import ModelSource, Reference, VerifyReport
@@ -184,6 +185,7 @@ def optimize(
         journal = options["rules.journal"] = Journal()
     earlier = len(journal.runs) if journal is not None else 0
     tracing = Tracing(journal) if journal is not None and (explain or certificate) else None
+    trail = tracing.trail if tracing is not None else Trail(journal) if record and journal is not None else None
     settings = surroundings.inside(opt_level, options).with_instruments()
     prices = _begin_pricing(settings, report)
     clock = partial(_clock, report.seconds)
@@ -212,7 +214,7 @@ def optimize(
         with clock("passes"):
             timing, watch, vetoes = PassTimingInstrument(), FailureWatch(), VetoWatch()
             counting = PassProgress(partial(_announce, tell), pipeline.plan(settings))
-            around = [vetoes, timing, counting, watch, *([crash] if crash else []), *([tracing.trail] if tracing else []), *instruments]
+            around = [vetoes, timing, counting, watch, *([crash] if crash else []), *([trail] if trail else []), *instruments]
             context = surroundings.inside(opt_level, options, around)
             try:
                 with _about(report.source) if in_file else contextlib.nullcontext(), _told(watch, crash), context, interruptible() as asked:
@@ -267,7 +269,8 @@ def optimize(
         if record and journal is not None:
             from passat.page.statistics import add_statistics
 
-            kept = Record(module, module if report.kept else made, pipeline.plan(settings), journal.runs[earlier:], first - earlier)
+            passed = [] if trail is None else trail.since(earlier)
+            kept = Record(module, module if report.kept else made, pipeline.plan(settings), journal.runs[earlier:], first - earlier, passed)
             add_statistics(report, kept)
     if verify and not report.kept:
         with clock("verify"):

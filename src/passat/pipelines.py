@@ -69,8 +69,14 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
 @functools.cache
 def _library() -> dict[str, Rule]:
     """The rules of the default pipeline, by name."""
-    passes = (member for member in default_pipeline().members if isinstance(member, RulePass))
-    return {rule.name: rule for pass_ in passes for sets in pass_.sets for rule in sets.rules}
+    found: dict[str, Rule] = {}
+    stack: list[Pass] = [default_pipeline()]
+    while stack:
+        pass_ = stack.pop()
+        stack += pass_.members or ()
+        if isinstance(pass_, RulePass):
+            found.update((rule.name, rule) for sets in pass_.sets for rule in sets.rules)
+    return found
 
 
 def _members(passes: Sequence[Pass]) -> list[Pass]:

@@ -18,6 +18,7 @@ from passat.cli.app import app
 from passat.explaining import FROM, PROVENANCE, RULES, explain_model
 from passat.rules.provenance.explanation import ExplainError
 from passat.rules.provenance.plain import CertificateError
+from tests.frontdoor.small_pipeline import SMALL
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -287,19 +288,50 @@ def test_the_certificates_of_the_light_models_hold(tmp_path: Path) -> None:
     assert unions > 500
 
 
-@pytest.mark.parametrize("name", ["bert_tiny", "resnet_tiny"])
-def test_the_certificates_of_the_examples_hold_and_nothing_else_does(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "passes", "uncovered"),
+    [
+        ("bert_tiny", SMALL, []),
+        ("bert_tiny", f"{SMALL},SimplifyShapes", []),
+        ("bert_tiny", None, ["FlattenRegions in the function main"]),
+        ("resnet_tiny", None, []),
+    ],
+)
+def test_the_certificates_of_the_examples_hold_and_nothing_else_does(name: str, passes: str | None, uncovered: list[str]) -> None:
     path = EXAMPLES / f"{name}.onnx"
-    result = passat.optimize(path, verify=False, certificate=True)
+    result = passat.optimize(path, passes=passes, verify=False, certificate=True)
     whole: dict[str, Any] = json.loads(json.dumps(result.certificate))
-    assert check_certificate(whole, before=path, after=result.model).uncovered == []
+    assert check_certificate(whole, before=path, after=result.model).uncovered == uncovered
     parts = whole["steps"]
     for number, part in enumerate(parts):
-        for place, step in enumerate(part["steps"]):
-            if "rule" not in step:
+        with pytest.raises(CertificateError):
+            check_certificate({**whole, "steps": [*parts[:number], *parts[number + 1 :]]}, after=result.model)
+        for place, step in enumerate(part.get("steps", ())):
+            if "rule" not in step and "sizes" not in step:
                 continue
             bad = copy.copy(whole)
             bad["steps"] = [*parts[:number], {**part, "steps": part["steps"][:place]}]
             with pytest.raises(CertificateError):
                 check_certificate(bad, after=result.model)
             break
+
+
+def test_sizes_that_are_read_off_elsewhere_have_to_be_the_same() -> None:
+    path = EXAMPLES / "bert_tiny.onnx"
+    result = passat.optimize(path, passes=f"{SMALL},SimplifyShapes", verify=False, certificate=True)
+    whole: dict[str, Any] = json.loads(json.dumps(result.certificate))
+    (number, part), *_ = [(i, part) for i, part in enumerate(whole["steps"]) if part["pass"] == "SimplifyShapes"]
+    places = [place for place, step in enumerate(part["steps"]) if "sizes" in step]
+    assert places
+    for place in places:
+        step = part["steps"][place]
+        others = [term for term, row in enumerate(whole["terms"]) if row[0] == "call" and row[1] in ("shape_of", "concatenate")]
+        others = [term for term in others if term not in (step["sizes"], step["to"])] + [whole["functions"]["main"][0]]
+        refused = 0
+        for term in others:
+            steps = [*part["steps"][:place], {**step, "to": term}, *part["steps"][place + 1 :]]
+            bad = {**whole, "steps": [*whole["steps"][:number], {**part, "steps": steps}, *whole["steps"][number + 1 :]]}
+            with pytest.raises(CertificateError):
+                check_certificate(bad, after=result.model)
+            refused += 1
+        assert refused == len(others) > 1

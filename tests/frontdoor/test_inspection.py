@@ -21,6 +21,7 @@ from passat.passmgr import BrokenModuleError, PassContext, PassInfo, PassInstrum
 from passat.rules import RulePass
 from passat.rules.passes import default_pipeline
 from passat.rules.rule_pass import COUNTERS
+from tests.frontdoor.small_pipeline import SMALL
 
 BERT = Path(__file__).resolve().parents[2] / "examples" / "models" / "bert_tiny.onnx"
 
@@ -43,6 +44,7 @@ def test_printing_before_and_after() -> None:
         "*** IR Dump Before FoldBatchNorm ***",
         "*** IR Dump After FoldBatchNorm ***",
         "*** IR Dump Before SimplifyExpr ***",
+        "*** IR Dump Before SimplifyShapes ***",
         "note: --print-ir-after NoSuchPass: no pass of that name ran",
     ]
     assert "IR Dump" not in result.stdout
@@ -214,7 +216,10 @@ def test_instruments_of_optimize() -> None:
 
     timing = PassTimingInstrument()
     result = optimize(BERT, instruments=[Seen(), timing], verify=False)
-    assert {member.info.name for member in default_pipeline().members} <= set(seen)
+    listed = default_pipeline().members
+    names = {pass_.info.name: pass_.info.opt_level for member in listed for pass_ in (member, *(member.members or ()))}
+    assert {name for name, level in names.items() if level <= 3} <= set(seen)
+    assert {name for name, level in names.items() if level > 3}.isdisjoint(seen)
     assert sorted(run.name for run in timing.timings) == sorted(seen)
     assert result.report.passes
 
@@ -235,7 +240,7 @@ def test_counters_are_listed() -> None:
 
 
 def test_the_first_passes_only() -> None:
-    result = run("--pass-limit", "3", "--json")
+    result = run("--pass-limit", "3", "--json", "--passes", SMALL)
     assert result.exit_code == 0
     ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
     assert ran == ["InferType", "SimplifyInference", "DynamicToStatic"]
@@ -244,8 +249,14 @@ def test_the_first_passes_only() -> None:
     assert lines[3].startswith("BISECT: NOT running pass (4) FoldBatchNorm")
 
 
+def test_pipelines_in_the_default_one_are_gone_through_but_nothing_in_them_runs() -> None:
+    ran = [one["name"] for one in json.loads(run("--pass-limit", "2", "--json").stdout)["passes"]]
+    assert ran == ["InferType", "SimplifyInference", *(member.info.name for member in default_pipeline().members if member.members)]
+
+
 def test_passes_are_disabled_and_required() -> None:
-    result = run("--disable", "FoldBatchNorm", "--disable", "FoldConstnt", "-O", "0", "--require", "DeadCodeElimination", "--json")
+    options = ("-O", "0", "--require", "DeadCodeElimination", "--json", "--passes", SMALL)
+    result = run("--disable", "FoldBatchNorm", "--disable", "FoldConstnt", *options)
     assert result.exit_code == 0
     ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
     assert ran == ["InferType", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]

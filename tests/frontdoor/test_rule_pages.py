@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from passat.cli.app import app
+from passat.listing import rule_rows
+from passat.pipelines import build_pipeline
 from passat.rule_pages.catalogue import library_subjects, operators_of, registered_rule_passes, runners, subjects_of
 from passat.rule_pages.families import elided, families
 from passat.rule_pages.markdown import library_page, page
@@ -18,7 +20,7 @@ from passat.rules import library
 from passat.rules.conditions import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts, Repetitions, UnaryPassages
 from passat.rules.passes import default_pipeline
-from passat.rules.pattern import attributes, constant, op, tensors
+from passat.rules.pattern import RuleError, attributes, constant, op, tensors
 from passat.rules.rule import RuleSet
 
 RULES = '''
@@ -223,3 +225,30 @@ def test_what_the_command_cannot_do(arguments: tuple[str, ...], sentence: str) -
     assert result.exit_code in (1, 2)
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:
+    rows = {row["name"]: row["passes"] for row in rule_rows()}
+    assert rows["HiddenStates.product"] == ["FlattenHiddenState"]
+    assert "FoldScaleAxis" not in rows["ScaleAxis.dense_scaled"], "its passes have names of their own"
+
+
+def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
+    class Known(RuleSet):
+        """What a user knows."""
+
+        nothing = op.exp(op.log(x)) >> x
+
+    build_pipeline("Known", [Known])
+    assert "Known" in {name for name, _ in registered_rule_passes()}
+    assert "Known" not in library_page()
+
+
+def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either() -> None:
+    class HiddenStates(RuleSet):
+        """Of the name of a set in FlattenHiddenState."""
+
+        product = op.exp(op.log(x)) >> x
+
+    with pytest.raises(RuleError, match=r"HiddenStates\.product has the name of a rule of Passat's own"):
+        build_pipeline(None, [HiddenStates])

@@ -163,7 +163,7 @@ def test_rules_with_several_roots_are_rules() -> None:
         (lambda: each(x @ w, sharing=x) >> parts(x @ w, axis=-1), "say joined"),
         (lambda: each(x @ w, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1), "joins what is no hole"),
         (lambda: each(x @ w, sharing=x) >> parts(joined(x, axis=0) @ joined(w, axis=-1), axis=-1), "joins what is no hole"),
-        (lambda: each(x @ w, sharing=x) >> parts(op.transpose(x @ joined(w, axis=-1), axes=p), axis=-1), "uses 'p'"),
+        (lambda: each(x @ w, sharing=x) >> parts(op.transpose(x @ joined(w, axis=-1), axes=p), axis=-1), "uses the attribute 'p'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).when(is_constant(y)), "uses 'y'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(""), "say what it changes"),
         ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no way back"),

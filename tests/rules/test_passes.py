@@ -45,9 +45,12 @@ def test_names_levels_and_requirements(made: Pass, name: str, level: int, requir
 
 LEVELS = {
     "SimplifyInference": 0,
+    "ReadOpaque": 0,
     "DynamicToStatic": 2,
     "FoldBatchNorm": 2,
     "SimplifyExpr": 0,
+    "SimplifyShapes": 2,
+    "JoinSlices": 2,
     "EliminateCommonSubexpr": 3,
     "FoldScaleAxis": 0,  # its members: 3, 3 and 2
     "LinearAlgebra": 3,
@@ -58,6 +61,7 @@ LEVELS = {
     "Raise": 3,
     "RaiseAttention": 3,
     "FlattenHiddenState": 3,
+    "ContribOperators": 3,
     "Spell": 3,
     "DeadCodeElimination": 1,
 }

@@ -30,7 +30,7 @@ def document(report: Report, record: Record) -> dict[str, AnyValue]:
     """All that a page shows, as plain data. Numbers in the columns of graphs are places in `strings`."""
     strings = Strings()
     runs = record.runs
-    origins = Origins(runs)
+    origins = Origins(runs, record.passed)
     before, after = program_of(record.before), program_of(record.after)
     (same_before, same_after), near = twins(before, after)
     made = [origins.rule_of(node.expr) if node.kind == CALL else "" for node in after.nodes]
@@ -121,7 +121,7 @@ def _graph(
     widths = [_width(node) for node in program.nodes]
     layout = lay_out([[part for part in node.operands if isinstance(part, int)] for node in program.nodes], widths)
     columns: dict[str, list[AnyValue]] = {
-        name: [] for name in ("kind", "label", "attrs", "type", "name", "outputs", "function", "rule", "operands", "place")
+        name: [] for name in ("kind", "label", "attrs", "type", "name", "outputs", "function", "rule", "pass", "operands", "place")
     }
     for node, rule in zip(program.nodes, rules, strict=True):
         place = origins.place_of(node.expr)
@@ -130,6 +130,7 @@ def _graph(
             columns[name].append(strings.number(getattr(node, name)))
         columns["outputs"].append([strings.number(output) for output in node.outputs if output != node.name])
         columns["rule"].append(strings.number(rule))
+        columns["pass"].append(strings.number("" if rule else shown(origins.pass_of(node.expr), 120)))
         columns["operands"].append([part if isinstance(part, int) else -1 - strings.number(part) for part in node.operands])
         columns["place"].append(0 if place is None else list(place))
     return {

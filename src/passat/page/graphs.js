@@ -136,7 +136,12 @@ function showDetails(side, node) {
     row("Made by the rule", element("button", { type: "button", class: "link", click: () => showRule(rule) }, isolated(rule)));
   }
   if (changed && side === "after" && !rule && graph.kind[node] === 0) {
-    row("Made by", "no rule: shapes became attributes, or what it is made of was folded");
+    const pass = text(graph.pass[node]);
+    if (pass) {
+      row("Made by the pass", isolated(pass));
+    } else {
+      row("Made by", "no rule: shapes became attributes, or what it is made of was folded");
+    }
   }
   line("Type", text(graph.type[node]));
   line("Attributes", text(graph.attrs[node]));

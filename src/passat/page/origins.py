@@ -1,12 +1,15 @@
-"""Which rule made which node of a result, and in which e-graph an expression can be looked at."""
+"""Which rule or pass made which node of a result, and in which e-graph an expression can be looked at."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from passat.ir.expr import Call, Expr
+from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CALL, GET, TUPLE, Graph
 from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
+from passat.rules.provenance.trail import Passed
+from passat.rules.provenance.walks import counterparts, is_only_rebuilt
 
 
 class Place(NamedTuple):
@@ -19,18 +22,25 @@ class Place(NamedTuple):
 class Origins:
     """What is known of the expressions of all runs, by their identity. The runs keep the expressions alive.
 
-    A rule made a node where it applied first and built it; what later passes only gave other operands stays that rule's.
+    A rule made a node where it applied first and built it; what later passes only gave other operands stays that rule's. `passed` are the
+    passes between which the runs are: of those without runs, which are walks, what they made is known from what they were given.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Run], passed: Sequence[Passed] = ()) -> None:
         self.places: dict[int, Place] = {}
         self._rules: dict[int, str] = {}
+        self._passes: dict[int, str] = {}
         self._named: dict[object, str] = {}
+        walks = [each for each in passed if each.first == each.end and each.before is not each.after]
         for number, run in enumerate(runs):
+            while walks and walks[0].end <= number:
+                self._walk(walks.pop(0))
             for key, node in run.graph.ids.items():
                 self._see(key, number, run, node)
             if run.choice is not None:
                 self._follow(number, run, run.choice)
+        for walk in walks:
+            self._walk(walk)
 
     def rule_of(self, expr: Expr | None) -> str:
         """The rule that made an expression; "" where none did, as far as is known."""
@@ -38,9 +48,29 @@ class Origins:
             return ""
         return self._rules.get(id(expr)) or self._named.get(_name(expr), "")
 
+    def pass_of(self, expr: Expr | None) -> str:
+        """The pass without rules that made an expression, or gave it other operands; "" where none did, as far as is known."""
+        return "" if expr is None else self._passes.get(id(expr), "")
+
     def place_of(self, expr: Expr | None) -> Place | None:
         """Where an expression can be looked at: in the last e-graph in which there was a choice for it, else in the last at all."""
         return self.places.get(id(expr))
+
+    def _walk(self, walk: Passed) -> None:
+        """Finds what a pass has made that has no rules. What it only built anew is still the work of whoever had made it."""
+        old = {id(expr) for function in walk.before.functions.values() for expr in post_order(function)}
+        found = counterparts(walk.before, walk.after)
+        for function in walk.after.functions.values():
+            for expr in post_order(function):
+                if id(expr) in old:
+                    continue
+                earlier = found.get(id(expr))
+                self._note_as(expr, self.rule_of(earlier))
+                who = self.pass_of(earlier) if earlier is not None and is_only_rebuilt(expr, found) else walk.name
+                if who:
+                    self._passes.setdefault(id(expr), who)
+                if id(earlier) in self.places:
+                    self.places.setdefault(id(expr), self.places[id(earlier)])
 
     def _see(self, key: int, number: int, run: Run, node: int) -> None:
         cls = run.graph.find(node)
@@ -68,6 +98,11 @@ class Origins:
         origin = run.graph.origins[node]
         if not rule and origin is not None:
             rule = self.rule_of(origin)
+            if not rule and self.pass_of(origin):
+                self._passes.setdefault(id(expr), self.pass_of(origin))
+        self._note_as(expr, rule)
+
+    def _note_as(self, expr: Expr, rule: str) -> None:
         if rule:
             self._rules[id(expr)] = rule
             name = _name(expr)

@@ -28,7 +28,7 @@ def add_statistics(report: Report, record: Record) -> None:
 
 def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
     """How many of the calls of the result each rule made, and how many calls there are."""
-    origins, counts = Origins(record.runs), dict[str, int]()
+    origins, counts = Origins(record.runs, record.passed), dict[str, int]()
     calls = program_of(record.after, most=1 << 62).calls
     for node in calls:
         rule = origins.rule_of(node.expr)

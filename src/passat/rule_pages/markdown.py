@@ -51,8 +51,9 @@ are alike, `...` are those between the first and the last.
 
 def library_page() -> str:
     """The page of the whole library."""
-    passes = registered_rule_passes()
     subjects = library_subjects()
+    known = {rules for subject in subjects for rules in subject.sets}
+    passes = [(name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(pass_.sets)]  # users register passes too
     return _page(
         "# The rules",
         "What Passat rewrites, made of the rules themselves by `passat rules doc`. [engine.md](engine.md) tells how rules are run, "

@@ -14,10 +14,15 @@ from passat.page.egraphs import egraphs_of
 from passat.page.program import program_of, twins
 from passat.page.statistics import made_by_rules
 from passat.page.texts import Strings, script_json
+from passat.pipelines import build_pipeline
+from passat.rule_pages.catalogue import leaves
+from passat.rules.rule_pass import RulePass
 from tests.corpus.random_models import Maker
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import column, data_of, optimised, small_model
 
+WALKS = {pass_.info.name for pass_ in leaves(build_pipeline()) if not isinstance(pass_, RulePass)}
+"""The passes of the default pipeline that have no rules."""
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
 
 
@@ -188,8 +193,10 @@ def test_data_of_random_models_refer_to_what_is_there(seed: int) -> None:
     new = [
         node for node, changed in enumerate(data["graphs"]["after"]["changed"]) if changed and data["graphs"]["after"]["kind"][node] == 0
     ]
-    labels = column(data, "after", "label")
-    assert {labels[node] for node in new if not rules[node]} <= {"reshape"}, (
-        "what is new a rule made, or it has got its shape as an attribute"
+    labels, passes = column(data, "after", "label"), column(data, "after", "pass")
+    assert {labels[node] for node in new if not rules[node] and not passes[node]} <= {"reshape"}, (
+        "what is new a rule made, or a pass without rules, or it has got its shape as an attribute"
     )
+    assert set(filter(None, passes)) <= WALKS
+    assert not any(rule and made for rule, made in zip(rules, passes, strict=True))
     json.loads(script_json(data))

@@ -12,6 +12,7 @@ import passat
 from tests.frontdoor.page.browser import BrowserError, Tab, browser, find_chromium
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import optimised, small_model
+from tests.frontdoor.small_pipeline import SMALL
 
 CHROMIUM = find_chromium()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; CHROMIUM may name one")
@@ -43,6 +44,14 @@ def tab() -> Iterator[Tab]:
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bert") / "page.html"
+    passat.optimize(EXAMPLES / "bert_tiny.onnx", passes=SMALL, record=True).write_report(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the default pipeline does, which has passes without rules."""
+    place = tmp_path_factory.mktemp("walked") / "page.html"
     passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True).write_report(place)
     return place
 
@@ -83,7 +92,7 @@ def frame(tab: Tab) -> None:
 def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     assert tab.text("h1") == "bert_tiny.onnx"
-    assert "197 \u2192 100" in tab.text("#cards")
+    assert "197 \u2192 80" in tab.text("#cards")
     assert tab.text("#verdicts").startswith("verified on ONNX Runtime")
     assert tab.text("#caption-before").startswith("Before: 201 calls")
     assert colours(tab, "before") > 5
@@ -205,6 +214,16 @@ def test_what_a_rule_made_is_shown(tab: Tab, bert: Path) -> None:
     assert "Made by the rule" in tab.text("#details")
     tab.run("[...document.querySelectorAll('#details button')].at(-1).click()")
     assert tab.run("document.querySelector('#clusters .chosen .made') !== null")
+
+
+def test_what_a_pass_without_rules_made_is_shown(tab: Tab, walked: Path) -> None:
+    tab.open(walked)
+    graph = "data.graphs.after"
+    node = tab.run(f"{graph}.pass.findIndex((name, i) => text(name) === 'FlattenRegions' && {graph}.changed[i] === 1)")
+    assert node >= 0
+    tab.run(f"showDetails('after', {node})")
+    assert "Made by the pass" in tab.text("#details")
+    assert "FlattenRegions" in tab.text("#details")
 
 
 def test_another_class_is_chosen_by_click_key_or_list(tab: Tab, bert: Path) -> None:

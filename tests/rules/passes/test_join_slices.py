@@ -45,7 +45,10 @@ def test_slices_of_slices() -> None:
         (DATA, "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%x, begin=[4], end=[6], axes=[1]))"),  # a gap
         (DATA, "(strided_slice(%x, begin=[0], end=[4], axes=[1]), strided_slice(%x, begin=[3], end=[6], axes=[1]))"),  # an overlap
         (DATA, "(strided_slice(%x, begin=[0], end=[2], axes=[0]), strided_slice(%x, begin=[2], end=[6], axes=[1]))"),  # other axes
-        (DATA, "(strided_slice(%x, begin=[0], end=[6], strides=[2], axes=[1]), strided_slice(%x, begin=[1], end=[6], strides=[2], axes=[1]))"),
+        (
+            DATA,
+            "(strided_slice(%x, begin=[0], end=[6], strides=[2], axes=[1]), strided_slice(%x, begin=[1], end=[6], strides=[2], axes=[1]))",
+        ),
         (DATA, "(strided_slice(%x, begin=[0, 0], end=[2, 6]), strided_slice(%x, begin=[2, 0], end=[4, 6]))"),  # two axes at once
         ("%x: (4, n)", "(strided_slice(%x, begin=[0], end=[2], axes=[1]), strided_slice(%x, begin=[2], end=[9], axes=[1]))"),
         ("%x: (4, 6), %y: (4, 6)", "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%y, begin=[3], end=[6], axes=[1]))"),

@@ -1,9 +1,10 @@
 """Histories: which rules, in which passes, led to a node, and of which nodes of the input it was made."""
 
-from passat.ir.expr import Expr, Function, If, Let, Var
+from passat.ir.expr import Call, Expr, Function, If, Let, Var
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.traverse import with_children
+from passat.ir.op import get_op
+from passat.ir.traverse import rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, op, parts, rule_pass, tensors
 from passat.rules.passes import dynamic_to_static, eliminate_common_subexpr, fold_constant
@@ -134,6 +135,33 @@ def test_a_pass_without_rules_is_said_to_have_rewritten_what_it_made() -> None:
 
     found = written(func(named(ops.add(a, b), "sum")), [Swap()])
     assert found.steps("add") == ["Swap: rewritten at sum"]
+
+
+class Sigmoids(FunctionPass):
+    """Puts sigmoid for tanh, in a walk that makes anew what stands above."""
+
+    info = PassInfo(0, "Sigmoids")
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        def change(old: Expr, new: Expr) -> Expr:
+            return Call(get_op("sigmoid"), new.args) if isinstance(new, Call) and new.op is get_op("tanh") else new
+
+        made = infer_type(rewrite(func, change))
+        assert isinstance(made, Function)
+        return made
+
+
+def test_what_a_walk_only_made_anew_keeps_its_history() -> None:
+    product = named(ops.abs(chain(named(ops.tanh(a), "lower"), b)), "top")
+    other = named(ops.cos(named(ops.negative(named(ops.tanh(b), "other")), "end")), "far")
+    found = written(func(tup(product, other)), [rule_pass(Words, name="First"), Sigmoids()])
+    assert found.steps("exp") == ["First: Words.squared at product"]
+    assert found.steps("add") == ["First: Words.squared at product", "Sigmoids: rewritten at product"]
+    assert found.steps("abs") == []
+    assert found.steps("negative") == ["Sigmoids: rewritten at end"]
+    (kept,) = [call for call in found.calls() if call.op is get_op("cos")]
+    assert found.history("cos").sources == ("far",)
+    assert not found.histories.changed(kept), "it computes what it did, of what the walk has changed"
 
 
 def test_branches_are_explained_like_everything_else() -> None:

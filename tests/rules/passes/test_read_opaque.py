@@ -1,0 +1,49 @@
+"""ReadOpaque: nodes whose operands are known behind the reader."""
+
+import pytest
+from onnx import parser
+
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx
+from passat.rules.read_opaque import ReadOpaque
+from tests.rules.passes.golden import program, run
+from tests.rules.running import operators
+
+HEADER = '<ir_version: 9, opset_import: ["": 18]> block '
+
+
+def read(text: str) -> IRModule:
+    return from_onnx(parser.parse_model(HEADER + text))
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (
+            "(float[2, 3] x) => (float[a, b] y) <int64 axis = {-1}, int64[1] flat = {-1}> { s = Reshape(axis, flat)  y = ReduceMean(x, s) }",
+            ["reshape", "onnx.ReduceMean"],
+            ["mean"],
+        ),
+        (
+            "(float[2, 3] x, int64[1] s) => (float[a, b] y) { y = ReduceMean(x, s) }",
+            ["onnx.ReduceMean"],
+            ["onnx.ReduceMean"],
+        ),
+        (
+            "(float[2, n] x) => (float[a, b] y) { s = Shape<start=1>(x)  y = ReduceMean(x, s) }",
+            ["shape_of", "onnx.ReduceMean"],
+            ["shape_of", "onnx.ReduceMean"],
+        ),
+    ],
+)
+def test_operands_that_are_known_by_now(text: str, before: list[str], after: list[str]) -> None:
+    module = read(text)
+    assert operators(module["main"]) == before
+    made = run(ReadOpaque(), module)
+    assert operators(made["main"]) == after
+    assert (made["main"] is module["main"]) == (before == after)
+
+
+def test_modules_of_another_origin_stay() -> None:
+    module = program("%x: (2, 3)", "nn.relu(%x)")
+    assert run(ReadOpaque(), module)["main"] is module["main"]
