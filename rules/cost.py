@@ -132,7 +132,7 @@ class Roofline:
 
 def _launches(op: Op, result: Type) -> int:
     """How many starts a call takes: none where it is written as the bias of the product that it follows; one for each piece that a tensor
-    is split into, since each is copied by itself (three pieces take as long as three products of 32 rows and 64 columns save by being one)."""
+    is split into, since each is copied by itself: what three small products save by being one, splitting their result costs."""
     if op.name == "nn.bias_add":
         return 0
     return len(result.fields) if op.name == "split" and isinstance(result, TupleType) else 1

@@ -1,5 +1,6 @@
 """Which required passes run before a pass: as few as may be, in an order in which all that is required holds when it is needed."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -9,6 +10,9 @@ from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependen
 
 RUNS_LIMIT: Final = 1000
 """Repeated runs of required passes before one pass beyond which the search for an order is given up."""
+
+STATES_LIMIT: Final = 5000
+"""Combinations of established passes beyond which a search for an order is given up."""
 
 
 class _Outcome(NamedTuple):
@@ -38,7 +42,10 @@ class Resolver:
         disturbed = False
         while order := self._requirements.order(node, now):
             if now.names in seen or len(chosen) - len(set(chosen)) > RUNS_LIMIT:
-                raise self._requirements.undo_each_other(label, chosen)
+                found = self._searched(node, state, depth)
+                if found is None:
+                    raise self._requirements.undo_each_other(label, chosen)
+                return found
             seen.add(now.names)
             for name in order:
                 if not self._are_met(name, now):
@@ -46,6 +53,28 @@ class Resolver:
                 disturbed |= self._run(name, now, "", depth)
                 chosen.append(name)
         return self._pruned(node, chosen, state, depth) if disturbed else chosen
+
+    def _searched(self, node: Node, state: State, depth: int) -> list[str] | None:
+        """The fewest runs after which what a pass requires holds, or None: a search, breadth first, through what can hold at one time.
+
+        For passes that undo each other, where the declared order leads back to where it began.
+        """
+        names = self._requirements.order(node, State())
+        waiting: deque[tuple[State, list[str]]] = deque([(state, [])])
+        seen = {state.names}
+        while waiting and len(seen) <= STATES_LIMIT:
+            now, runs = waiting.popleft()
+            for name in names:
+                if not self._are_met(name, now):
+                    continue
+                after = now.copy()
+                self._run(name, after, "", depth)
+                if self._are_met(node, after):
+                    return [*runs, name]
+                if after.names not in seen:
+                    seen.add(after.names)
+                    waiting.append((after, [*runs, name]))
+        return None
 
     def _are_met(self, node: Node, state: State) -> bool:
         return all(name in state for name in self._requirements.requires(node))

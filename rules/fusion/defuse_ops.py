@@ -6,9 +6,10 @@ from passat.ir.expr import Function
 from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
-from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
 
+@register_pass("relay._transform.DefuseOps")
 @dataclass(frozen=True)
 class DefuseOps(FunctionPass):
     """Puts the bodies of functions with the attribute `Primitive` in the place of their calls."""

@@ -12,7 +12,7 @@ from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, with_children
 from passat.ir.types import FuncType, IncompleteType
-from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option, register_pass
 from passat.rules.fusion.dataflow import Dataflow
 from passat.rules.fusion.groups import Groups
 from passat.rules.fusion.patterns import takes_data
@@ -23,6 +23,7 @@ _STOP: Final = "annotation.stop_fusion"
 register_option(MAX_DEPTH, int, 256, "Most nodes that FuseOps computes together, constants and tuples counted too.", minimum=1)
 
 
+@register_pass("relay._transform.FuseOps")
 @dataclass(frozen=True)
 class FuseOps(FunctionPass):
     """Makes functions of the calls that are computed together, by the kinds of the operators (`passat.rules.fusion.groups`).

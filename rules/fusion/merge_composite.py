@@ -9,12 +9,13 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
-from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.fusion.pattern_tables import PatternTable, TableEntry, read_table
 from passat.rules.fusion.subgraphs import Match, matches
 from passat.rules.pattern import PVar
 
 
+@register_pass("relay._transform.MergeComposite")
 @dataclass(frozen=True)
 class MergeComposite(FunctionPass):
     """Puts calls of functions with the attribute `Composite` in the place of what the patterns of a table match.

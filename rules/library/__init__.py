@@ -173,5 +173,6 @@ def __getattr__(name: str) -> AnyValue:
     if name in ("LayoutsDown", "LayoutsUp", "TurnedViews"):
         from passat.rules.library import layout_passages
 
-        return getattr(layout_passages, name)
+        found = globals()[name] = getattr(layout_passages, name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

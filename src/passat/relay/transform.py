@@ -76,7 +76,7 @@ def FoldConstant(fold_qnn: bool = False, version: str = "") -> Pass:
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """Computes what follows from constants in one expression; the same object where nothing does. `fold_qnn` must be False."""
-    from passat.rules.folding import fold_constant_expr  # which loads the rules
+    from passat.rules.passes.constant_folding import fold_constant_expr  # which loads the rules
 
     return fold_constant_expr(expr, mod, fold_qnn)
 
@@ -137,7 +137,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
 
 
 def AlterOpLayout() -> Pass:
-    """Operators in the layouts that the target prefers (`passat.rules.layout_passes.register_alter_op_layout`); nothing where it prefers
+    """Operators in the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`); nothing where it prefers
     none."""
     return _make("AlterOpLayout")
 

@@ -17,7 +17,7 @@ from passat.ir.types import tensor_type
 from passat.rules.checking.compare import difference
 from passat.rules.checking.values import ENDLESS, draw_array
 from passat.rules.cost import ROOFLINE, program_cost
-from passat.rules.linear_algebra import explore
+from passat.rules.passes.algebra import explore
 from passat.rules.rule import MIXED
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.running import apply, assert_equal_in_value, operators, result_type, run, sized

@@ -123,7 +123,8 @@ def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
     """Two copies of two heads, whole copies side by side: the shapes are those of heads that stand beside their copies."""
     wide = [ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 2, 2, 5, 6)) for heads in (keys, values)]
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
-    function = func(shared(*(ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined), 4))
+    key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)
+    function = func(shared(key, value, 4))
     outcome = optimise(function, SharedHeads)
     assert outcome.function is function
     assert any("does not repeat heads" in remark for remark in outcome.remarks)

@@ -13,8 +13,8 @@ from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import PassContext, Sequential, get_entry
 from passat.rules.cost import Roofline
-from passat.rules.layout_passes import alter_op_layout, forget_alter_op_layout, register_alter_op_layout, simplify_expr_post_alter_op
 from passat.rules.library import ChannelsLast
+from passat.rules.passes.layouts import alter_op_layout, forget_alter_op_layout, register_alter_op_layout, simplify_expr_post_alter_op
 from passat.rules.pattern import RuleError
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.passes.golden import becomes, stays

@@ -5,7 +5,7 @@ import pytest
 
 from passat.ir.expr import Function
 from passat.ir.tensor import Tensor
-from passat.rules.stack_regions import FlattenRegions, flatten_regions
+from passat.rules.passes.flatten_regions import FlattenRegions, flatten_regions
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.passes.golden import becomes, program, stays
 from tests.rules.passes.golden import run as run_pass

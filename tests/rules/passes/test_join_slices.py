@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.joined_slices import JoinSlices
+from passat.rules.passes.join_slices import JoinSlices
 from tests.rules.passes.golden import becomes, stays
 
 DATA = "%x: (4, 6)"

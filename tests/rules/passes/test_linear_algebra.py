@@ -7,7 +7,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.passmgr import parse_pipeline
 from passat.rules.cost import ROOFLINE, program_cost
-from passat.rules.linear_algebra import explore, linear_algebra
+from passat.rules.passes.algebra import explore, linear_algebra
 from passat.rules.rule_pass import RulePass
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.passes.golden import becomes, stays

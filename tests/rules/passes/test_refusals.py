@@ -11,7 +11,6 @@ from passat.ir.expr import Function
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.passmgr import Pass, PassContext
-from passat.rules.linear_algebra import explore, linear_algebra
 from passat.rules.passes import (
     default_pipeline,
     flatten_hidden_state,
@@ -22,7 +21,8 @@ from passat.rules.passes import (
     simplify_inference,
     spell,
 )
-from passat.rules.scale_passes import backward_fold_scale_axis, fold_scale_axis, forward_fold_scale_axis
+from passat.rules.passes.algebra import explore, linear_algebra
+from passat.rules.passes.scale_axis import backward_fold_scale_axis, fold_scale_axis, forward_fold_scale_axis
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import assert_equal_in_value, operators
 

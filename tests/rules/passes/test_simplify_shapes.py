@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.shape_forms import SimplifyShapes
+from passat.rules.passes.simplify_shapes import SimplifyShapes
 from tests.rules.passes.golden import becomes, folds, stays
 
 DATA = "%x: (b, s, 4)"

@@ -4,6 +4,7 @@ and by few rounds, so that what is exponentially large is not looked at in full.
 
 from typing import Final
 
+from passat.passmgr import register_pass
 from passat.rules.library import (
     AffineBefore,
     Arithmetic,
@@ -78,6 +79,7 @@ EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, Tas
 """What goes in circles, and finds exponentially many programs if it is let."""
 
 
+@register_pass("relay._transform.LinearAlgebra")
 def linear_algebra() -> RulePass:
     """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
     and scales move to where they cost nothing."""
@@ -85,6 +87,7 @@ def linear_algebra() -> RulePass:
     return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=linear_algebra.__doc__ or "")
 
 
+@register_pass("relay._transform.Explore")
 def explore() -> RulePass:
     """What LinearAlgebra does, with sums and products in all orders and groups, and the exchange rules of the TASO family."""
     phases = (

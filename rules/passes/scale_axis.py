@@ -24,6 +24,7 @@ def forward_fold_scale_axis() -> RulePass:
     return RulePass(sets, name="ForwardFoldScaleAxis", opt_level=3, fold=True, doc=forward_fold_scale_axis.__doc__ or "")
 
 
+@register_pass(_PREFIX + "FoldScaleAxis")
 def fold_scale_axis() -> Sequential:
     """BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant."""
     members = [backward_fold_scale_axis(), forward_fold_scale_axis(), get_pass(_PREFIX + "FoldConstant")]

@@ -205,8 +205,8 @@ def forget_alter_op_layout(op: str) -> None:
 
 @register_pass(_PREFIX + "AlterOpLayout")
 def alter_op_layout() -> LayoutPass:
-    """Operators in the layouts that the target prefers (`passat.rules.layout_passes.register_alter_op_layout`), with few transposes between
-    them; where it prefers none, nothing changes, and a remark says so."""
+    """Operators in the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), with few transposes
+    between them; where it prefers none, nothing changes, and a remark says so."""
     layouts = {op: given for op, given in _PREFERRED.items() if not isinstance(given, RuleSetMeta)}
     sets = tuple(dict.fromkeys(given for given in _PREFERRED.values() if isinstance(given, RuleSetMeta)))
     return LayoutPass(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")

@@ -24,8 +24,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.passes.simplify_shapes import simplify_shapes
 from passat.rules.rule import EXACT
-from passat.rules.shape_forms import simplify_shapes
 
 _SINCE: Final = 15
 """The opset from which on Shape reads a part of a shape, and Reshape takes 0 for a size (14)."""

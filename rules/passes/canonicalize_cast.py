@@ -10,12 +10,13 @@ from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType
-from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
 _BROADCAST: Final = 1
 """Operators of this pattern or below are fused with a cast before them."""
 
 
+@register_pass("relay._transform.CanonicalizeCast")
 class CanonicalizeCast(FunctionPass):
     """Each elementwise use of a value that was cast to a wider element type gets a cast of its own, so that fusion takes the cast along
     and the narrow value is what is kept. Passes that are made of rules share the casts again."""

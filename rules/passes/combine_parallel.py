@@ -5,6 +5,7 @@ The rules say what may run together (`passat.rules.library.combine_parallel`); h
 
 from collections.abc import Sequence
 
+from passat.passmgr import register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
@@ -30,6 +31,7 @@ class CombineParallel(RulePass):
         return stage._replace(groupers=groupers)
 
 
+@register_pass("relay._transform.CombineParallelConv2D")
 def combine_parallel_conv2d(min_num_branches: int = 3) -> CombineParallel:
     """Convolutions of one tensor become one, with the biases, scales and relus of the branches where all have the same. Weights have one
     group and kernels of one size."""
@@ -37,6 +39,7 @@ def combine_parallel_conv2d(min_num_branches: int = 3) -> CombineParallel:
     return CombineParallel((ParallelConvolutions,), name="CombineParallelConv2D", min_num_branches=min_num_branches, doc=doc)
 
 
+@register_pass("relay._transform.CombineParallelDense")
 def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False) -> CombineParallel:
     """Products of one operand with several weights become one, with biases and relus, and the reshapes and transposes to heads of
     attention. With `to_batch`, products with weights of one shape become the product of two stacks."""
@@ -45,6 +48,7 @@ def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False) ->
     return CombineParallel(sets, name="CombineParallelDense", min_num_branches=min_num_branches, doc=doc)
 
 
+@register_pass("relay._transform.CombineParallelBatchMatmul")
 def combine_parallel_batch_matmul(min_num_branches: int = 3) -> CombineParallel:
     """Products of one stack of matrices with several stacks become one."""
     doc = combine_parallel_batch_matmul.__doc__ or ""

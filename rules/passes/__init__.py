@@ -1,0 +1,51 @@
+"""The passes of the rule library under Relay's names, and the pipelines that are made of them."""
+
+from passat.rules.fusion.defuse_ops import DefuseOps
+from passat.rules.fusion.fuse_ops import FuseOps
+from passat.rules.fusion.merge_composite import MergeComposite
+from passat.rules.passes.algebra import explore, linear_algebra
+from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.pipelines import default_pipeline, get_pass_prefix
+from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
+from passat.rules.passes.scale_axis import fold_scale_axis
+from passat.rules.passes.simplify import (
+    SIMPLIFY,
+    SIMPLIFY_EXPR,
+    DeadCodeElimination,
+    dynamic_to_static,
+    eliminate_common_subexpr,
+    fold_batch_norm,
+    fold_constant,
+    simplify_expr,
+    simplify_inference,
+    simplify_tuple_get,
+)
+
+__all__ = [
+    "SIMPLIFY",
+    "SIMPLIFY_EXPR",
+    "DeadCodeElimination",
+    "DefuseOps",
+    "FuseOps",
+    "MergeComposite",
+    "combine_parallel_batch_matmul",
+    "combine_parallel_conv2d",
+    "combine_parallel_dense",
+    "contrib_operators",
+    "default_pipeline",
+    "dynamic_to_static",
+    "eliminate_common_subexpr",
+    "explore",
+    "flatten_hidden_state",
+    "fold_batch_norm",
+    "fold_constant",
+    "fold_scale_axis",
+    "get_pass_prefix",
+    "linear_algebra",
+    "raise_attention",
+    "raise_operators",
+    "simplify_expr",
+    "simplify_inference",
+    "simplify_tuple_get",
+    "spell",
+]

@@ -1,0 +1,92 @@
+"""Pipelines: what `optimize` runs, and what `relay.build` begins with."""
+
+from typing import Final
+
+from passat.ir.expr import Call, Expr
+from passat.ir.op import get_op
+from passat.passmgr import InferType, RemoveUnusedFunctions, Sequential, register_pass
+from passat.rules.passes.algebra import explore, linear_algebra
+from passat.rules.passes.canonicalize_cast import CanonicalizeCast
+from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.join_slices import JoinSlices
+from passat.rules.passes.layouts import alter_op_layout
+from passat.rules.passes.lowering import canonicalize_ops, fast_math, legalize
+from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
+from passat.rules.passes.read_opaque import ReadOpaque
+from passat.rules.passes.scale_axis import fold_scale_axis
+from passat.rules.passes.simplify import (
+    DeadCodeElimination,
+    dynamic_to_static,
+    eliminate_common_subexpr,
+    fold_batch_norm,
+    fold_constant,
+    simplify_expr,
+    simplify_inference,
+)
+from passat.rules.passes.simplify_shapes import SimplifyShapes
+
+_CAST: Final = get_op("cast")
+
+
+def default_pipeline() -> Sequential:
+    """What `optimize` runs; the context's level decides which of it. Level 0 has identities, 1 drops what is dead, 2 folds constants and
+    normalisations, 3 has linear algebra, operators raised from what exporters make of them, and the spelling of the target, 4 searches and
+    merges parallel branches. Passes that make operators come after those that take programs apart; spelling comes last."""
+    return Sequential(
+        [
+            simplify_inference(),
+            ReadOpaque(),
+            dynamic_to_static(),
+            fold_batch_norm(),
+            simplify_expr(),
+            SimplifyShapes(),
+            JoinSlices(),
+            eliminate_common_subexpr(),
+            fold_scale_axis(),
+            linear_algebra(),
+            explore(),
+            combine_parallel_conv2d(),
+            combine_parallel_dense(),
+            combine_parallel_batch_matmul(),
+            raise_operators(),
+            raise_attention(),
+            flatten_hidden_state(),
+            contrib_operators(),
+            spell(),
+            DeadCodeElimination(),
+        ],
+        name="default",
+    )
+
+
+def is_cast_to_int32(expr: Expr) -> bool:
+    """Whether an expression is a cast to int32: those stay apart, so that fusion takes each along."""
+    return isinstance(expr, Call) and expr.op is _CAST and expr.attrs.dtype == "int32"
+
+
+@register_pass("relay._transform.GetPassPrefix")
+def get_pass_prefix() -> Sequential:
+    """What `relay.build` runs before it fuses and generates code (TVM v0.8), but for ToBasicBlockNormalForm and qnn.Legalize. What
+    `optimize` runs by itself does more, and spells for ONNX Runtime."""
+    return Sequential(
+        [
+            RemoveUnusedFunctions(),
+            legalize(),
+            simplify_inference(unpack=True),
+            dynamic_to_static(),
+            eliminate_common_subexpr(is_cast_to_int32),
+            simplify_expr(),
+            combine_parallel_conv2d(),
+            combine_parallel_dense(),
+            combine_parallel_batch_matmul(),
+            fold_constant(),
+            fold_scale_axis(),
+            CanonicalizeCast(),
+            canonicalize_ops(),
+            InferType(),
+            alter_op_layout(),
+            fast_math(),
+            fold_constant(),
+        ],
+        name="GetPassPrefix",
+    )

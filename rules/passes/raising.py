@@ -1,0 +1,63 @@
+"""Passes that recover operators from what exporters make of them, and write programs as the target runs them fastest."""
+
+from typing import Final
+
+from passat.passmgr import Sequential, register_pass
+from passat.rules.library import Broadcasts, Constants, Copies, Transposes, Units, Views
+from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
+from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
+from passat.rules.library.contrib import ContribGelus, ContribProducts
+from passat.rules.library.experts import Experts
+from passat.rules.library.gelu_forms import Gelus, Swishes
+from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
+from passat.rules.library.layer_scale import LayerScale
+from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
+from passat.rules.library.spelling import GlobalPools, OpenSizes
+from passat.rules.passes.flatten_regions import FlattenRegions
+from passat.rules.passes.spell_sums import SpellSums
+from passat.rules.passes.target import TargetPass
+from passat.rules.rule_pass import RulePass
+from passat.rules.schedule import phase
+
+_PREFIX: Final = "relay._transform."
+_MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
+
+
+@register_pass(_PREFIX + "FlattenHiddenState")
+def flatten_hidden_state() -> Sequential:
+    """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices."""
+    before = phase(LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
+    after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
+    doc = "Stacks of rows become matrices where at most one size is open; before that masks, guards of softmax, experts and layer scale."
+    stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, fold=True, doc=doc)
+    return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState")
+
+
+@register_pass(_PREFIX + "Spell")
+def spell() -> Sequential:
+    """Of two ways to write the same, the one that the target's kernels run faster; the last of all passes."""
+    pools = RulePass((GlobalPools, OpenSizes), name="SpellPools", opt_level=3, doc="Global pooling, and reshapes that count.")
+    return Sequential([pools, SpellSums()], opt_level=3, name="Spell")
+
+
+@register_pass(_PREFIX + "Raise")
+def raise_operators() -> RulePass:
+    """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
+    sets = (Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
+    return RulePass(sets, name="Raise", opt_level=3, fold=True, doc=raise_operators.__doc__ or "")
+
+
+@register_pass(_PREFIX + "RaiseAttention")
+def raise_attention() -> RulePass:
+    """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
+    first = phase(BatchTransposes, Masks, SoftmaxGuards, Rotations, ScoreScales, Constants, *_MERGED)
+    then = phase(Attentions, SharedHeads, BatchTransposes, *_MERGED)
+    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, fold=True, doc=raise_attention.__doc__ or "")
+
+
+@register_pass(_PREFIX + "ContribOperators")
+def contrib_operators() -> TargetPass:
+    """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
+    sets = (ContribGelus, ContribProducts)
+    doc = contrib_operators.__doc__ or ""
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, fold=True, doc=doc)

@@ -1,0 +1,133 @@
+"""Passes that simplify, under Relay's names: constants, identities, normalisations, common and dead parts."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, overload
+
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.engine.dead_code import drop_dead_lets
+from passat.rules.library import (
+    Arithmetic,
+    Binomials,
+    Broadcasts,
+    Casts,
+    Clips,
+    Constants,
+    Copies,
+    Doubles,
+    Fills,
+    Inference,
+    LikeForms,
+    NewAxes,
+    Normalisations,
+    Powers,
+    Products,
+    Repetitions,
+    ScaleAxis,
+    Scales,
+    Slices,
+    Sums,
+    Transposes,
+    Units,
+    Unpacking,
+    Views,
+)
+from passat.rules.library import DynamicToStatic as DynamicToStaticRules
+from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
+from passat.rules.library.lookups import CountedLookups, Countings, Lookups, TrueMasks
+from passat.rules.library.normalisation_forms import Roots
+from passat.rules.library.selections import Thresholds, UnreadCasts
+from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
+from passat.rules.passes.common_subexpr import Skip
+from passat.rules.passes.constant_folding import FoldConstantOf
+from passat.rules.passes.lowering import LoweringPass
+from passat.rules.rule_pass import RulePass
+
+_PREFIX: Final = "relay._transform."
+SIMPLIFY: Final = (Units, Repetitions, Arithmetic, Transposes, Views, NewAxes, Casts, Slices, Copies, Broadcasts, Constants, Products)
+_LOOKUPS: Final = (Countings, Lookups, CountedLookups)
+_SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMasks, *_LOOKUPS, UnreadCasts, Thresholds)
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots, *_SPELLINGS)
+
+
+@overload
+def fold_constant(version: Literal[""] = "") -> RulePass: ...
+@overload
+def fold_constant(version: str) -> RulePass | FoldConstantOf: ...
+@register_pass(_PREFIX + "FoldConstant")
+def fold_constant(version: str = "") -> RulePass | FoldConstantOf:
+    """Computes what follows from constants and shapes alone. Stateful calls, calls without operands, and results that would
+    enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one. With a `version` (v0.5, v0.7,
+    v0.8, v0.18) what that version of TVM computes, and nothing else: equal expressions stay apart."""
+    if version:
+        return FoldConstantOf(version)
+    return RulePass((), name="FoldConstant", opt_level=2, fold=True, doc=fold_constant.__doc__ or "")
+
+
+@register_pass(_PREFIX + "SimplifyTupleGet")
+def simplify_tuple_get() -> RulePass:
+    """The field of a tuple that was just made is that field."""
+    return RulePass((), name="SimplifyTupleGet", opt_level=1, doc=simplify_tuple_get.__doc__ or "")
+
+
+@register_pass(_PREFIX + "SimplifyInference")
+def simplify_inference(unpack: bool = False) -> RulePass:
+    """Removes what only training needs: dropout. With `unpack`, as in TVM, normalisations fall into what they are made of, whatever that
+    costs; without it they stay whole, which is what ONNX Runtime runs fast."""
+    doc = simplify_inference.__doc__ or ""
+    if unpack:
+        return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
+    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc)
+
+
+@register_pass(_PREFIX + "DynamicToStatic")
+def dynamic_to_static() -> RulePass:
+    """Folds constants and shape arithmetic, and gives operators their shapes as attributes where these are known."""
+    return RulePass((DynamicToStaticRules,), name="DynamicToStatic", opt_level=2, fold=True, static=True)
+
+
+@register_pass(_PREFIX + "SimplifyExpr")
+def simplify_expr(doubles: bool = False) -> RulePass:
+    """Identities of arithmetic, chains of reshapes, transposes, casts, clips and slices, copies that copy nothing, tensors of one value,
+    powers that are products or roots. With `doubles` x + x becomes x * 2, as in TVM from v0.18 on."""
+    return RulePass(
+        (*SIMPLIFY_EXPR, Doubles) if doubles else SIMPLIFY_EXPR,
+        name="SimplifyExpr",
+        opt_level=0,
+        fold=True,
+        static=True,
+        doc=simplify_expr.__doc__ or "",
+    )
+
+
+@register_pass(_PREFIX + "FoldBatchNorm")
+def fold_batch_norm() -> RulePass:
+    """Batch normalisations, scales and shifts become part of the convolution or product before them."""
+    sets = (ScaleAxis, Normalisations, Scales, *SIMPLIFY, DynamicViews, TurnedBatches)  # a copy, or a sum with 0, may stand between the two
+    return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
+
+
+@overload
+def eliminate_common_subexpr(fskip: None = None) -> RulePass: ...
+@overload
+def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None) -> RulePass | SharedSubexpr: ...
+@register_pass(_PREFIX + "EliminateCommonSubexpr")
+def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> RulePass | SharedSubexpr:
+    """Equal expressions become one. (Stateful calls never do.) With `fskip`, a function of an expression or names of operators, those that
+    it is true of, or that call these, stay apart."""
+    if fskip:
+        return SharedSubexpr(fskip)
+    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=eliminate_common_subexpr.__doc__ or "")
+
+
+@register_pass(_PREFIX + "DeadCodeElimination")
+@dataclass(frozen=True)
+class DeadCodeElimination(FunctionPass):
+    """Drops bindings that nobody uses, unless their value does more than compute."""
+
+    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Drops dead lets of one function."""
+        return drop_dead_lets(func)
