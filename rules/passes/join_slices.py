@@ -61,23 +61,35 @@ def slice_sequences(function: Function) -> Function:
 
 def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
     """The axis that a sequence of parts is cut along, and the places that one of its elements takes."""
-    data, sizes = whole.args
-    type_, axis = data.checked_type, whole.attrs.get("axis", 0)
-    if not isinstance(type_, TensorType) or not isinstance(sizes, Constant) or not isinstance(place, Constant):
+    type_, axis = whole.args[0].checked_type, whole.attrs.get("axis", 0)
+    if not isinstance(type_, TensorType) or not isinstance(place, Constant):
         return None
     if not -type_.ndim <= axis < type_.ndim or place.data.size != 1:
         return None
     size = type_.shape[axis]
-    lengths = [int(length) for length in sizes.data.numpy().reshape(-1)]
-    if not isinstance(size, int) or not lengths or min(lengths) < 0:
+    lengths = _lengths(whole, size) if isinstance(size, int) else None
+    if lengths is None:
         return None
-    if not sizes.data.shape:  # one number: parts of that size, but the last, which is what is left
-        lengths = [min(lengths[0], size - begin) for begin in range(0, size, lengths[0])] if lengths[0] else []
     index = int(place.data.numpy().reshape(-1)[0])
     if sum(lengths) != size or not -len(lengths) <= index < len(lengths):
         return None
     begin = sum(lengths[: index % len(lengths)])
     return axis % type_.ndim, range(begin, begin + lengths[index])
+
+
+def _lengths(whole: Call, size: int) -> list[int] | None:
+    """How long the parts are that an axis of a size is cut in; None where that is not known, or parts have an axis less."""
+    if len(whole.args) == 1:
+        return [1] * size if whole.attrs.get("keepdims", 1) else None
+    sizes = whole.args[1]
+    if not isinstance(sizes, Constant):
+        return None
+    lengths = [int(length) for length in sizes.data.numpy().reshape(-1)]
+    if not lengths or min(lengths) < 0:
+        return None
+    if not sizes.data.shape:  # one number: parts of that size, but the last, which is what is left
+        return [min(lengths[0], size - begin) for begin in range(0, size, lengths[0])] if lengths[0] else []
+    return lengths
 
 
 def join_slices(function: Function) -> Function:

@@ -1,7 +1,9 @@
 """JoinSlices: slices that are the parts of a tensor come from one split."""
 
+import onnx
 import pytest
 
+from passat.optimizer import optimize
 from passat.rules.passes.join_slices import JoinSlices
 from tests.rules.passes.golden import becomes, stays
 
@@ -56,3 +58,27 @@ def test_slices_of_slices() -> None:
 )
 def test_what_stays(signature: str, body: str) -> None:
     stays(JoinSlices(), signature, body)
+
+
+KEPT = {"SplitToSequence", "SequenceAt", "Sub"}
+
+
+@pytest.mark.parametrize(
+    ("split", "shape", "wanted"),
+    [
+        ("SplitToSequence<axis = 1>(x)", "a, b", {"Split", "Sub"}),  # parts of one place each
+        ("SplitToSequence<axis = 1, keepdims = 0>(x)", "a", KEPT),  # parts have an axis less
+        ("SplitToSequence<axis = 1>(x, one)", "a, b", {"Split", "Sub"}),
+        ("SplitToSequence<axis = 1>(x, n)", "a, b", KEPT),  # nobody knows how long parts are
+    ],
+)
+def test_elements_of_sequences(split: str, shape: str, wanted: set[str]) -> None:
+    model = onnx.parser.parse_model(
+        f"""
+        <ir_version: 9, opset_import: ["": 18]>
+        main (float[3, 2] x, int64 n) => (float[{shape}] y) <int64 one = {{1}}, int64 zero = {{0}}>
+        {{ q = {split} a = SequenceAt(q, zero) b = SequenceAt(q, one) y = Sub(a, b) }}
+        """
+    )
+    result = optimize(model, passes="JoinSlices", verify=wanted != KEPT)
+    assert {node.op_type for node in result.model.graph.node} == wanted
