@@ -86,12 +86,16 @@ class Inquiry:
                         holders = self._holders.setdefault(rule.name, [])
                         holders += [] if entry.name in holders else [entry.name]
                         self._rules[rule.name] = rule
+        own: dict[str, Rule] = {}
         stack = [self._pipeline]
         while stack:
             pass_ = stack.pop()
             stack += pass_.members or ()
             if isinstance(pass_, RulePass):
-                self._rules.update((rule.name, rule) for rule in pass_.rules)
+                own.update((rule.name, rule) for rule in pass_.rules)
+        # A set of the pipeline may have the name of one that is registered, of an earlier run with rules of one's own.
+        sets = {name.partition(".")[0] for name in own}
+        self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in sets} | own
 
     def is_set(self, name: str) -> bool:
         """Whether a name is that of a rule set."""

@@ -105,6 +105,15 @@ def test_a_whole_set() -> None:
     assert len(found["rules"]) == 3
 
 
+def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
+    other = "from passat.rules import RuleSet, op, tensor\nx = tensor('x')\nclass Mine(RuleSet):\n    squared = x * x >> op.power(x, 2.0)\n"
+    Path("other.py").write_text(other)
+    done = CliRunner().invoke(app, ["optimize", str(RESNET), "-o", "out.onnx", "--rules", "other.py", "--passes", "Mine"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(run("Mine", RESNET, "--rules", "mine.py", "--json").stdout)
+    assert [answer["rule"] for answer in found["rules"]] == ["Mine.gate", "Mine.apart", "Mine.relus"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
