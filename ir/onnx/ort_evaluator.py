@@ -1,0 +1,132 @@
+"""Nodes on constants, computed by ONNX Runtime with its optimizations off: what a folded value is by definition.
+
+This module and `passat.verify` know ONNX Runtime; it is imported when something is first evaluated. The constants are initializers, as
+in the model that they come from: ONNX Runtime packs the weights of products ahead, and a packed product is rounded differently.
+ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from passat.ir.dtypes import to_numpy
+from passat.ir.onnx.errors import raise_interrupt
+from passat.ir.onnx.scope import describe, inner_nodes
+from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
+from passat.ir.onnx.value_types import NUMBERS
+from passat.ir.onnx_mapping import ELEMENT_TYPES
+from passat.ir.tensor import Array, Tensor
+
+MAX_BYTES: Final = 1 << 30
+"""Constants that take more bytes together are not evaluated."""
+_COPIED_BYTES: Final = 1 << 14
+"""Larger constants are handed over as they are in memory; smaller ones are written into the model."""
+_SHARED: Final = frozenset(
+    {"bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+)
+"""Element types of the constants that can be handed over as they are."""
+
+
+def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Mapping[str, int]) -> list[Tensor]:
+    """The results of a node that are there, on constant operands: None where an optional one is absent.
+
+    `opsets` are the versions of the operator domains. The names of the node's values are of no importance. Raises ValueError where there
+    is no ONNX Runtime, where it refuses, and for a node that `onnx.checker` does not accept.
+    """
+    alone = NodeProto()
+    alone.CopyFrom(node)
+    alone.input[:] = ["" if operand is None else f"i{i}" for i, operand in enumerate(operands)]
+    alone.output[:] = [f"o{i}" if name else "" for i, name in enumerate(node.output)]
+    constants = {f"i{i}": operand for i, operand in enumerate(operands) if operand is not None}
+    return evaluate_nodes([alone], constants, [name for name in alone.output if name], opsets)
+
+
+def evaluate_nodes(
+    nodes: Sequence[NodeProto], constants: Mapping[str, Tensor], results: Sequence[str], opsets: Mapping[str, int]
+) -> list[Tensor]:
+    """The values of the given names, computed from constants by nodes in topological order, in one session.
+
+    Raises ValueError as `evaluate_node` does.
+    """
+    versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    ir_version = helper.find_min_ir_version_for(versions, ignore_unknown=True)
+    for node in nodes:
+        _check(node, opsets, ir_version)
+    total = sum(constant.nbytes for constant in constants.values())
+    if total > MAX_BYTES:
+        raise ValueError(f"constants of {total} bytes are not evaluated")
+    model = ModelProto(ir_version=ir_version, opset_import=versions)
+    graph = model.graph
+    graph.name = "constants"
+    graph.node.extend(nodes)
+    shared: dict[str, Array] = {}
+    for name, constant in constants.items():
+        if constant.dtype in _SHARED and constant.nbytes > _COPIED_BYTES:
+            shared[name] = np.ascontiguousarray(constant.numpy())
+            proto = graph.initializer.add(name=name, data_type=NUMBERS[constant.dtype], dims=constant.shape, data_location=EXTERNAL)
+            proto.external_data.add(key="location", value="memory")
+        else:
+            graph.initializer.append(dense_proto(constant, name))
+    for name in results:
+        graph.output.add(name=name)
+    return _run(model, shared, results)
+
+
+def _check(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> None:
+    """Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over."""
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = ir_version
+    context.opset_imports = dict(opsets)
+    try:
+        onnx.checker.check_node(node, context)
+    except onnx.checker.ValidationError as error:
+        raise ValueError(f"{describe(node)} is not valid: {str(error).strip().splitlines()[0]}") from error
+    for each in (node, *inner_nodes(node.attribute)):
+        version = opsets.get("" if each.domain == "ai.onnx" else each.domain)
+        if version is None or not onnx.defs.has(each.op_type, version, each.domain):
+            raise ValueError(f"{describe(each)} is of no operator that the onnx package knows")
+        formal = onnx.defs.get_schema(each.op_type, version, each.domain).inputs
+        for i, name in enumerate(each.input):
+            if not name and formal[min(i, len(formal) - 1)].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+                raise ValueError(f"{describe(each)} has an absent input among those of any number")
+
+
+def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str]) -> list[Tensor]:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise_interrupt(error)
+        raise ValueError("ONNX Runtime, which computes constants, is not installed") from None
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    if not shared:
+        options.intra_op_num_threads = 1  # threads take longer to start than little constants to compute
+    try:
+        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in shared.items()}
+        if values:
+            options.add_external_initializers(list(values), list(values.values()))
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return [_tensor(value) for value in session.run_with_ort_values(list(results), {})]
+    except Exception as error:
+        raise ValueError(f"ONNX Runtime does not compute {', '.join(results)}: {' '.join(str(error).split())}") from error
+
+
+def _tensor(value: AnyValue) -> Tensor:
+    if not value.has_value() or not value.is_tensor():
+        raise ValueError("a result is no tensor")
+    number, shape = value.element_type(), tuple(value.shape())
+    dtype = ELEMENT_TYPES[number]
+    if dtype == "string" or dtype in _SHARED:
+        return Tensor.dense(value.numpy())
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    if to_numpy(dtype).itemsize * np.prod(shape, dtype=np.int64) == len(raw):
+        return Tensor.dense(np.frombuffer(raw, to_numpy(dtype)).reshape(shape))
+    return read_tensor(TensorProto(dims=shape, data_type=number, raw_data=raw), None)
