@@ -199,7 +199,8 @@ def optimize(
             report.source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "a model in memory"
             report.nodes_before, report.bytes_before = histogram(proto), _bytes_of(proto)
             try:
-                module = from_onnx(proto if opset is None else in_opset(proto, opset), folder=place)
+                given = proto if opset is None else in_opset(proto, opset)
+                module = from_onnx(given, folder=place)
             except OnnxError as error:
                 if in_file:
                     raise error.about(report.source) from error
@@ -242,11 +243,13 @@ def optimize(
                             notes=report.cost_notes,
                         )
                     tell("timing the candidates on ONNX Runtime")
-                    result, made, settings = _fastest(report, module, rivals, proto, original, settings, prices, place, seed)
+                    result, made, settings = _fastest(report, module, rivals, given, original, settings, prices, place, seed)
                     report.seconds["choose"] = time.perf_counter() - started
                 if result is None:
                     made = optimised
-                    result = _cheaper(report, module, optimised, proto, settings, prices, tracing)
+                    result = _cheaper(report, module, optimised, given, settings, prices, tracing)
+                if report.kept and given is not proto:
+                    report.kept += f"; it was converted to opset {opset}"
                 if isinstance(prices, Measured):
                     report.cost_notes += prices.notes()
             except CostError:
@@ -272,7 +275,7 @@ def optimize(
             passed = [] if trail is None else trail.since(earlier)
             kept = Record(module, module if report.kept else made, pipeline.plan(settings), journal.runs[earlier:], first - earlier, passed)
             add_statistics(report, kept)
-    if verify and not report.kept:
+    if verify and result is not proto:
         with clock("verify"):
             tell("checking the result")
             with _about(report.source):
@@ -335,7 +338,7 @@ def _fastest(
     report.timings = timings
     report.cost_before = report.cost_after = _cost(before, model)
     if best is None or result is None:
-        report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
+        report.nodes_after, report.bytes_after = histogram(original), _bytes_of(original)
         report.kept = f"no candidate is faster than the input by more than {MARGIN:.0%}"
         return _with_shapes(original, before), before, settings
     report.nodes_after, report.bytes_after, report.cost_after = histogram(result), _bytes_of(result), _cost(best.module, model)
@@ -351,8 +354,8 @@ def _cheaper(
     model: CostModel,
     tracing: Tracing | None = None,
 ) -> "ModelProto":
-    """The model of `after` where that is cheaper than the original, else the original; fills in the report."""
-    report.nodes_after, report.bytes_after = report.nodes_before, report.bytes_before
+    """The model of `after` where that is cheaper than the original (in the opset of the result), else the original; fills in the report."""
+    report.nodes_after, report.bytes_after = histogram(original), _bytes_of(original)
     report.cost_before = report.cost_after = _cost(before, model)
     if after is before and not _has_dead_nodes(original):
         report.kept = "no pass changed anything"
@@ -363,7 +366,7 @@ def _cheaper(
         with settings:
             report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), model))
     result = to_onnx(after, written=None if tracing is None else tracing.written)
-    nodes, count = histogram(result), report.node_count_before
+    nodes, count = histogram(result), report.node_count_after
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
     if not report.lowered and ((cost > report.cost_before and not same) or (same and node_count(nodes) >= count)):
         from passat.render import cost_text

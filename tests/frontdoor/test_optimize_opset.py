@@ -66,3 +66,31 @@ def test_the_command(model: onnx.ModelProto, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["optimize", str(source), "-o", str(tmp_path / "no.onnx"), "--opset", "17"])
     assert refused.exit_code != 0
     assert not (tmp_path / "no.onnx").exists()
+
+
+RELU = '<ir_version: 8, opset_import: ["": 11]> main (float[2, 3] x) => (float[%s] y) { y = Relu(x) }'
+
+
+@pytest.mark.parametrize("shape", ["2, 3", "N, 3"])
+def test_a_model_that_no_pass_changes_comes_in_the_opset_asked_for(shape: str) -> None:
+    result = optimize(onnx.parser.parse_model(RELU % shape), opset=13)
+    assert [entry.version for entry in result.model.opset_import] == [13]
+    assert result.report.kept == "no pass changed anything; it was converted to opset 13"
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+
+
+def test_a_model_whose_output_gets_a_shape_is_verified() -> None:
+    model = onnx.parser.parse_model(RELU % "2, 3")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    result = optimize(model)
+    assert result.report.kept
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+
+
+def test_a_model_that_is_the_result_is_not_compared_with_itself() -> None:
+    model = onnx.parser.parse_model(RELU % "2, 3")
+    result = optimize(model, opset=11)
+    assert result.model is model
+    assert result.report.verification is None
