@@ -1,4 +1,8 @@
-"""Pooling over windows: the greatest element, the mean, the p-norm of each."""
+"""Pooling over windows: the greatest element, the mean, the p-norm of each.
+
+With `ceil_mode`, windows that start in the padding at the end do not count. ONNX says so since opset 22; ONNX Runtime counts like this
+in every opset, and so does Passat.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -252,14 +256,11 @@ def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
     window = node.attrs.get("kernel_shape", ())
     strides, dilation = read_numbers(node, "strides", rank), read_numbers(node, "dilations", rank)
     ceil, sizes = bool(node.attrs.get("ceil_mode", 0)), node.type(0).shape[2:]
-    if len(window) != rank or (ceil and node.attrs.get("auto_pad", "NOTSET") != "NOTSET"):
+    if len(window) != rank:
         return None
     padding = read_padding(node, sizes, window, strides, dilation, clipped=False)
     if padding is None:
         return None
-    axes = _axes(rank, tuple(window), strides, padding, dilation)
-    if ceil and node.version < 22 and not all(axis.settled(size) for axis, size in zip(axes, sizes, strict=True)):
-        return None  # before opset 22 ONNX counts windows that start in the padding at the end, ONNX Runtime never does
     return {"pool_size": tuple(window), "strides": strides, "padding": padding, "dilation": dilation, "ceil_mode": ceil}
 
 
@@ -298,8 +299,8 @@ def _read_lp(node: OnnxNode) -> Expr | None:
 def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[Call, Sequence[str], Emitter], str]:
     """The writer of a windowed pooling, whose ONNX operator has ceil_mode and dilations since these opsets.
 
-    Before that, and where ONNX counted other windows until opset 22, padding at the end takes the place of ceil_mode, if sizes
-    are known and padding does not count.
+    Before that, padding at the end takes the place of ceil_mode, if sizes are known and padding does not count. So it does before
+    opset 22 where ONNX's inference counts windows that ONNX Runtime does not.
     """
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
@@ -314,8 +315,9 @@ def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[
         disputed = emit.opset < 22 and not all(axis.settled(size) for axis, size in zip(axes, sizes, strict=True))
         if ceil and (disputed or emit.opset < ceil_since):
             known = [size for size in sizes if isinstance(size, int)]
-            if len(known) == rank and not counted:
-                ceil, axes = False, [axis.without_ceil(size) for axis, size in zip(axes, known, strict=True)]
+            padded = [axis.without_ceil(size) for axis, size in zip(axes, known, strict=False)]
+            if len(known) == rank and not counted and all(axis.end < axis.length for axis in padded):
+                ceil, axes = False, padded
             else:
                 need_opset(emit, ceil_since, op)
         if any(axis.gap > 1 for axis in axes):
