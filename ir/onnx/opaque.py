@@ -15,12 +15,12 @@ module does not import onnx.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.op import Op, op_family
+from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType, Type
 
 PREFIX: Final = "onnx."
@@ -28,21 +28,6 @@ RESERVED: Final = frozenset({"opset", "outputs", "types", "protos", "overload", 
 REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 """Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
-DISPUTED: Final = frozenset(
-    {
-        "AffineGrid",
-        "Attention",
-        "DeformConv",
-        "GridSample",
-        "ImageDecoder",
-        "MaxUnpool",
-        "NonMaxSuppression",
-        "Resize",
-        "RoiAlign",
-        "Upsample",
-    }
-)
-"""Operators whose implementations differ in some of their modes: onnx.reference may compute something else than what runs the model."""
 WIDENING: Final = frozenset({"DequantizeLinear"})
 """Operators that are not computed ahead: folded, a quantised weight takes four times the bytes, and runs in floating point."""
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
@@ -60,7 +45,7 @@ class OpaqueOp(Op):
         self.op_type = op_type.replace("%2E", ".")
         # What a custom operator does is not known, so it is not taken for a function of its operands.
         self.stateful = is_stateful(domain, op_type)
-        if not self.stateful and op_type not in REGIONS | DISPUTED | WIDENING:
+        if not self.stateful and op_type not in REGIONS | WIDENING:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
@@ -121,39 +106,16 @@ def _relation(op: OpaqueOp, types: tuple[Type, ...], attrs: dict[str, AnyValue])
     return found[0] if len(found) == 1 else TupleType(found)
 
 
-@lru_cache(256)
-def _evaluator(op: OpaqueOp, absent: tuple[bool, ...], attrs: Attrs) -> AnyValue:
-    from onnx import ModelProto
-    from onnx.reference import ReferenceEvaluator
-
-    from passat.ir.onnx.inference import node_proto
-
-    model = ModelProto(ir_version=10)
-    model.opset_import.add(domain=op.domain, version=attrs["opset"])
-    if op.domain:
-        model.opset_import.add(domain="", version=17)
-    node = node_proto(op, absent, attrs)
-    model.graph.name = op.name
-    model.graph.node.append(node)
-    for name in node.input:
-        if name:
-            model.graph.input.add(name=name)
-    for name in node.output:
-        if name:
-            model.graph.output.add(name=name)
-    return ReferenceEvaluator(model)
-
-
 def _kernel(op: OpaqueOp, values: tuple[AnyValue, ...], attrs: dict[str, AnyValue]) -> AnyValue:
-    """What `onnx.reference` computes. Raises ValueError where it cannot."""
-    absent = tuple(isinstance(value, tuple) for value in values)
+    """What ONNX Runtime computes for the operator in the version of the call. Raises ValueError where it cannot."""
+    from passat.ir.onnx.inference import node_proto
+    from passat.ir.onnx.ort_evaluator import evaluate_node
+
     if any(isinstance(value, tuple) and value for value in values):
         raise ValueError("a tuple is no operand of an ONNX operator")
-    if "unique" in attrs:
-        raise ValueError("its graphs are no functions of their operands")
-    try:
-        evaluator = _evaluator(op, absent, Attrs(attrs))
-        results = evaluator.run(None, {f"i{i}": value for i, value in enumerate(values) if not absent[i]})
-    except Exception as error:  # the reference implementations raise whatever Python raises
-        raise ValueError(f"onnx.reference cannot compute {op.op_type}: {error}") from error
+    if "unique" in attrs or any(attrs.get("captured", ())):
+        raise ValueError("its graphs are no functions of its operands")
+    operands = [None if isinstance(value, tuple) else Tensor.dense(value) for value in values]
+    node = node_proto(op, [operand is None for operand in operands], attrs)
+    results = [result.numpy() for result in evaluate_node(node, operands, {op.domain: attrs["opset"]})]
     return results[0] if len(results) == 1 else tuple(results)

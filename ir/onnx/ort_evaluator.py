@@ -6,7 +6,7 @@ ONNX Runtime raises a class of its own for each kind of refusal, with no common 
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -24,6 +24,10 @@ from passat.ir.tensor import Array, Tensor
 
 MAX_BYTES: Final = 1 << 30
 """Constants that take more bytes together are not evaluated."""
+OLDEST_RUN: Final = 7
+"""ONNX Runtime runs models of this opset and later ones."""
+_LEAST_IR: Final = 8
+"""Before version 4 initializers had to be inputs; otherwise the version makes no difference."""
 _COPIED_BYTES: Final = 1 << 14
 """Larger constants are handed over as they are in memory; smaller ones are written into the model."""
 _SHARED: Final = frozenset(
@@ -53,10 +57,14 @@ def evaluate_nodes(
 
     Raises ValueError as `evaluate_node` does.
     """
+    ir_version = max(
+        _LEAST_IR, helper.find_min_ir_version_for([helper.make_opsetid(*each) for each in opsets.items()], ignore_unknown=True)
+    )
+    since = [each for node in nodes for each in _check(node, opsets, ir_version)]
+    if opsets.get("", 0) > OLDEST_RUN:  # an opset that ONNX Runtime does not know yet may have no operators but such as it knows
+        opsets = {**opsets, "": max(OLDEST_RUN, *since)}
     versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    ir_version = helper.find_min_ir_version_for(versions, ignore_unknown=True)
-    for node in nodes:
-        _check(node, opsets, ir_version)
+    ir_version = max(_LEAST_IR, helper.find_min_ir_version_for(versions, ignore_unknown=True))
     total = sum(constant.nbytes for constant in constants.values())
     if total > MAX_BYTES:
         raise ValueError(f"constants of {total} bytes are not evaluated")
@@ -77,8 +85,11 @@ def evaluate_nodes(
     return _run(model, shared, results)
 
 
-def _check(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> None:
-    """Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over."""
+def _check(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> Iterator[int]:
+    """The opsets since which there are the operators of a node and of the nodes in its graphs, as they are here.
+
+    Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over.
+    """
     context = onnx.checker.C.CheckerContext()
     context.ir_version = ir_version
     context.opset_imports = dict(opsets)
@@ -90,7 +101,10 @@ def _check(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> None:
         version = opsets.get("" if each.domain == "ai.onnx" else each.domain)
         if version is None or not onnx.defs.has(each.op_type, version, each.domain):
             raise ValueError(f"{describe(each)} is of no operator that the onnx package knows")
-        formal = onnx.defs.get_schema(each.op_type, version, each.domain).inputs
+        schema = onnx.defs.get_schema(each.op_type, version, each.domain)
+        if not schema.domain:
+            yield schema.since_version
+        formal = schema.inputs
         for i, name in enumerate(each.input):
             if not name and formal[min(i, len(formal) - 1)].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
                 raise ValueError(f"{describe(each)} has an absent input among those of any number")

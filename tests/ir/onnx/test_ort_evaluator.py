@@ -22,6 +22,13 @@ def test_the_meaning_is_that_of_the_opset() -> None:
     np.testing.assert_allclose(found[1], np.full((2, 3), 1 / 2), rtol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [6, 7, 12, onnx.defs.onnx_opset_version()])
+def test_operators_that_are_as_they_were_run_in_opsets_that_the_runtime_does_not_know(opset: int) -> None:
+    x = Tensor.dense(np.array([-1.0, 2.0], np.float32))
+    values = evaluate_nodes([node("Relu", ["x"], ["t"]), node("Neg", ["t"], ["y"])], {"x": x}, ["y"], {"": opset})
+    assert values[0].numpy().tolist() == [-0.0, -2.0]
+
+
 @pytest.mark.parametrize("rows", [3, 600])
 def test_products_are_those_of_the_model_bit_for_bit(rows: int, run: Callable[..., Any], random: np.random.Generator) -> None:
     a, b = random.standard_normal((7, rows)).astype(np.float32), random.standard_normal((rows, 33)).astype(np.float32)
