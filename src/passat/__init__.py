@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.module import IRModule
-    from passat.optimizer import Result, optimize
+    from passat.optimizer import optimize
     from passat.report import MismatchError, Report
+    from passat.result import Result
     from passat.runtime import cpu, device
 
 __all__ = [
@@ -52,7 +53,7 @@ _HOMES = {
     "MismatchError": "passat.report",
     "PassError": "passat.crash",
     "Report": "passat.report",
-    "Result": "passat.optimizer",
+    "Result": "passat.result",
     "TVMError": "passat.error",
     "cpu": "passat.runtime",
     "device": "passat.runtime",

@@ -17,6 +17,8 @@ from typing import Any as AnyValue
 
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
 from passat.report import histogram, node_count
@@ -273,6 +275,17 @@ def check_candidate(reference: Reference, candidate: "ModelProto", folder: str |
         path = os.path.join(temporary, "result.onnx")
         save(candidate, path, folder=folder)
         return reference.check(path)
+
+
+def coarsest(module: IRModule) -> str | None:
+    """The narrowest floating-point type that some value of a module has."""
+    found: set[str] = set()
+    for function in module.functions.values():
+        for node in post_order(function):
+            type_ = node._checked_type
+            if isinstance(type_, TensorType):
+                found.add(type_.dtype)
+    return next((dtype for dtype in ("bfloat16", "float16", "float32") if dtype in found), None)
 
 
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext, folder: str | None = None) -> str:

@@ -1,8 +1,10 @@
 """What an optimisation did, as plain data: `Report` is what `optimize` returns beside the model, and what `--json` prints."""
 
+import contextlib
 import json
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -124,6 +126,15 @@ class Report:
         from passat.render import report_text
 
         return report_text(self)
+
+    @contextlib.contextmanager
+    def clock(self, step: str) -> Iterator[None]:
+        """Takes the seconds of a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] = time.perf_counter() - start
 
     def take_statistics(self, statistics: Statistics, timings: Sequence[PassTime], own: Iterable[str] = ()) -> None:
         """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules."""

@@ -19,7 +19,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import load
 from passat.ir.text.printer import pretty_print
-from passat.optimizer import DEFAULT_LEVEL
+from passat.optimization import DEFAULT_LEVEL
 from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassContext
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
