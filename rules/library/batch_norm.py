@@ -121,7 +121,7 @@ def is_not(c: Term, unit: float) -> bool | str:
 
 @computed
 def along(w: Term, axis: int) -> tuple[int, ...]:
-    """The newshape that lays a vector along one axis of the weight."""
+    """The newshape that lays a vector along one axis of a tensor."""
     axis = w.type.axis(axis)
     return tuple(-1 if i == axis else 1 for i in range(w.type.ndim))
 

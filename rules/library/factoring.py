@@ -7,8 +7,9 @@ What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is 
 from typing import Final
 
 from passat.ir.op import list_ops
-from passat.rules.conditions import Term, computed, condition, is_all, is_finite, is_float, same_type, shape_of
+from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, same_type, shape_of
 from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.library.batch_norm import along
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
 
@@ -23,12 +24,6 @@ _ORDER: Final = "rounds in another order"
 def is_not_constant(y: Term) -> bool | str:
     """The term is no constant: what is computed from constants alone stays together."""
     return y.constant is None or "is a constant"
-
-
-@computed
-def along(axis: int, x: Term) -> tuple[int, ...]:
-    """The newshape that lays a vector along an axis of a tensor."""
-    return (-1, *(1,) * (x.type.ndim - axis % x.type.ndim - 1))
 
 
 class Factoring(RuleSet):
@@ -76,7 +71,7 @@ class Outwards(RuleSet):
         .budget(128)
     )
     bias = (
-        (op.nn.bias_add(x, c, axis=a) + y >> (x + y) + op.reshape(c, newshape=along(a, x)))
+        (op.nn.bias_add(x, c, axis=a) + y >> (x + y) + op.reshape(c, newshape=along(x, a)))
         .when(is_float(x), is_finite(c), is_not_constant(y), same_type(x, x + y))
         .inexact(_ORDER)
         .exploring()

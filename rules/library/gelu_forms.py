@@ -70,9 +70,6 @@ _SIXTH = 0.16666667
 """What a file keeps of 1 / 6, in 32 bits."""
 
 
-_SOFTPLUS = op.log(op.exp(x) + 1.0)
-
-
 def _hard_swish(whole: Pattern) -> Rule:
     return (whole >> op.nn.hard_swish(x)).when(has_dtype(x, "float32"), same_type(x, whole)).inexact(_ROUNDS)
 

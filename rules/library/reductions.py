@@ -10,7 +10,7 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
-from passat.rules.library.linear import is_scalar
+from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.library.normalisation_forms import are_same_axes
 from passat.rules.pattern import AttrHole, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -181,12 +181,6 @@ def _concats() -> RuleSetMeta:
 
 
 ReducedConcats = _concats()
-
-
-@computed
-def no_axes(c: Term) -> tuple[int, ...]:
-    """The newshape of a scalar."""
-    return ()
 
 
 def _scaled(of: Pattern) -> PCall:
