@@ -85,6 +85,11 @@ class Tensor:
         """Whether the tensor is stored as one repeated value."""
         return self._scalar is not None
 
+    @property
+    def loader(self) -> Callable[[], Array] | None:
+        """The function that a lazy tensor is read by, until it has been read."""
+        return self._load
+
     def numpy(self) -> Array:
         """The elements as a NumPy array, not to be written to; of a splat, a broadcast view of one element."""
         if self._scalar is not None:
@@ -207,6 +212,6 @@ def _bits(array: Array) -> Array:
 def look(tensor: Tensor) -> object:
     """What a cheap look at a constant shows, before contents are compared: equal constants of one shape and type, stored alike, look alike.
 
-    Tensors in external files look like themselves alone, since looking would read them.
+    Tensors in external files, and those that are not computed yet, look like themselves alone, since looking would read or compute them.
     """
-    return tensor._key if tensor._key is not None and tensor._key[0] == "file" else tensor.sample()
+    return tensor._key if tensor._key is not None and tensor._key[0] in ("file", "deferred") else tensor.sample()

@@ -42,7 +42,9 @@ register_option(
 register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.", minimum=0)
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)
 register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.", minimum=0)
-register_option("rules.seconds", float, _DEFAULTS.seconds, "Most seconds of one saturation.", minimum=0)
+register_option(
+    "rules.seconds", float, None, "Most seconds of one saturation; with such a limit, results depend on the machine.", minimum=0
+)
 register_option("rules.memory", float, _DEFAULTS.memory, "Most megabytes by which the process grows in one saturation.", minimum=0)
 register_option(
     "rules.rule_matches", int, _DEFAULTS.rule_matches, "A rule that finds more matches than that in a round is put off.", minimum=0
@@ -212,7 +214,8 @@ class RulePass(FunctionPass):
     def _engine(self, ctx: PassContext) -> Engine:
         check_not_forked()
         math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
-        limits = Limits(*(ctx.get_config(f"rules.{field}") for field in Limits._fields))
+        given = {field: ctx.get_config(f"rules.{field}") for field in Limits._fields}
+        limits = Limits(**{field: value for field, value in given.items() if value is not None})
         if self.rounds is not None:
             limits = limits._replace(rounds=min(self.rounds, limits.rounds))
         total = ctx.get_config("rules.time_limit")

@@ -10,6 +10,7 @@ from passat.ir.op import KnownValue, Op
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.engine.deferred import deferred, is_worth_deferring
 
 
 class Folder:
@@ -42,7 +43,9 @@ class Folder:
             return None
 
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-        """The value of a call. Raises EvaluateError."""
+        """The value of a call; one that takes long is computed when its elements are first needed. Raises EvaluateError."""
+        if isinstance(type_, TensorType) and is_worth_deferring(op, values, attrs, type_):
+            return deferred(evaluate_call, op, values, attrs, type_)
         return evaluate_call(op, values, attrs, type_)
 
     def from_known(self, known: KnownValue | None, type_: TensorType) -> Tensor | None:

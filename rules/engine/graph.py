@@ -304,7 +304,8 @@ class Graph:
         type_ = self.infer(head, payload, operands)
         value = self._fold(head, payload, operands, type_)
         if isinstance(value, Tensor):
-            return self.add_constant(value)
+            node = self._nodes[head, payload, operands] = self.add_constant(value)
+            return node
         node = self._new(head, payload, operands, type_, None)
         if value is not None:
             self.constants[node] = value

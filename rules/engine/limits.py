@@ -14,14 +14,18 @@ INTERRUPTED: Final = "interrupted"
 
 
 class Limits(NamedTuple):
-    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided, rounds, seconds of wall time, and
-    megabytes by which the process grows. A rule that finds more than `rule_matches` in a round is put off (passat.rules.engine.backoff).
-    With `unions`, so many applications of rules are carried out, and no more: what looks for a wrong one counts them."""
+    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided, rounds, and megabytes by which the
+    process grows. A rule that finds more than `rule_matches` in a round is banned for a while (passat.rules.engine.backoff). `unions`
+    bounds the applications of rules; bisection counts them.
+
+    `seconds` bounds wall time. No default does: a busy machine would change results. `memory` is a safety net far above the memory that
+    the counted limits let through.
+    """
 
     nodes: int = 200_000
     matches: int = 1_000_000
     rounds: int = 12
-    seconds: float = 60.0
+    seconds: float = math.inf
     memory: float = 8192.0
     rule_matches: int = 10_000
     unions: int | None = None

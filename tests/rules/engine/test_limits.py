@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from passat.ir.equality import structural_equal
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
@@ -84,6 +85,20 @@ def test_an_explosion_stops_and_the_best_so_far_comes_out(limits: dict[str, floa
     # The double negation is gone whatever the limit was, for its match was among the first.
     assert program_cost(outcome.function.body, NodeCount()) == 13
     assert outcome.fired("Sums.negate") == 1
+
+
+def test_a_busy_machine_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each look at the clock took an hour: the default limits count work, so the result is the same."""
+    function = long_sum(6)
+    expected = run(function)
+    hours = iter(range(0, 10**9, 3600))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(hours)))
+    slow = run(function)
+    assert stopped_at(slow) == stopped_at(expected)
+    assert structural_equal(slow.function, expected.function)
+    assert [slow.count(key) for key in ("rounds", "nodes", "matched:Sums.associate")] == [
+        expected.count(key) for key in ("rounds", "nodes", "matched:Sums.associate")
+    ]
 
 
 def test_no_time_at_all_leaves_the_program_as_it_is() -> None:

@@ -1,0 +1,84 @@
+"""Constants that are computed when their elements are first needed.
+
+Saturation makes many candidates for a product of weights, and extraction keeps few of them. A deferred constant costs its type; whoever
+looks at its elements (a guard, a fold that needs them, the writer) has it computed, once.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.cost import elements
+from passat.ir.evaluate import Value
+from passat.ir.op import Op
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type
+
+Evaluate = Callable[[Op, Sequence[Value], Attrs, Type], Value]
+
+_FEWEST_FLOPS: Final = 1 << 20
+"""A call of fewer operations takes less than a millisecond, and is computed at once."""
+_FLOPS_PER_ELEMENT: Final = 32
+"""Products and convolutions alone take as many operations for each element of their result; their kernels take every operand
+of the right type, so that nothing fails later."""
+
+_serial = itertools.count()
+
+
+def is_worth_deferring(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> bool:
+    """Whether a call on constants takes long enough that it is computed only where its elements are needed."""
+    if not isinstance(type_, TensorType) or not type_.is_static:
+        return False
+    operands = [_type_of(value) for value in values]
+    flops = op.cost(operands, type_, attrs).flops
+    return flops >= _FEWEST_FLOPS and flops >= _FLOPS_PER_ELEMENT * elements(type_)
+
+
+def deferred(evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> Tensor:
+    """The constant that a call on constants is, not computed yet. The result must have a static shape."""
+    shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
+    return Tensor.lazy(type_.dtype, shape, _DeferredCall(evaluate, op, values, attrs, type_), key=("deferred", next(_serial)))
+
+
+class _DeferredCall:
+    """Computes a call when its elements are needed. Deferred operands are computed before it, without recursion: chains may be long."""
+
+    __slots__ = ("attrs", "evaluate", "op", "type_", "values")
+
+    def __init__(self, evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> None:
+        self.evaluate = evaluate
+        self.op = op
+        self.values = values
+        self.attrs = attrs
+        self.type_ = type_
+
+    def __call__(self) -> Array:
+        """The elements. Raises EvaluateError."""
+        stack = self._waiting()
+        while stack:
+            loader = stack[-1].loader
+            waiting = loader._waiting() if isinstance(loader, _DeferredCall) else []
+            if waiting:
+                stack += waiting
+            else:
+                stack.pop().numpy()
+        value = self.evaluate(self.op, self.values, self.attrs, self.type_)
+        assert isinstance(value, Tensor)
+        return value.numpy()
+
+    def _waiting(self) -> list[Tensor]:
+        """The operands that are deferred and not computed yet."""
+        return [tensor for tensor in _tensors(self.values) if isinstance(tensor.loader, _DeferredCall)]
+
+
+def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _tensors(value)
+        else:
+            yield value
+
+
+def _type_of(value: Value) -> Type:
+    return TupleType(list(map(_type_of, value))) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)

@@ -1,0 +1,97 @@
+"""Deferred constants: products of weights are computed for the extracted program, not for every candidate."""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+
+from passat.ir.attrs import EMPTY_ATTRS
+from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.expr import Constant, Expr, Function
+from passat.ir.op import get_op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from passat.rules.engine.deferred import deferred
+from passat.rules.passes import fold_constant, linear_algebra
+from tests.rules.building import const, func, ops, var
+from tests.rules.running import apply, assert_equal_in_value, operators
+
+WIDTH = 128
+"""A product of two such matrices takes four million operations."""
+
+
+def weight(seed: int) -> Expr:
+    return const(np.random.default_rng(seed).normal(size=(WIDTH, WIDTH)).astype("float32") / WIDTH**0.5)
+
+
+def constants(function: Function) -> list[Tensor]:
+    return [node.data for node in post_order(function) if isinstance(node, Constant)]
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the products that the kernel of nn.matmul has computed."""
+    computed: list[tuple[int, ...]] = []
+    matmul = get_op("nn.matmul")
+    kernel: Callable[..., AnyValue] | None = matmul.kernel
+    assert kernel is not None
+
+    def counting(*operands: AnyValue, **attrs: AnyValue) -> AnyValue:
+        result = kernel(*operands, **attrs)
+        computed.append(result.shape)
+        return result
+
+    monkeypatch.setattr(matmul, "kernel", counting)
+    return computed
+
+
+def test_candidates_are_not_computed(products: list[tuple[int, ...]]) -> None:
+    """Every order of a chain of six weights is a candidate; the result has one weight, which takes five products."""
+    chain: Expr = var("x", (64, WIDTH))
+    for seed in range(6):
+        chain = ops.nn.matmul(chain, weight(seed))
+    outcome = apply(linear_algebra(), func(chain))
+    assert operators(outcome.function) == ["nn.matmul"]
+    assert products == []
+    (data,) = constants(outcome.function)
+    assert data.numpy().shape == (WIDTH, WIDTH)
+    assert products == [(WIDTH, WIDTH)] * 5
+    assert_equal_in_value(func(chain), outcome.function, exact=False)
+
+
+def test_a_deferred_constant_has_the_value_of_the_call() -> None:
+    a, b = (Tensor.dense(np.random.default_rng(seed).normal(size=(WIDTH, WIDTH)).astype("float32")) for seed in (1, 2))
+    outcome = apply(fold_constant(), func(ops.nn.matmul(const(a.numpy()), const(b.numpy()))))
+    (data,) = constants(outcome.function)
+    assert data.numpy().tobytes() == (a.numpy() @ b.numpy()).tobytes()
+
+
+def test_small_folds_are_not_deferred(products: list[tuple[int, ...]]) -> None:
+    small = const(np.ones((2, 2), "float32"))
+    apply(fold_constant(), func(ops.nn.matmul(small, const(np.eye(2, dtype="float32")))))
+    assert products == [(2, 2)]
+
+
+def test_chains_of_any_length_are_computed_without_recursion() -> None:
+    negative, type_ = get_op("negative"), TensorType((2,), "float32")
+    value = Tensor.dense(np.array([1, -2], "float32"))
+    for _ in range(5001):
+        value = deferred(evaluate_call, negative, [value], EMPTY_ATTRS, type_)
+    assert value.numpy().tolist() == [-1, 2]
+
+
+def test_what_two_chains_share_is_computed_once() -> None:
+    computed: list[object] = []
+
+    def evaluate(op: AnyValue, values: AnyValue, attrs: AnyValue, type_: AnyValue) -> Value:
+        computed.append(op)
+        return evaluate_call(op, values, attrs, type_)
+
+    type_ = TensorType((2,), "float32")
+    shared = deferred(evaluate, get_op("exp"), [Tensor.dense(np.zeros(2, "float32"))], EMPTY_ATTRS, type_)
+    both = deferred(evaluate, get_op("add"), [shared, shared], EMPTY_ATTRS, type_)
+    assert both.numpy().tolist() == [2, 2]
+    assert both.numpy() is both.numpy()
+    assert len(computed) == 2
