@@ -73,7 +73,7 @@ def _exact(value: AnyValue) -> object:
     kind = type(value)
     if kind is float:
         return ("float", value.hex())
-    if kind is tuple:
+    if kind is tuple or kind is list:
         return tuple(map(_exact, value))
     if kind is bool:
         return ("bool", value)

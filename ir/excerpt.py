@@ -56,10 +56,11 @@ class _Excerpt:
         head = _FORMS.get(type(expr), _Excerpt._leaf)(self, expr)
         own = _own_name(expr)
         found = [f"%{own} = {head}" if own else head]
-        for part, name in self._names.items():
+        for part, name in list(self._names.items()):  # naming a callee below adds to the names
             origin = ""
             if isinstance(part, Call):
-                origin = f", of {_cut(part.op.name if isinstance(part.op, Op) else self._leaf(part.op), _NAME)}"
+                named = isinstance(part.op, (Op, GlobalVar, Constructor, Var))
+                origin = f", of {self._leaf(part.op) if named else 'a function'}"
             elif isinstance(part, Constant):
                 origin = ", a constant"
             if part.span is not None and part.span.source_name and not isinstance(part, Var):

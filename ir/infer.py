@@ -115,6 +115,8 @@ def _infer_on(stack: _Stack) -> _Failure | None:
                 node._checked_type = type_of(node)
         except InferError as error:
             return error.locate(node), node, state
+        except RecursionError:
+            return InferError("types nest too deep here", node), node, state
     return None
 
 

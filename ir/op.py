@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import Cost, memory_bound
+from passat.ir.dtypes import NAMES
 from passat.ir.expr import Call, Expr, Span
-from passat.ir.shape import ANY, Dim, static_size
+from passat.ir.shape import ANY, Any, Dim, SymDim, static_size
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Op(Expr):
         self.relation = relation
         self.doc = doc
         self.span = None
-        self._checked_type = None
+        self._checked_type = IncompleteType()  # as a value it is one of a type that nobody knows
         self.kernel: Kernel | None = None
         self.known: KnownFunction | None = None
         self.cost: CostFunction = memory_bound
@@ -175,7 +176,10 @@ class Op(Expr):
             ]
             return self._relate(operands, types, attrs)
         key = (*types, attrs)
-        found = self._cache.get(key)
+        try:
+            found = self._cache.get(key)
+        except TypeError as error:
+            raise OpTypeError(f"{self.name}: the value of an attribute is nothing that attributes hold: {error}") from error
         if found is None:
             found = self._relate(types, types, attrs)
             if len(self._cache) > 10_000:
@@ -199,8 +203,8 @@ class Op(Expr):
         try:
             if not self.variadic and len(types) != self.arity:
                 raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
-            return self.relation(*operands, **attrs)
-        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            return _well_formed(self.relation(*operands, **attrs))
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             if any(map(_is_incomplete, types)):
                 return IncompleteType()  # what comes of an operand that nobody knows
             reason = str(error).removeprefix(f"{self.name}: ")
@@ -212,6 +216,21 @@ class Op(Expr):
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _well_formed(type_: Type) -> Type:
+    """The type that a relation returned. Raises OpTypeError where an attribute made a dimension or element type that there is not."""
+    if isinstance(type_, TensorType):
+        if type_.dtype not in NAMES:
+            raise OpTypeError(f"there is no element type {type_.dtype!r}")
+        for dim in type_.shape:
+            known = 0 <= dim < 1 << 63 if isinstance(dim, (int, np.integer)) else isinstance(dim, (SymDim, Any))
+            if not known or isinstance(dim, bool):
+                raise OpTypeError(f"the result would have the dimension {dim!r}")
+    elif isinstance(type_, TupleType):
+        for field in type_.fields:
+            _well_formed(field)
+    return type_
 
 
 def _is_incomplete(type_: Type) -> bool:

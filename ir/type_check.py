@@ -61,8 +61,8 @@ class _Checker:
             stand = with_children(node, [self._stand[part] for part in children(node)]) if children(node) else node
             try:
                 follows = self._follows(node, stand)
-            except InferError as error:
-                self._flaws.append(Flaw(str(error), node))
+            except (InferError, RecursionError) as error:
+                self._flaws.append(Flaw(str(error) if isinstance(error, InferError) else "types nest too deep here", node))
                 follows = UNKNOWN
             has = node._checked_type
             if has is not None and not compatible(has, follows):

@@ -1,6 +1,7 @@
 """Operators that look at the same elements in another shape: reshape, squeeze, expand_dims, nn.batch_flatten."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from passat.ir.ops.newshape import reshaped, sources, static_newshape
 from passat.ir.shape import Dim, is_static, may_equal, product
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
+
+_MOST_AXES: Final = 64
+"""As many dimensions as NumPy's arrays have."""
 
 
 def int64(emit: Emitter, values: Sequence[int]) -> str:
@@ -170,8 +174,8 @@ def new_axes(rank: int, axis: int | Sequence[int], num_newaxis: int = 1) -> list
     if isinstance(axis, int):
         if not -rank - 1 <= axis <= rank:
             raise OpTypeError(f"axis={axis} is out of range for {rank} dimensions")
-        if num_newaxis < 0:
-            raise OpTypeError(f"num_newaxis={num_newaxis} is negative")
+        if not 0 <= num_newaxis <= _MOST_AXES:
+            raise OpTypeError(f"num_newaxis={num_newaxis} is not from 0 to {_MOST_AXES}")
         first = axis if axis >= 0 else axis + rank + 1
         return list(range(first, first + num_newaxis))
     if num_newaxis != 1:

@@ -1,6 +1,7 @@
 """The operator split: a tensor cut along an axis, in equal parts or at given places."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from passat.ir.ops.slicing import END, emit_slice, slice_length
 from passat.ir.shape import Dim, divide
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
+
+_MOST_PARTS: Final = 1 << 16
+"""A tensor without elements, or of a size that is not known, could be cut in any number of parts."""
 
 
 def _split(data: Array, indices_or_sections: int | Sequence[int], axis: int) -> tuple[Array, ...]:
@@ -45,7 +49,7 @@ def split(data: TensorType, *, indices_or_sections: int | tuple[int, ...], axis:
 def _sizes(size: Dim, indices_or_sections: int | Sequence[int]) -> list[Dim]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
-        if count < 1 or (isinstance(size, int) and size % count):
+        if not 1 <= count <= _MOST_PARTS or (isinstance(size, int) and size % count):
             raise OpTypeError(f"a size of {size} is not cut in {count} equal parts")
         return [divide(size, count)] * count
     places = [0, *indices_or_sections]
