@@ -7,13 +7,12 @@ one to one in the order in which they occur. Of a module functions and type defi
 Both functions visit each pair of nodes once, whatever the number of paths.
 """
 
-from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import (
     Call,
+    Clause,
     Constant,
     Constructor,
     Expr,
@@ -23,8 +22,6 @@ from passat.ir.expr import (
     Let,
     Match,
     Pattern,
-    PatternConstructor,
-    PatternTuple,
     RefCreate,
     RefRead,
     RefWrite,
@@ -32,14 +29,14 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
-from passat.ir.hashing import structural_hash
-from passat.ir.module import IRModule
+from passat.ir.hashing import Comparable, structural_hash, whole
+from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.traverse import evaluation_parts, pattern_vars
-from passat.ir.types import Type, TypeVar, substitute
+from passat.ir.type_comparison import Names, TypeComparison
+from passat.ir.types import Type
 
-Comparable: TypeAlias = Expr | IRModule | Type
 _Path: TypeAlias = "tuple[_Path, Expr, int] | None"
 """How a node was reached: from which path, as which part of which node."""
 _SHOWN: Final = 12
@@ -64,15 +61,30 @@ def assert_structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: boo
 
 
 def _difference(lhs: Comparable, rhs: Comparable, map_free_vars: bool, sharing: bool) -> str | None:
-    if isinstance(lhs, Type) or isinstance(rhs, Type):
-        return None if lhs == rhs else f"as a type: {lhs!r} is not {rhs!r}"
-    if isinstance(lhs, IRModule) != isinstance(rhs, IRModule):
-        return "in kind: one is a module, the other an expression"
+    ours, theirs = _kind_of(lhs), _kind_of(rhs)
+    if ours is not theirs:
+        return f"in kind: {_article(ours)} against {_article(theirs)}"
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
         return _module_difference(lhs, rhs, map_free_vars, sharing)
-    assert isinstance(lhs, Expr)
-    assert isinstance(rhs, Expr)
-    return _Comparison(map_free_vars, sharing).difference(lhs, rhs, "")
+    comparison = _Comparison(map_free_vars, sharing)
+    if isinstance(lhs, Type) and isinstance(rhs, Type):
+        return None if comparison.types.same((lhs,), (rhs,)) else f"as a type: {lhs!r} is not {rhs!r}"
+    if isinstance(lhs, TypeData) and isinstance(rhs, TypeData):
+        return comparison.types.definitions_differ(lhs, rhs)
+    if isinstance(lhs, Attrs) and isinstance(rhs, Attrs):
+        return None if lhs == rhs else f"as a whole: {_attrs_difference(lhs, rhs)}"
+    return comparison.difference(whole(lhs), whole(rhs), "")
+
+
+def _kind_of(node: Comparable) -> type:
+    kinds = (IRModule, Type, Pattern, Clause, TypeData, Attrs)
+    return next((kind for kind in kinds if isinstance(node, kind)), Expr)
+
+
+def _article(kind: type) -> str:
+    return {Expr: "an expression", IRModule: "a module", TypeData: "a type definition", Attrs: "attributes"}.get(
+        kind, f"a {kind.__name__.lower()}"
+    )
 
 
 def _module_difference(lhs: IRModule, rhs: IRModule, map_free_vars: bool, sharing: bool) -> str | None:
@@ -80,13 +92,12 @@ def _module_difference(lhs: IRModule, rhs: IRModule, map_free_vars: bool, sharin
     theirs = {var.name_hint: function for var, function in rhs.functions.items()}
     if ours.keys() != theirs.keys():
         return f"in its functions: {', '.join(sorted(ours))} against {', '.join(sorted(theirs))}"
-    for header in lhs.type_definitions.keys() | rhs.type_definitions.keys():
-        a, b = lhs.type_definitions.get(header), rhs.type_definitions.get(header)
-        if a is None or b is None or a.type_vars != b.type_vars or len(a.constructors) != len(b.constructors):
-            return f"in the definition of the type {header!r}"
-        if not all(map(_same_constructor, a.constructors, b.constructors)):
-            return f"in the constructors of the type {header!r}"
     comparison = _Comparison(map_free_vars, sharing)
+    for header in {**lhs.type_definitions, **rhs.type_definitions}:
+        a, b = lhs.type_definitions.get(header), rhs.type_definitions.get(header)
+        difference = f"in the definition of the type {header!r}" if a is None or b is None else comparison.types.definitions_differ(a, b)
+        if difference is not None:
+            return difference
     for name, function in ours.items():
         difference = comparison.difference(function, theirs[name], f"@{name}")
         if difference is not None:
@@ -108,7 +119,7 @@ class _TypeScope:
 
     __slots__ = ("before",)
 
-    def __init__(self, before: dict[TypeVar, Type]) -> None:
+    def __init__(self, before: Names) -> None:
         self.before = before
 
 
@@ -125,7 +136,7 @@ class _Comparison:
         self._to_right: dict[Var, Var] = {}
         self._to_left: dict[Var, Var] = {}
         self._renamed = False
-        self._types: dict[TypeVar, Type] = {}
+        self.types = TypeComparison(map_free_vars)
         self._met: set[tuple[Expr, Expr]] = set()
         self._nodes: tuple[dict[Expr, Expr], dict[Expr, Expr]] = ({}, {})
         self._stack: list[_Task] = []
@@ -139,11 +150,11 @@ class _Comparison:
                 self._restore(task)
                 continue
             if isinstance(task, _TypeScope):
-                self._types = task.before
+                self.types.bound = task.before
                 self._met.clear()
                 continue
             a, b, path = task
-            if a is b and not (self._renamed or self._types or self._sharing or self._map_free_vars):
+            if a is b and not (self._renamed or self.types.in_scope or self._sharing or self._map_free_vars):
                 continue
             if isinstance(a, Var) and isinstance(b, Var):
                 reason = self._variables(a, b)
@@ -181,7 +192,7 @@ class _Comparison:
         if isinstance(a, Call) and isinstance(b, Call):
             if a.attrs is not b.attrs and a.attrs != b.attrs:
                 return _attrs_difference(a.attrs, b.attrs)
-            if not isinstance(a.op, Op) and not self._same_types(a.type_args, b.type_args):
+            if not isinstance(a.op, Op) and not self.types.same(a.type_args, b.type_args):
                 return f"the type arguments {a.type_args} against {b.type_args}"
         elif isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
             return None if a.index == b.index else f"field {a.index} against field {b.index}"
@@ -196,7 +207,7 @@ class _Comparison:
         elif isinstance(a, GlobalVar) and isinstance(b, GlobalVar):
             return None if a.name_hint == b.name_hint else f"the function @{a.name_hint} against @{b.name_hint}"
         elif isinstance(a, Constructor) and isinstance(b, Constructor):
-            return None if _same_constructor(a, b) else f"the constructor {a.name_hint} against {b.name_hint}"
+            return None if self.types.same_constructor(a, b) else f"the constructor {a.name_hint} against {b.name_hint}"
         elif isinstance(a, PrimFunc) and isinstance(b, PrimFunc):
             same = a.checked_type == b.checked_type and a.attrs == b.attrs and a.body == b.body
             return None if same else f"{a!r} against {b!r}"
@@ -208,15 +219,13 @@ class _Comparison:
         if len(a.type_params) != len(b.type_params):
             return f"{len(a.type_params)} type parameters against {len(b.type_params)}"
         if a.type_params:
-            self._stack.append(_TypeScope(self._types))
-            pairs = zip(a.type_params, b.type_params, strict=True)
-            self._types = {**self._types, **{left: right for left, right in pairs if isinstance(left, TypeVar)}}
+            self._stack.append(_TypeScope(self.types.enter(a.type_params, b.type_params)))
             self._met.clear()
         for ours, theirs in zip(a.params, b.params, strict=True):
             reason = self._bind(ours, theirs)
             if reason is not None:
                 return reason
-        if (a.ret_type is None) != (b.ret_type is None) or not self._same_types((a.ret_type,), (b.ret_type,)):
+        if not self.types.same((a.ret_type,), (b.ret_type,)):
             return f"the declared result {a.ret_type!r} against {b.ret_type!r}"
         return None
 
@@ -224,7 +233,7 @@ class _Comparison:
         if a.complete != b.complete:
             return "a complete match against an incomplete one"
         for ours, theirs in zip(a.clauses, b.clauses, strict=True):
-            if not _same_pattern(ours.lhs, theirs.lhs):
+            if not self.types.same_pattern(ours.lhs, theirs.lhs):
                 return "the patterns of two arms differ"
             for left, right in zip(pattern_vars(ours.lhs), pattern_vars(theirs.lhs), strict=True):
                 reason = self._bind(left, right)
@@ -234,9 +243,7 @@ class _Comparison:
 
     def _bind(self, left: Var, right: Var) -> str | None:
         """Lets two variables that are bound at the same place stand for each other."""
-        if (left.type_annotation is None) != (right.type_annotation is None) or not self._same_types(
-            (left.type_annotation,), (right.type_annotation,)
-        ):
+        if not self.types.same((left.type_annotation,), (right.type_annotation,)):
             return f"%{left.name_hint} is annotated {left.type_annotation!r}, %{right.name_hint} {right.type_annotation!r}"
         before, after = self._to_right.get(left), self._to_left.get(right)
         if before is right and after is left:
@@ -267,38 +274,9 @@ class _Comparison:
             return self._bind(a, b)
         return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are two"
 
-    def _same_types(self, ours: Sequence[Type | None], theirs: Sequence[Type | None]) -> bool:
-        for a, b in zip_longest(ours, theirs):
-            if a is not None and self._types:
-                a = substitute(a, self._types)  # noqa: PLW2901  # the type as the other side names its parameters
-            if a != b:
-                return False
-        return True
-
 
 def _by_value(node: Expr) -> bool:
     return isinstance(node, (Constant, TupleGetItem, Op, GlobalVar, Constructor)) or (isinstance(node, Tuple) and not node.fields)
-
-
-def _same_constructor(a: Constructor, b: Constructor) -> bool:
-    return a is b or (a.name_hint == b.name_hint and a.belong_to == b.belong_to and a.inputs == b.inputs)
-
-
-def _same_pattern(a: Pattern, b: Pattern) -> bool:
-    stack = [(a, b)]
-    while stack:
-        left, right = stack.pop()
-        if type(left) is not type(right):
-            return False
-        if isinstance(left, PatternConstructor) and isinstance(right, PatternConstructor):
-            if not _same_constructor(left.constructor, right.constructor) or len(left.patterns) != len(right.patterns):
-                return False
-            stack.extend(zip(left.patterns, right.patterns, strict=True))
-        elif isinstance(left, PatternTuple) and isinstance(right, PatternTuple):
-            if len(left.patterns) != len(right.patterns):
-                return False
-            stack.extend(zip(left.patterns, right.patterns, strict=True))
-    return True
 
 
 def _kind(node: Expr) -> str:

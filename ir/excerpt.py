@@ -167,10 +167,7 @@ def _type(type_: Type | None) -> str:
 
     if type_ is None:
         return "of no type yet"
-    try:
-        return _cut(show_type(type_), _TYPE)
-    except RecursionError:
-        return "a type that nests too deep to be shown"
+    return _cut(show_type(type_, 2 * _TYPE), _TYPE)
 
 
 def _is_default(defaults: dict[str, AnyValue], name: str, value: AnyValue) -> bool:

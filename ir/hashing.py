@@ -2,11 +2,12 @@
 
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import (
     Call,
+    Clause,
     Constant,
     Constructor,
     Expr,
@@ -17,10 +18,11 @@ from passat.ir.expr import (
     Pattern,
     PatternConstructor,
     PatternTuple,
+    Tuple,
     TupleGetItem,
     Var,
 )
-from passat.ir.module import IRModule
+from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
@@ -34,11 +36,14 @@ from passat.ir.types import (
     TypeCall,
 )
 
+Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs
+"""What can be compared and hashed."""
+_NOTHING: Final = Tuple([])
 _FREE: Final = 0x5EED
 _HASHED_BYTES: Final = 1024
 
 
-def structural_hash(node: Expr | IRModule | Type, map_free_vars: bool = False) -> int:
+def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
     """A hash of a program that does not depend on the names of bound variables, on spans, or on how equal parts are shared.
 
     Free variables hash by identity, so that such a hash holds in this process only, or alike with `map_free_vars=True`. A bound
@@ -49,9 +54,30 @@ def structural_hash(node: Expr | IRModule | Type, map_free_vars: bool = False) -
         return _type(node)
     if isinstance(node, IRModule):
         functions = sorted((var.name_hint, structural_hash(function, map_free_vars)) for var, function in node.functions.items())
-        types = sorted((header.name, len(data.constructors)) for header, data in node.type_definitions.items())
+        types = sorted(map(_definition, node.type_definitions.values()))
         return _text(repr((functions, types)))
-    return _expression(node, map_free_vars)
+    if isinstance(node, TypeData):
+        return _text(repr(_definition(node)))
+    if isinstance(node, Attrs):
+        return _attrs(node)
+    return _expression(whole(node), map_free_vars)
+
+
+def whole(node: Comparable) -> Expr:
+    """An expression, or a match that has a clause or pattern in it. Raises TypeError for what cannot be compared."""
+    if isinstance(node, Pattern):
+        node = Clause(node, _NOTHING)
+    if isinstance(node, Clause):
+        return Match(_NOTHING, [node])
+    if not isinstance(node, Expr):
+        raise TypeError(
+            f"expressions, modules, types, type definitions, patterns, clauses and attributes are compared, no {type(node).__name__}"
+        )
+    return node
+
+
+def _definition(data: TypeData) -> tuple[str, int, list[str]]:
+    return data.header.name, len(data.type_vars), [made.name_hint for made in data.constructors]
 
 
 def _expression(root: Expr, map_free_vars: bool) -> int:
@@ -116,18 +142,32 @@ def _optional(type_: Type | None) -> int:
 @lru_cache(10_000)
 def _type(type_: Type) -> int:
     """The hash of a type, in which all type parameters are alike."""
-    if isinstance(type_, TensorType):
-        return _text(repr(type_))
+    known: dict[Type, int] = {}
+    stack = [type_]
+    while stack:
+        part = stack[-1]
+        parts = _type_parts(part)
+        missing = [inner for inner in parts if inner not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if isinstance(part, TensorType):
+            known[part] = _text(repr(part))
+        else:
+            name = part.name if isinstance(part, GlobalTypeVar) else ""
+            known[part] = hash((_text(type(part).__name__), _text(name), *[known[inner] for inner in parts]))
+    return known[type_]
+
+
+def _type_parts(type_: Type) -> tuple[Type, ...]:
     if isinstance(type_, TupleType):
-        parts = type_.fields
-    elif isinstance(type_, FuncType):
-        parts = (*type_.arg_types, type_.ret_type)
-    elif isinstance(type_, TypeCall):
-        parts = (type_.func, *type_.args)
-    else:
-        parts = (type_.value,) if isinstance(type_, RefType) else ()
-    name = type_.name if isinstance(type_, GlobalTypeVar) else ""
-    return hash((_text(type(type_).__name__), _text(name), *map(_type, parts)))
+        return type_.fields
+    if isinstance(type_, FuncType):
+        return (*type_.arg_types, type_.ret_type)
+    if isinstance(type_, TypeCall):
+        return (type_.func, *type_.args)
+    return (type_.value,) if isinstance(type_, RefType) else ()
 
 
 @lru_cache(10_000)

@@ -39,6 +39,7 @@ from passat.ir.types import (
     Type,
     TypeCall,
     TypeVar,
+    alike,
     compatible,
     refine,
     substitute,
@@ -292,7 +293,13 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
         elif isinstance(a, FuncType) and isinstance(b, FuncType) and b.type_params and not a.type_params:
             # A function of any type is handed to one that wants it for some: what for is said elsewhere.
             stack.append((a, substitute(FuncType(b.arg_types, b.ret_type), dict.fromkeys(b.type_params, UNKNOWN))))
-        elif isinstance(a, FuncType) and isinstance(b, FuncType) and len(a.arg_types) == len(b.arg_types):
+        elif (
+            isinstance(a, FuncType)
+            and isinstance(b, FuncType)
+            and len(a.arg_types) == len(b.arg_types)
+            and len(a.type_params) == len(b.type_params)
+        ):
+            a, b = alike(a, b)  # the pair, in names that both have
             stack.extend(zip((*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type), strict=True))
         elif not compatible(a, b):
             return False

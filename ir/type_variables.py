@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from passat.ir.expr import Call, Constructor, Expr, Function, Match, Var
 from passat.ir.traverse import pattern_vars, post_order
-from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeVar
+from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeVar, occurring
 
 
 def all_type_vars(node: Expr | Type) -> list[TypeVar]:
@@ -33,6 +33,8 @@ def bound_type_vars(node: Expr | Type) -> list[TypeVar]:
 
 def free_type_vars(node: Expr | Type) -> list[TypeVar]:
     """The type parameters that occur and are not bound inside."""
+    if isinstance(node, Type):
+        return occurring(node)
     bound = set(bound_type_vars(node))
     return [var for var in all_type_vars(node) if var not in bound]
 

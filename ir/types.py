@@ -1,9 +1,16 @@
 """Types of the language, under Relay's names. Types are values: immutable, hashable, compared by content."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Final
 
 from passat.ir.dtypes import itemsize
 from passat.ir.shape import Any, Dim, Shape, is_static, product, show_shape, static_size
+
+SHOWN: Final = 10_000
+"""Characters of a type that messages and comments show."""
+_NEW: Final = count()
+"""Numbers the type parameters that nothing else has."""
 
 
 class Type:
@@ -94,23 +101,51 @@ class TensorType(Type):
 
 
 class _Structural(Type):
-    """A type that is the list of its parts."""
+    """A type that is the list of its parts. `_key` is what it is compared by: the parts, in which bound type parameters have no names."""
 
-    __slots__ = ("_hash", "_parts")
+    __slots__ = ("_hash", "_key", "_parts")
+    _key: tuple[object, ...]
     _parts: tuple[object, ...]
 
     def _set(self, *parts: object) -> None:
-        self._parts = parts
+        self._parts = self._key = parts
         self._hash = hash((type(self), parts))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and isinstance(other, _Structural) and self._parts == other._parts)
+        return self is other or (isinstance(other, _Structural) and _equal(self, other))
+
+    def __repr__(self) -> str:
+        return write_type(self, repr, SHOWN)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return (type(self), self._parts)
+
+
+def _equal(a: _Structural, b: _Structural) -> bool:
+    stack: list[tuple[object, object]] = [(a, b)]
+    met: set[tuple[int, int]] = set()  # parts may be shared: a type of n tuples can be a tree of 2 ** n
+    while stack:
+        left, right = stack.pop()
+        if left is right:
+            continue
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            if len(left) != len(right):
+                return False
+            stack.extend(zip(left, right, strict=True))
+        elif isinstance(left, _Structural) and isinstance(right, _Structural):
+            if left._hash != right._hash:
+                return False
+            if (id(left), id(right)) not in met:
+                met.add((id(left), id(right)))
+                stack.append((left._key, right._key))
+        elif left != right:
+            return False
+    return True
 
 
 class TupleType(_Structural):
@@ -122,12 +157,15 @@ class TupleType(_Structural):
         self.fields = tuple(fields)
         self._set(self.fields)
 
-    def __repr__(self) -> str:
-        return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
-
 
 class FuncType(_Structural):
-    """The type of a function: types of its arguments and of its result, over its type parameters."""
+    """The type of a function: types of its arguments and of its result, over its type parameters.
+
+    The names of its type parameters do not count.
+
+    >>> FuncType([TypeVar("A")], TypeVar("A"), [TypeVar("A")]) == FuncType([TypeVar("B")], TypeVar("B"), [TypeVar("B")])
+    True
+    """
 
     __slots__ = ("arg_types", "ret_type", "type_params")
 
@@ -144,10 +182,12 @@ class FuncType(_Structural):
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
         self._set(self.arg_types, ret_type, self.type_params)
-
-    def __repr__(self) -> str:
-        params = f"[{', '.join(map(repr, self.type_params))}]" if self.type_params else ""
-        return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
+        if self.type_params:
+            # Parameters are named by how deep generic types nest inside: whatever is bound further inside has another name.
+            level = 1 + max(map(_nesting, (*self.arg_types, ret_type)))
+            nameless = {param: TypeVar(f"\0{level}.{i}") for i, param in enumerate(self.type_params)}
+            self._key = (tuple(substitute(arg, nameless) for arg in self.arg_types), substitute(ret_type, nameless), len(self.type_params))
+            self._hash = hash((FuncType, self._key))
 
 
 class RefType(_Structural):
@@ -158,9 +198,6 @@ class RefType(_Structural):
     def __init__(self, value: Type) -> None:
         self.value = value
         self._set(value)
-
-    def __repr__(self) -> str:
-        return f"ref({self.value!r})"
 
 
 class TypeVar(_Structural):
@@ -203,9 +240,6 @@ class TypeCall(_Structural):
         self.args = tuple(args)
         self._set(func, self.args)
 
-    def __repr__(self) -> str:
-        return f"{self.func!r}[{', '.join(map(repr, self.args))}]"
-
 
 class IncompleteType(_Structural):
     """A type that nobody knows: a value of an operator without inference, or a tensor of unknown rank. Relay prints it `_`."""
@@ -219,6 +253,36 @@ class IncompleteType(_Structural):
         return "_"
 
 
+def _nesting(type_: Type) -> int:
+    """How deep function types with type parameters nest in a type."""
+    if isinstance(type_, FuncType):
+        return bool(type_.type_params) + max(map(_nesting, (*type_.arg_types, type_.ret_type)))
+    if isinstance(type_, (TupleType, TypeCall)):
+        return max(map(_nesting, type_.fields if isinstance(type_, TupleType) else type_.args), default=0)
+    return _nesting(type_.value) if isinstance(type_, RefType) else 0
+
+
+def occurring(type_: Type) -> list[TypeVar]:
+    """The type parameters that occur free in a type, once, in order.
+
+    >>> a, b = TypeVar("a"), TypeVar("b")
+    >>> occurring(TupleType([b, FuncType([a], b, [a])])), occurring(TupleType([FuncType([a], b, [a]), a]))
+    ([b], [b, a])
+    """
+    if isinstance(type_, TypeVar):
+        return [type_]
+    if isinstance(type_, FuncType):
+        parts: tuple[Type, ...] = (*type_.arg_types, type_.ret_type)
+    elif isinstance(type_, TupleType):
+        parts = type_.fields
+    elif isinstance(type_, TypeCall):
+        parts = (type_.func, *type_.args)
+    else:
+        parts = (type_.value,) if isinstance(type_, RefType) else ()
+    found = dict.fromkeys(var for part in parts for var in occurring(part))
+    return [var for var in found if not (isinstance(type_, FuncType) and var in type_.type_params)]
+
+
 def tensor_type(type_: Type, what: str = "value") -> TensorType:
     """`type_` if it is a tensor's, else TypeError naming `what`."""
     if not isinstance(type_, TensorType):
@@ -228,7 +292,7 @@ def tensor_type(type_: Type, what: str = "value") -> TensorType:
 
 def compatible(a: Type, b: Type) -> bool:
     """Whether one value can have both types: equal element types and ranks, and no two different integers in one dimension."""
-    if isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
+    if isinstance(a, IncompleteType) or isinstance(b, IncompleteType) or a == b:
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         if a.dtype != b.dtype or len(a.shape) != len(b.shape):
@@ -238,11 +302,59 @@ def compatible(a: Type, b: Type) -> bool:
         return len(a.fields) == len(b.fields) and all(map(compatible, a.fields, b.fields))
     if isinstance(a, TypeCall) and isinstance(b, TypeCall):
         return a.func == b.func and len(a.args) == len(b.args) and all(map(compatible, a.args, b.args))
-    if isinstance(a, FuncType) and isinstance(b, FuncType) and a.type_params == b.type_params and len(a.arg_types) == len(b.arg_types):
+    if isinstance(a, FuncType) and isinstance(b, FuncType):
+        if len(a.arg_types) != len(b.arg_types) or len(a.type_params) != len(b.type_params):
+            return False
+        a, b = alike(a, b)
         return all(map(compatible, (*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type)))
     if isinstance(a, RefType) and isinstance(b, RefType):
         return compatible(a.value, b.value)
     return a == b
+
+
+def write_type(type_: Type, leaf: Callable[[Type], str], limit: int | None = None) -> str:
+    """A type as text: `leaf` writes tensors and names. Behind `limit` characters it is cut off: a type can be a tree that is far larger
+    than the program."""
+    out: list[str] = []
+    length = 0
+    stack: list[Type | str] = [type_]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, TupleType):
+            stack.extend(reversed(["(", *_listed(part.fields), ",)" if len(part.fields) == 1 else ")"]))
+        elif isinstance(part, FuncType):
+            params = ["[", *_listed(part.type_params), "]"] if part.type_params else []
+            stack.extend(reversed(["fn ", *params, "(", *_listed(part.arg_types), ") -> ", part.ret_type]))
+        elif isinstance(part, RefType):
+            stack.extend([")", part.value, "ref("])
+        elif isinstance(part, TypeCall):
+            stack.extend(reversed([part.func, "[", *_listed(part.args), "]"]))
+        else:
+            out.append(part if isinstance(part, str) else leaf(part))
+            length += len(out[-1])
+            if limit is not None and length > limit:
+                return "".join(out)[:limit] + "..."
+    return "".join(out)
+
+
+def _listed(types: Iterable[Type]) -> list[Type | str]:
+    found: list[Type | str] = []
+    for type_ in types:
+        found += [type_, ", "]
+    return found[:-1]
+
+
+def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
+    """Two function types of as many type parameters, which are left out: new ones stand in their place, the same in both."""
+    if not a.type_params:
+        return a, b
+    new = [TypeVar(f"\0new{next(_NEW)}") for _ in a.type_params]
+    ours, theirs = dict(zip(a.type_params, new, strict=True)), dict(zip(b.type_params, new, strict=True))
+    bare = [FuncType(type_.arg_types, type_.ret_type) for type_ in (a, b)]
+    first, second = substitute(bare[0], ours), substitute(bare[1], theirs)
+    assert isinstance(first, FuncType)
+    assert isinstance(second, FuncType)
+    return first, second
 
 
 def refine(a: Type, b: Type) -> Type:
@@ -285,5 +397,12 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
         return RefType(substitute(type_.value, solution))
     if isinstance(type_, FuncType):
         inner = {param: given for param, given in solution.items() if param not in type_.type_params}
-        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), type_.type_params)
+        params = list(type_.type_params)
+        if params and inner:
+            taken = {var for given in inner.values() for var in occurring(given)}
+            for i, param in enumerate(params):
+                if param in taken:  # it would bind what is put in
+                    names = (TypeVar(f"{param.name}{number}") for number in count(1))
+                    params[i] = inner[param] = next(name for name in names if name not in {*taken, *params, *occurring(type_)})
+        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params)
     return type_

@@ -40,7 +40,7 @@ from passat.ir.text.literals import KEYWORDS, show_name, show_scalar, show_varia
 from passat.ir.text.metadata import Encode, Metadata
 from passat.ir.text.types import show_type, show_type_params
 from passat.ir.traverse import evaluation_parts
-from passat.ir.types import Type
+from passat.ir.types import SHOWN, Type
 
 VERSION: Final = "0.0.5"
 OMITTED: Final = "/* The metadata section is left out; astext(show_meta_data=True) prints it. */\n"
@@ -122,6 +122,7 @@ class ExprPrinter:
         self._names: dict[Var, str] = {}
         self._taken: dict[str, int] = {}
         self._types: dict[Type, str] = {}
+        self._notes: dict[Type, str] = {}
         self._numbers: dict[Expr, str] = {}
         self._statements: dict[Scope, list[Expr]] = {}
         self._plan()
@@ -315,7 +316,10 @@ class ExprPrinter:
             return f" {text}" if text else ""
         if node._checked_type is None or not isinstance(node, (Call, Constant)):
             return ""
-        return f" /* ty={_uncommented(self._type(node._checked_type))} */"
+        note = self._notes.get(node._checked_type)
+        if note is None:
+            note = self._notes[node._checked_type] = f" /* ty={_uncommented(show_type(node._checked_type, SHOWN))} */"
+        return note
 
 
 def _join(root: Iterator["Piece"]) -> str:

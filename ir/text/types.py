@@ -21,6 +21,7 @@ from passat.ir.types import (
     Type,
     TypeCall,
     TypeVar,
+    write_type,
 )
 
 _RESERVED: Final = NAMES | {"Tensor", "fn", "ref", "_"}
@@ -45,32 +46,22 @@ def show_dim(dim: Dim) -> str:
     return "".join(parts)
 
 
-def show_type(type_: Type) -> str:
-    """A type in Relay's text format."""
+def show_type(type_: Type, limit: int | None = None) -> str:
+    """A type in Relay's text format, cut off behind `limit` characters."""
+    return write_type(type_, _leaf, limit)
+
+
+def _leaf(type_: Type) -> str:
     if isinstance(type_, TensorType):
         shape = ", ".join(map(show_dim, type_.shape))
         return f"Tensor[({shape}), {type_.dtype}]" if type_.shape else type_.dtype
-    if isinstance(type_, TupleType):
-        return f"({_listed(type_.fields)}{',' if len(type_.fields) == 1 else ''})"
-    if isinstance(type_, FuncType):
-        return f"fn {show_type_params(type_.type_params)}({_listed(type_.arg_types)}) -> {show_type(type_.ret_type)}"
-    if isinstance(type_, RefType):
-        return f"ref({show_type(type_.value)})"
-    if isinstance(type_, TypeCall):
-        return f"{show_type(type_.func)}[{_listed(type_.args)}]"
-    if isinstance(type_, (TypeVar, GlobalTypeVar)):
-        return show_name(type_.name, _RESERVED)
-    return "_"
+    return show_name(type_.name, _RESERVED) if isinstance(type_, (TypeVar, GlobalTypeVar)) else "_"
 
 
 def show_type_params(params: Iterable[Type]) -> str:
     """The type parameters of a function or definition: `[A, B]`, nothing where there are none."""
-    listed = _listed(params)
+    listed = ", ".join(map(show_type, params))
     return f"[{listed}]" if listed else ""
-
-
-def _listed(types: Iterable[Type]) -> str:
-    return ", ".join(map(show_type, types))
 
 
 class TypeReader:

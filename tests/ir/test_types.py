@@ -5,7 +5,9 @@ import pickle
 import pytest
 from hypothesis import given, settings
 
+from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.shape import ANY, SymDim
+from passat.ir.type_variables import free_type_vars
 from passat.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -25,7 +27,7 @@ from tests.strategies import tensor_types, types
 
 n = SymDim.named("n")
 f32 = TensorType((), "float32")
-a, b = TypeVar("A"), TypeVar("B")
+a, b, c = TypeVar("A"), TypeVar("B"), TypeVar("C")
 
 
 @settings(deadline=None, max_examples=100)
@@ -128,3 +130,64 @@ def test_types_that_must_be_tensors() -> None:
 )
 def test_text_of_types(type_: Type, text: str) -> None:
     assert repr(type_) == text
+
+
+@settings(deadline=None, max_examples=100)
+@given(types())
+def test_names_of_type_parameters_do_not_count(x: Type) -> None:
+    generic = FuncType([x, a], TupleType([b, x]), [a, b])
+    renamed = FuncType([x, c], TupleType([a, x]), [c, a])
+    assert generic == renamed
+    assert hash(generic) == hash(renamed)
+    assert structural_equal(generic, renamed)
+    assert structural_hash(generic) == structural_hash(renamed)
+    assert compatible(generic, renamed)
+    assert pickle.loads(pickle.dumps(renamed)).type_params == (c, a)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (FuncType([a], a, [a]), FuncType([b], b, [b]), True),
+        (FuncType([a], b, [a]), FuncType([b], b, [b]), False),
+        (FuncType([a], b, [a]), FuncType([c], b, [c]), True),
+        (FuncType([a], a, [a]), FuncType([a], a), False),
+        (FuncType([a, b], a, [a, b]), FuncType([a, b], b, [a, b]), False),
+        (FuncType([a, b], a, [a, b]), FuncType([b, a], b, [b, a]), True),
+        (FuncType([a], FuncType([b], TupleType([a, b]), [b]), [a]), FuncType([c], FuncType([a], TupleType([c, a]), [a]), [c]), True),
+        (FuncType([a], FuncType([b], TupleType([a, b]), [b]), [a]), FuncType([c], FuncType([a], TupleType([a, c]), [a]), [c]), False),
+        (FuncType([a], FuncType([a], a, [a]), [a]), FuncType([a], FuncType([b], b, [b]), [a]), True),
+        (FuncType([a], FuncType([a], a, [a]), [a]), FuncType([a], FuncType([b], a, [b]), [a]), False),
+        (RefType(FuncType([a], a, [a])), RefType(FuncType([b], b, [b])), True),
+    ],
+)
+def test_equal_up_to_the_names_of_type_parameters(one: Type, other: Type, same: bool) -> None:
+    assert (one == other) == same
+    assert structural_equal(one, other) == same
+    assert compatible(one, other) == same
+    assert not same or (hash(one) == hash(other) and structural_hash(one) == structural_hash(other))
+
+
+def test_what_is_put_in_for_a_parameter_is_not_bound_by_another() -> None:
+    inner = FuncType([a], TupleType([a, b]), [a])
+    assert substitute(inner, {b: a}) == FuncType([c], TupleType([c, a]), [c])
+    assert repr(substitute(inner, {b: a})) == "fn [A1](A1) -> (A1, A)"
+    assert substitute(inner, {a: f32}) == inner
+    assert free_type_vars(TupleType([a, FuncType([a], b, [a])])) == [a, b]
+
+
+def test_a_type_may_be_a_tree_that_is_far_larger_than_what_it_is_made_of() -> None:
+    left: Type = f32
+    right: Type = f32
+    for _ in range(60):
+        left, right = TupleType([left, left]), TupleType([right, right])
+    assert left == right
+    assert compatible(left, right)
+    assert structural_hash(left) == structural_hash(right)
+    assert len(repr(left)) < 11_000
+    for _ in range(20_000):
+        left, right = TupleType([left]), TupleType([right])
+    assert left == right
+    assert structural_hash(left) == structural_hash(right)
+    assert left != TupleType([right])
+    assert not structural_equal(left, TupleType([right]))
