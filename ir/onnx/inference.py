@@ -70,7 +70,7 @@ def node_types(
     """
     present = attrs["outputs"].count("1") or 1
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
-    if schema is None:
+    if schema is None or schema.deprecated:
         return [UNKNOWN] * present
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:

@@ -1,31 +1,131 @@
-"""Models in a later opset than they came in."""
+"""Models in a later opset than they came in: read in the one, written in the other.
 
+What Passat has a form for is written by that form's writer, the rest as `passat.ir.onnx.upgrades` says. A node whose operator is the
+same in both opsets stays as it is.
+"""
+
+from dataclasses import replace as replace_fields
 from typing import Final
 
-from onnx import ModelProto, helper, version_converter
+import onnx
+from onnx import ModelProto, NodeProto, helper, inliner, version_converter
 
+from passat.ir.expr import Call, Expr
+from passat.ir.infer import InferError, infer_type
+from passat.ir.module import IRModule
 from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.exporter import export_model
+from passat.ir.onnx.frame import Frame
+from passat.ir.onnx.importer import OLDEST_READ, import_model
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx.scope import describe, inner_nodes
+from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised
+from passat.ir.op import OpTypeError
+from passat.ir.traverse import rewrite
 
 _MOST_BYTES: Final = 2**31 - 1
-"""Protocol buffers hold no more, and `onnx.version_converter` works on them."""
+"""Protocol buffers hold no more, and the tools of onnx that are needed for a few models work on them."""
 
 
-def in_opset(model: ModelProto, opset: int) -> ModelProto:
-    """The model in a later opset of the default domain, by `onnx.version_converter`; itself where it is in that opset.
+def in_opset(model: ModelProto, opset: int, *, folder: str | None = None) -> ModelProto:
+    """The model in a later opset of the default domain; itself where it is in that opset. External data lies in `folder`.
 
-    Raises OnnxError for an earlier opset, one that this `onnx` does not know, and for a model that the converter refuses.
+    Raises OnnxError for an earlier opset, one that this `onnx` does not know, and where a node has no form in that opset.
     """
     found = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=opset)
     if opset == found:
         return model
     if opset < found:
         raise OnnxError(f"the model is in opset {found}; opsets can be raised, not lowered to {opset}")
-    if model.ByteSize() > _MOST_BYTES:
-        raise OnnxError("the model is too large for the version converter of onnx; keep its weights in a file of their own")
+    newest = onnx.defs.onnx_opset_version()
+    if opset > newest:
+        raise OnnxError(
+            f"the model does not go from opset {found} to {opset}: the installed onnx {onnx.__version__} knows opsets 1 to {newest}"
+        )
+    if found < OLDEST_READ:
+        model = _by_onnx(model, found, min(opset, OLDEST_READ))
+        return in_opset(model, opset, folder=folder)
+    model = _with_functions_inlined(model, found, opset)
+    module = import_model(model, folder=folder)
+    return export_model(_raised(module, opset))
+
+
+def _by_onnx(model: ModelProto, found: int, opset: int) -> ModelProto:
+    """The model by `onnx.version_converter`: operators of the first opsets all mean other things, and nothing of ours reads them."""
+    _require_small(model, f"a model of opset {found} is converted by onnx")
     try:
         converted: ModelProto = version_converter.convert_version(model, opset)
     except Exception as error:  # the converter raises whatever it meets
-        said = " ".join(str(error).split())[:300]
-        raise OnnxError(f"the model does not go from opset {found} to {opset}: {said}") from error
+        raise OnnxError(f"the model does not go from opset {found} to {opset}: {' '.join(str(error).split())[:300]}") from error
     converted.ir_version = max(model.ir_version, helper.find_min_ir_version_for(converted.opset_import))
     return converted
+
+
+def _require_small(model: ModelProto, why: str) -> None:
+    if model.ByteSize() > _MOST_BYTES:
+        raise OnnxError(f"{why}, which takes none larger than 2 GB; keep its weights in a file of their own")
+
+
+def _with_functions_inlined(model: ModelProto, found: int, opset: int) -> ModelProto:
+    """The model without local functions where operators in them changed; itself where none did."""
+    nodes = [node for function in model.functions for node in function.node]
+    if not any(_changes(node, found, opset) for node in nodes):
+        return model
+    _require_small(model, "its local functions have to be inlined by onnx")
+    inlined: ModelProto = inliner.inline_local_functions(model)
+    return inlined
+
+
+def _changes(node: NodeProto, found: int, opset: int) -> bool:
+    """Whether the operator of a node, or of one inside its graphs, has another version in the later opset."""
+    return any(
+        each.domain in ("", "ai.onnx") and (next_version(each.op_type, found) or opset + 1) <= opset
+        for each in (node, *inner_nodes(node.attribute))
+    )
+
+
+def _raised(module: IRModule, opset: int) -> IRModule:
+    """The module in the later opset. Raises OnnxError."""
+    frame = module.attrs["onnx"]
+    assert isinstance(frame, Frame)
+    found = frame.version
+
+    def replace(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp) or new.op.domain:
+            return new
+        node = NodeProto.FromString(new.attrs.get("protos", b""))
+        if any(_changes(inner, found, opset) for inner in inner_nodes(node.attribute)):
+            raise _no_form(new, found, opset, "a graph in it has operators that changed")
+        try:
+            infer_type(new)
+            return raised(new, opset)
+        except (NoUpgradeError, InferError, OpTypeError) as error:
+            raise _no_form(new, found, opset, str(error)) from error
+
+    body = infer_type(rewrite(module["main"].body, replace))
+    return IRModule({"main": module["main"].with_body(body)}, attrs={**module.attrs, "onnx": _frame(frame, found, opset)})
+
+
+def _no_form(call: Call, found: int, opset: int, reason: str) -> OnnxError:
+    assert isinstance(call.op, OpaqueOp)
+    node = NodeProto(op_type=call.op.op_type)
+    if call.span is not None:
+        node.name = call.span.source_name
+        node.output.extend(call.span.outputs)
+    return OnnxError(f"{describe(node)} does not go from opset {found} to {opset}: {reason}")
+
+
+def _frame(frame: Frame, found: int, opset: int) -> Frame:
+    """What the model holds besides its computation, in the later opset; nodes stay as they were read where their operators are the same."""
+    header = ModelProto()
+    header.CopyFrom(frame.model)
+    for holder in (header, *header.functions):
+        for entry in holder.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = opset
+    header.ir_version = max(header.ir_version, helper.find_min_ir_version_for(header.opset_import, ignore_unknown=True))
+    for info in header.training_info:
+        if any(_changes(node, found, opset) for graph in (info.initialization, info.algorithm) for node in graph.node):
+            raise OnnxError(f"the training information of the model does not go from opset {found} to {opset}: operators in it changed")
+    origins = {key: origin for key, origin in frame.origins.items() if not _changes(origin[1], found, opset)}
+    return replace_fields(frame, model=header, origins=origins)

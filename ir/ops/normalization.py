@@ -12,6 +12,7 @@ from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.accumulate import Array, narrow, wide
 from passat.ir.ops.emitting import cast, float_attr, only, reduced, same_dtype, scalar, transpose, unsqueeze
+from passat.ir.ops.movement import repeat
 from passat.ir.shape import may_equal, product, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
@@ -189,8 +190,8 @@ def group_norm(
 ) -> TensorType:
     """Zero mean and unit variance over each group of channels (at `axis`) of each sample (axis 0), then times gamma plus beta.
 
-    gamma and beta have an element for each channel. ONNX: GroupNormalization (21), and to read (18) with as many groups as channels.
-    Before opset 21, and for float64, which ONNX narrows, its definition in other nodes.
+    gamma and beta have an element for each channel. ONNX: GroupNormalization (21), and to read (18), where they have one for each group.
+    Before opset 21, and for float64, which ONNX narrows, its definition in other nodes: `onnx.checker` does not accept version 18.
     """
     _check_per_channel(data, axis, gamma=gamma, beta=beta)
     channels = data.shape[data.axis(axis)]
@@ -202,14 +203,19 @@ def group_norm(
 
 
 @from_onnx("GroupNormalization")
-def _read_group_norm(node: OnnxNode) -> Expr | None:
+def _read_group_norm(node: OnnxNode) -> Expr | list[Expr] | None:
     data, groups = node.type(0), node.attrs.get("num_groups", 0)
     if data.ndim < 3 or not _in_float32(node, data) or not only(node, "epsilon", "num_groups", "stash_type"):
         return None
-    if node.version < 21 and not same_dim(data.shape[1], groups):
-        return None  # it scales each group by one number
-    operands = [node.input(i) for i in range(3)]
-    return group_norm(*operands, num_groups=groups, epsilon=float_attr(node, "epsilon", 1e-5), span=node.span)
+    operands, epsilon = [node.input(i) for i in range(3)], float_attr(node, "epsilon", 1e-5)
+    if node.version >= 21:
+        return group_norm(*operands, num_groups=groups, epsilon=epsilon, span=node.span)
+    if not same_dim(data.shape[1], groups):
+        channels = data.shape[1]
+        if not isinstance(channels, int) or groups < 1 or channels % groups:
+            return None
+        operands[1:] = [repeat(operand, repeats=channels // groups, axis=0) for operand in operands[1:]]
+    return [group_norm(*operands, num_groups=groups, epsilon=epsilon, span=node.span)]
 
 
 def _in_float32(node: OnnxNode, data: TensorType) -> bool:

@@ -103,7 +103,7 @@ class Optimization:
             report.source = source.name
             report.nodes_before, report.bytes_before = histogram(source.proto), bytes_of(source.proto)
             with source.named():
-                self.given = source.proto if opset is None else in_opset(source.proto, opset)
+                self.given = source.proto if opset is None else in_opset(source.proto, opset, folder=source.folder)
                 self.module = from_onnx(self.given, folder=source.folder)
 
     def run(

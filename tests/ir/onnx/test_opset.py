@@ -1,28 +1,34 @@
-"""Models raised to a later opset."""
+"""Models raised to a later opset. What each version of each operator becomes is held against ONNX Runtime in `test_opset_audit.py`."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import onnx
 import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.opset import in_opset
 
+Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
 
-def model(opset: int, body: str = "y = Relu(x)") -> onnx.ModelProto:
-    found: onnx.ModelProto = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["": {opset}]> main (float[2, 3] x) => (float[2, 3] y) {{ {body} }}'
-    )
+
+def model(opset: int, body: str = "y = Relu(x)", given: str = "float[2, 3] x", results: str = "float[2, 3] y") -> ModelProto:
+    found: ModelProto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> main ({given}) => ({results}) {{ {body} }}')
     return found
+
+
+def opset_of(found: ModelProto) -> int:
+    (version,) = {entry.version for entry in found.opset_import if not entry.domain}
+    return version
 
 
 def test_a_model_in_a_later_opset() -> None:
     raised = in_opset(model(17), 23)
-    assert [entry.version for entry in raised.opset_import] == [23]
+    assert opset_of(raised) == 23
     onnx.checker.check_model(raised, full_check=True)
-
-
-def test_what_changed_meaning_is_converted() -> None:
-    raised = in_opset(model(11, "y = Softmax<axis = 0>(x)"), 13)  # before 13 it flattened
-    assert [node.op_type for node in raised.graph.node] != ["Softmax"]
 
 
 def test_a_model_that_is_there_already_is_itself() -> None:
@@ -36,5 +42,182 @@ def test_opsets_are_not_lowered() -> None:
 
 
 def test_an_opset_that_there_is_not() -> None:
-    with pytest.raises(OnnxError, match="does not go from opset 18 to 999"):
+    with pytest.raises(OnnxError, match=r"does not go from opset 18 to 999: the installed onnx .* knows opsets 1 to"):
         in_opset(model(18), 999)
+
+
+def test_nodes_whose_operators_are_the_same_stay_as_they_are() -> None:
+    before = model(13, "a = Relu(x)\n b = Unsqueeze(a, at)\n y = Softmax<axis = -1>(b)", results="float[1, 2, 3] y")
+    before.graph.initializer.append(numpy_helper.from_array(np.array([0]), "at"))
+    before.graph.node[0].name, before.graph.node[0].doc_string = "first", "the first"
+    raised = in_opset(before, 17)  # only Relu changed, in its types
+    assert [node for node in raised.graph.node if node.op_type != "Relu"] == [node for node in before.graph.node if node.op_type != "Relu"]
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("target", [13, 14])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -2])
+@pytest.mark.parametrize("shape", ["2, 3, 4", "2, N, 4", "A, B, C", "0, 3, 4", "2, 3, 1", "1, 3, N"])
+def test_what_flattened_takes_the_same_elements_together(
+    name: str, target: int, axis: int | None, shape: str, run: Run, random: np.random.Generator
+) -> None:
+    said = "" if axis is None else f"<axis = {axis}>"
+    before = model(11, f"y = {name}{said}(x)", f"float[{shape}] x", "float[] y")
+    if target == 13 and shape == "A, B, C" and axis != 2:
+        with pytest.raises(OnnxError, match=rf"{name}.*does not go from opset 11 to 13: it takes several dimensions together whose sizes"):
+            in_opset(before, target)
+        return
+    raised = in_opset(before, target)
+    assert opset_of(raised) == target
+    sizes = [5 if size.isalpha() else int(size) for size in shape.split(", ")]
+    feeds = [sizes, [0 if size.isalpha() else int(size) for size in shape.split(", ")]]
+    for given in feeds:
+        x = random.standard_normal(given).astype(np.float32)
+        (expected,), (found,) = run(before, {"x": x}), run(raised, {"x": x})
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected)
+
+
+PADS = "pads = [0, 1, 0, 2]"
+
+
+@pytest.mark.parametrize("elem", ["float", "float16", "double"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize("value", ["", ", value = 1.5", ", value = 0.0"])
+@pytest.mark.parametrize("target", [11, 21])
+def test_pads(elem: str, mode: str, value: str, target: int, run: Run, random: np.random.Generator) -> None:
+    before = model(9, f'y = Pad<mode = "{mode}", {PADS}{value}>(x)', f"{elem}[2, 3] x", f"{elem}[] y")
+    x = random.standard_normal((2, 3)).astype({"float": "f4", "float16": "f2", "double": "f8"}[elem])
+    np.testing.assert_array_equal(run(in_opset(before, target), {"x": x})[0], run(before, {"x": x})[0])
+
+
+@pytest.mark.parametrize("op_type", ["Resize", "Upsample"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(1, 1, 2, 2), (1, 1, 1.5, 3), (1, 1, 0.5, 0.6), (1, 1, 2, 0.5)])
+@pytest.mark.parametrize("target", [10, 11, 13, 19])
+def test_resizing(op_type: str, mode: str, scales: tuple[float, ...], target: int, run: Run, random: np.random.Generator) -> None:
+    opset = 9 if op_type == "Upsample" else 10
+    if (op_type == "Upsample" and min(scales) < 1) or target == opset:
+        return
+    before = model(opset, f'y = {op_type}<mode = "{mode}">(x, s)', "float[1, 1, 4, 5] x", "float[] y")
+    before.graph.initializer.append(numpy_helper.from_array(np.array(scales, np.float32), "s"))
+    if mode == "nearest" and scales == (1, 1, 2, 0.5) and target > 10:
+        with pytest.raises(OnnxError, match=r"Resize node that makes 'y' .*10 to \d+: it grows some dimensions and shrinks others"):
+            in_opset(before, target)
+        return
+    x = random.standard_normal((1, 1, 4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(run(in_opset(before, target), {"x": x})[0], run(before, {"x": x})[0])
+
+
+def test_resizing_by_scales_that_are_computed_is_refused() -> None:
+    before = model(10, "y = Resize(x, s)", "float[1, 1, 4, 5] x, float[4] s", "float[] y")
+    with pytest.raises(OnnxError, match=r"the Resize node that makes 'y' does not go from opset 10 to 13: how it rounds depends on scales"):
+        in_opset(before, 13)
+
+
+@pytest.mark.parametrize("shape", ["2, 6, 3", ""])
+def test_group_normalization(shape: str, run: Run, random: np.random.Generator) -> None:
+    before = model(18, "y = GroupNormalization<num_groups = 3>(x, s, b)", f"float[{shape}] x", "float[] y")
+    before.graph.initializer.extend(numpy_helper.from_array(random.standard_normal(3).astype(np.float32), name) for name in "sb")
+    if not shape:
+        with pytest.raises(OnnxError, match="the number of its channels is not known"):
+            in_opset(before, 21)
+        return
+    x = random.standard_normal((2, 6, 3)).astype(np.float32)
+    np.testing.assert_allclose(run(in_opset(before, 21), {"x": x})[0], run(before, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_mask_of_a_dropout_keeps_its_type(run: Run) -> None:
+    before = model(7, "y, m = Dropout(x)\n z = Add(m, x)", results="float[2, 3] y, float[2, 3] z")
+    x = np.ones((2, 3), np.float32)
+    for expected, found in zip(run(before, {"x": x}), run(in_opset(before, 13), {"x": x}), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_graphs_inside_nodes_are_raised(run: Run, random: np.random.Generator) -> None:
+    before = model(
+        11,
+        "y = If (c) <then_branch = a () => (float[2, 3, 2] p) { p = Hardmax<axis = 0>(x) }, "
+        'else_branch = b () => (float[2, 3, 2] q) { q = Pad<mode = "constant">(x, pads) }>',
+        "bool c, float[2, 3, 2] x",
+        "float[2, 3, 2] y",
+    )
+    before.graph.initializer.append(numpy_helper.from_array(np.zeros(6, np.int64), "pads"))
+    raised = in_opset(before, 19)
+    x = random.standard_normal((2, 3, 2)).astype(np.float32)
+    for choice in (True, False):
+        feed = {"c": np.array(choice), "x": x}
+        np.testing.assert_array_equal(run(raised, feed)[0], run(before, feed)[0])
+
+
+def test_what_cannot_be_raised_inside_a_node_is_named() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Hardmax", ["e"], ["r"], axis=0)],
+        "b",
+        [helper.make_tensor_value_info("e", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("r", TensorProto.FLOAT, [2, 2])],
+    )
+    before = model(17, "s = SequenceConstruct(x)\n y = SequenceAt(s, at)", "float[2, 2] x, int64 at", "float[] y")
+    before.graph.node.insert(1, helper.make_node("SequenceMap", ["s"], ["t"], body=body))
+    before.graph.node[2].input[0] = "t"
+    assert opset_of(in_opset(before, 18)) == 18
+    body.node[0].op_type = "Round"
+    before.graph.node[1].attribute[0].g.CopyFrom(body)
+    with pytest.raises(
+        OnnxError, match="the SequenceMap node that makes 't' does not go from opset 17 to 22: a graph in it has operators that changed"
+    ):
+        in_opset(before, 22)
+
+
+FUNCTIONS = """
+<ir_version: 8, opset_import: ["": 11, "mine": 1]>
+main (float[2, 3, 2] x) => (float[2, 3, 2] y) {{ y = mine.f(x) }}
+<domain: "mine", opset_import: ["": 11]>
+f (a) => (b) {{ b = {}(a) }}
+"""
+
+
+@pytest.mark.parametrize(("op_type", "functions"), [("Hardmax", 0), ("Softplus", 1)])
+def test_local_functions_are_inlined_where_they_change(op_type: str, functions: int, run: Run, random: np.random.Generator) -> None:
+    before = onnx.parser.parse_model(FUNCTIONS.format(op_type))
+    raised = in_opset(before, 17)
+    assert len(raised.functions) == functions
+    assert all(entry.version == 17 for function in raised.functions for entry in function.opset_import)
+    x = random.standard_normal((2, 3, 2)).astype(np.float32)
+    np.testing.assert_array_equal(run(raised, {"x": x})[0], run(before, {"x": x})[0])
+
+
+def test_training_information_that_changed_is_refused() -> None:
+    before = model(11)
+    before.training_info.add().algorithm.node.append(helper.make_node("Hardmax", ["x"], ["z"]))
+    with pytest.raises(OnnxError, match="the training information of the model does not go from opset 11 to 13"):
+        in_opset(before, 13)
+
+
+def test_the_first_opsets_are_raised_by_onnx(run: Run) -> None:
+    before = model(6, "y = Add<axis = 0, broadcast = 1>(x, z)", "float[2, 3] x, float[2] z")
+    raised = in_opset(before, 17)
+    assert opset_of(raised) == 17
+    x, z = np.ones((2, 3), np.float32), np.array([1, 2], np.float32)
+    np.testing.assert_array_equal(run(raised, {"x": x, "z": z})[0], [[2, 2, 2], [3, 3, 3]])
+
+
+def test_constants_that_were_inputs_are_none(run: Run) -> None:
+    before = model(9, "y = Add(x, w)", "float[2, 3] x, float[3] w")
+    before.graph.initializer.append(numpy_helper.from_array(np.arange(3, dtype=np.float32), "w"))
+    before.ir_version = 3
+    raised = in_opset(before, 21)
+    assert raised.ir_version >= 10
+    assert [value.name for value in raised.graph.input] == ["x"]
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(run(raised, {"x": x})[0], run(before, {"x": x})[0])
+
+
+def test_weights_in_a_file_stay_there(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(24))
+    before = model(11, "y = Add(x, w)")
+    weight = before.graph.initializer.add(name="w", data_type=1, dims=[2, 3], data_location=TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value="w.bin")
+    (kept,) = in_opset(before, 17, folder=str(tmp_path)).graph.initializer
+    assert [(entry.key, entry.value) for entry in kept.external_data] == [("location", "w.bin")]

@@ -110,10 +110,13 @@ def test_instance_normalisation(nodes: "Nodes", shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "groups", "shape"), [(21, 2, (2, 4, 3, 5)), (21, 4, (2, 4, 3)), (21, 1, (1, 4, 3)), (18, 4, (2, 4, 3))]
+    ("version", "groups", "shape"),
+    [(21, 2, (2, 4, 3, 5)), (21, 4, (2, 4, 3)), (21, 1, (1, 4, 3)), (18, 4, (2, 4, 3)), (18, 2, (2, 6, 3)), (18, 1, (2, 4, 3))],
 )
 def test_group_normalisation(nodes: "Nodes", version: int, groups: int, shape: tuple[int, ...]) -> None:
     operands = batch_operands(*shape)[:3]
+    if version < 21:  # an element for each group
+        operands[1:] = [operand[:groups] for operand in operands[1:]]
     feeds = {f"x{i}": operand for i, operand in enumerate(operands)}
     expr = nodes.read("GroupNormalization", version, operands, num_groups=groups, epsilon=0.1)
     assert expr is not None
@@ -196,7 +199,7 @@ def test_an_absent_shift_is_the_empty_tuple(nodes: "Nodes") -> None:
         ("RMSNormalization", 23, 1, [tensor(2, 3), tensor(3)], {"stash_type": 10}),
         ("RMSNormalization", 23, 1, [tensor(2, 3, dtype="float16"), tensor(3)], {}),
         ("RMSNormalization", 23, 1, [tensor(2, 3), tensor(1, 3)], {}),
-        ("GroupNormalization", 18, 1, [tensor(2, 4, 3), tensor(2), tensor(2)], {"num_groups": 2}),
+        ("GroupNormalization", 18, 1, [tensor(2, 4, 3), tensor(3), tensor(3)], {"num_groups": 3}),
         ("GroupNormalization", 18, 1, [tensor(2, C, 3), tensor(2), tensor(2)], {"num_groups": 2}),
         ("GroupNormalization", 21, 1, [tensor(2, 4, 3, dtype="float64"), *[tensor(4, dtype="float64")] * 2], {"num_groups": 2}),
         ("GroupNormalization", 21, 1, [tensor(2, 4), tensor(4), tensor(4)], {"num_groups": 2}),
