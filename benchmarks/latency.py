@@ -4,6 +4,7 @@
     python benchmarks/latency.py MODELS --work WORK --only bert vit --threads 1      # some models, one thread
     python benchmarks/latency.py MODELS --work WORK --runs 2000 --seconds 20         # a quieter measurement
     python benchmarks/latency.py MODELS --work WORK --json latency.json              # all digits
+    python benchmarks/latency.py MODELS --work WORK --peers --threads                # no times, fused operators alone
 
 Every result runs with all optimisations of ONNX Runtime on, so what is measured is what is left to gain on top of them. In each round the
 contestants take turns: the input, the input a second time (the control: how far its ratio is from 1 is the noise), Passat's result and the
@@ -15,6 +16,8 @@ system gives to processes, so that medians hold on a machine that is busy with o
 What the other optimisers make of a model is kept in WORK and made again only when the model changes; Passat's results are made in
 every run, or left as they are with `--keep`. Peers that are not installed are left out. Results whose values differ from the input's
 are marked `!`, and do not count for the best.
+
+After the times there is how many operators ONNX Runtime's own fusions leave in the input and in Passat's result (`fused_operators.py`).
 """
 
 import argparse
@@ -29,12 +32,14 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import geometric_mean, median, quantiles
 from typing import Any, Final, NamedTuple
 
+import fused_operators
 import onnx
 import peers
 from optimize import OPTIMISERS, OURS
@@ -307,7 +312,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="where the optimised models are kept")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
     parser.add_argument("--peers", nargs="*", choices=[name for name in CONTESTANTS if name != OURS], default=list(PEERS))
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="numbers of threads; none to count fused operators alone")
     parser.add_argument("--runs", type=int, default=300, help="rounds for each model, at most")
     parser.add_argument("--seconds", type=float, default=4, help="for each model and number of threads")
     parser.add_argument("--sessions", type=int, default=3, help="sets of sessions that share the rounds")
@@ -343,6 +348,7 @@ def main() -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     names = [name for name in options.peers if installed(name)]
     results: dict[int, dict[str, dict[str, Ratio]]] = {threads: {} for threads in options.threads}
+    fused: dict[str, tuple[Counter[str], Counter[str]]] = {}
     faults: dict[str, None] = {}
     for model in models:
         paths = {INPUT: model, CONTROL: model}
@@ -352,6 +358,8 @@ def main() -> int:
                 paths[name] = outcome
             else:
                 faults[f"{model.stem}, {name}: {outcome}"] = None
+        if OURS in paths:
+            fused[model.stem] = fused_operators.count(model), fused_operators.count(paths[OURS])
         for threads in options.threads:
             row, wrong = race(paths, threads, options)
             faults.update(dict.fromkeys(f"{model.stem}, {name}: {reason}" for name, reason in wrong.items()))
@@ -363,10 +371,12 @@ def main() -> int:
         document = {
             "machine": {"load": os.getloadavg(), "cores": os.cpu_count()},
             "threads": {t: {m: {n: r._asdict() for n, r in row.items()} for m, row in rows.items()} for t, rows in results.items()},
+            "fused": fused,
             "faults": list(faults),
         }
         options.json.write_text(json.dumps(document, indent=1) + "\n")
-    print("\n\n".join(table(rows, names, threads) for threads, rows in results.items() if rows))
+    tables = [table(rows, names, threads) for threads, rows in results.items() if rows]
+    print("\n\n".join([*tables, *([fused_operators.table(fused)] if fused else [])]))
     if faults:
         print("\n".join(["", "What is wrong:", "", *(f"* {fault}" for fault in faults)]))
     return 0

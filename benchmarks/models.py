@@ -4,11 +4,13 @@
     python benchmarks/models.py OUTDIR --only bert gpt2_dynamo    # those whose name starts with one of these
     python benchmarks/models.py OUTDIR --size deep --only bert    # 12 layers instead of 2
     python benchmarks/models.py OUTDIR --size base --only bert    # 12 layers of real width, hidden 768: files of 300 to 600 MB
+    python benchmarks/models.py OUTDIR --opset 17 --only bert     # in an opset without Gelu and the like, as published models are
     python benchmarks/models.py OUTDIR --only big_external        # 2.2 GB with external data, made only when named
 
-A file is called FAMILY_EXPORTER_SHAPES.onnx, with the size after FAMILY unless it is small. Weights are random under a fixed
-seed and come from configurations alone, so nothing is downloaded. This needs torch and transformers, which Passat itself does
-not. The two files in `examples/models/` are bert_torchscript_dynamic and resnet_torchscriptraw_dynamic.
+A file is called FAMILY_EXPORTER_SHAPES.onnx, with the size after FAMILY unless it is small, and the opset where one is given.
+Weights are random under a fixed seed and come from configurations alone, so nothing is downloaded. This needs torch and
+transformers, which Passat itself does not. The two files in `examples/models/` are bert_torchscript_dynamic and
+resnet_torchscriptraw_dynamic.
 
 What torch 2.13 cannot export, and what is done about it: dynamo refuses the default attention of Swin and T5 ("Cannot view a
 tensor with shape ..."), so both use the eager one; TorchScript has no `aten::diff`, which decoders call when they are given no
@@ -299,8 +301,8 @@ SYNTHETIC: Final[dict[str, Callable[[], onnx.ModelProto]]] = {
 }
 
 
-def export(example: Example, path: Path, exporter: str, *, dynamic: bool) -> None:
-    """Write `example` to `path` through one of the `EXPORTERS`."""
+def export(example: Example, path: Path, exporter: str, opset: int | None, *, dynamic: bool) -> None:
+    """Write `example` to `path` through one of the `EXPORTERS`, in an opset or that of the exporter."""
     module, inputs = example.module.eval(), tuple(example.inputs.values())
     names = list(example.inputs)
     raw = exporter.endswith("raw")
@@ -308,15 +310,15 @@ def export(example: Example, path: Path, exporter: str, *, dynamic: bool) -> Non
         axes = {axis: torch.export.Dim(name) for axis, name in example.axes.items()}
         shapes = ((axes,) * len(inputs),) if isinstance(module, FirstOutput) else (axes,)
         program = torch.onnx.export(
-            module, inputs, dynamo=True, optimize=not raw, input_names=names, output_names=["output"], verbose=False,
+            module, inputs, dynamo=True, optimize=not raw, opset_version=opset, input_names=names, output_names=["output"], verbose=False,
             dynamic_shapes=shapes if dynamic else None,
         )  # fmt: skip
         assert program is not None, "dynamo=True returns the program"
         program.save(path, external_data=False)
     else:
         torch.onnx.export(
-            module, inputs, path, dynamo=False, input_names=names, output_names=["output"], do_constant_folding=not raw,
-            training=torch.onnx.TrainingMode.PRESERVE if raw else torch.onnx.TrainingMode.EVAL,
+            module, inputs, path, dynamo=False, opset_version=opset, input_names=names, output_names=["output"],
+            do_constant_folding=not raw, training=torch.onnx.TrainingMode.PRESERVE if raw else torch.onnx.TrainingMode.EVAL,
             dynamic_axes=dict.fromkeys([*names, "output"], example.axes) if dynamic else None,
         )  # fmt: skip
 
@@ -338,12 +340,12 @@ def perturb(module: nn.Module) -> None:
             parameter.add_(torch.randn_like(parameter), alpha=0.02)
 
 
-def make(path: Path, family: str, size: Size, exporter: str, shapes: str) -> str:
+def make(path: Path, family: str, size: Size, exporter: str, shapes: str, opset: int | None) -> str:
     """Export one model to `path` and check it; return a line for the table."""
     torch.manual_seed(SEED)
     example = FAMILIES[family](size)
     perturb(example.module)
-    export(example, path, exporter, dynamic=shapes == "dynamic")
+    export(example, path, exporter, opset, dynamic=shapes == "dynamic")
     model = onnx.load(path)
     strip_paths(model)
     onnx.checker.check_model(model)
@@ -357,6 +359,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="OUTDIR")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="make those whose name starts with one of these")
     parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--opset", type=int, help="of the models; that of the exporter where not given (dynamo has 18 and later)")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
@@ -364,6 +367,7 @@ def main() -> int:
 
     failures = 0
     infix = "" if arguments.size == "small" else f"_{arguments.size}"
+    infix += "" if arguments.opset is None else f"_opset{arguments.opset}"
     for family in FAMILIES:
         for exporter in EXPORTERS:
             for shapes in SHAPES:
@@ -372,7 +376,7 @@ def main() -> int:
                     continue
                 started = time.perf_counter()
                 try:
-                    line = make(arguments.folder / f"{name}.onnx", family, SIZES[arguments.size], exporter, shapes)
+                    line = make(arguments.folder / f"{name}.onnx", family, SIZES[arguments.size], exporter, shapes, arguments.opset)
                 except Exception as error:  # an exporter may raise anything; the other models are still wanted
                     failures += 1
                     line = f"FAILED: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
