@@ -8,13 +8,14 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples wheel documents clean
+.PHONY: help demo test check format format-check lint types unit examples fuzz wheel documents clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 WHEEL := build/wheel
 MODEL ?= examples/models/bert_tiny.onnx
 JOBS ?= 2
+SECONDS ?= 3600
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 # The interpreter is only looked for when the environment has to be made.
@@ -54,6 +55,9 @@ unit: $(VENV)/.dev  ## Run the tests, doctests and examples
 
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py
+
+fuzz: $(VENV)/.dev  ## Try random models for SECONDS=3600; what goes wrong is written to build/fuzz
+	$(BIN)/python -m tests.fuzz.campaign --seconds $(SECONDS) --processes $(JOBS) --out build/fuzz
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 

@@ -1,0 +1,137 @@
+"""Random models: valid graphs of 3 to 40 nodes that ONNX Runtime runs, each a function of its seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, helper
+
+import tests.fuzz.layers  # noqa: F401  # importing registers the recipes
+from tests.fuzz.builder import IR_VERSION, Builder, Value, declaration, kind_of
+from tests.fuzz.operators import draw_node, operators
+from tests.fuzz.runtime import accepts, newest_opset, run
+from tests.fuzz.values import FLOAT, NARROW, OUTSIDE, random_array
+
+OLDEST: Final = 7
+NEWEST: Final = newest_opset()
+SYMBOLS: Final[Mapping[str, int]] = {"n": 5, "m": 6, "k": 7}
+"""Sizes that symbolic dimensions have while a graph is made; constant dimensions have others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and inputs for it that it runs on."""
+
+    name: str
+    model: ModelProto
+    feeds: tuple[Mapping[str, Any], ...]
+
+
+def random_case(seed: int, *, tame: bool | None = None) -> Case | None:
+    """The model of a seed, with inputs; None where the seed makes none that counts. `tame` keeps to finite data."""
+    random = np.random.default_rng(seed)
+    opset = int(random.integers(OLDEST, NEWEST + 1))
+    wild = bool(random.random() < 0.4)
+    names = list(SYMBOLS)[: int(random.choice([0, 1, 2, 3]))]
+    graph = Builder(
+        random,
+        opset,
+        tame=tame if tame is not None else not wild,
+        most_inputs=int(random.integers(1, 5)),
+        symbols={name: SYMBOLS[name] for name in names},
+    )
+    wanted = int(random.choice([3, 5, 8, 12, 20, 40]))
+    options = operators(opset)
+    for _ in range(4 * wanted):
+        if len(graph.nodes) >= wanted:
+            break
+        draw_node(graph, str(graph.one_of(options)))
+    model = finished(graph)
+    feeds = tuple(feeds_of(graph))
+    return counted(f"graph {seed}", model, feeds)
+
+
+def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) -> Case | None:
+    """The model with those inputs that it runs on; None where it does not count: not accepted, or run on none."""
+    if not accepts(model):
+        return None
+    kept = tuple(feed for feed in feeds if runs(model, feed))
+    return Case(name, model, kept) if kept else None
+
+
+def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:
+    """Whether ONNX Runtime loads a model, and runs it on some inputs."""
+    try:
+        run(model, feed)
+    except Exception:  # ONNX Runtime has no class of its own for what it refuses
+        return False
+    return True
+
+
+def finished(graph: Builder) -> ModelProto:
+    """The model of a graph: what nobody reads goes out, and some of what is read."""
+    read = {name for node in graph.nodes for name in node.input}
+    results = [value for value in graph.values if value.name not in {entry.value.name for entry in graph.inputs}]
+    chosen = [value for value in results if value.name not in read or graph.chance(0.1)] or results[-1:]
+    outputs = []
+    for value in chosen:
+        if not value.is_sequence and value.kind in NARROW:
+            outputs += graph.node("Cast", [value], to=FLOAT) or []
+        elif value.kind in OUTSIDE:
+            outputs.append(value)
+    model = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "random",
+            [declaration(entry) for entry in graph.inputs],
+            [_output(graph, value) for value in outputs],
+            graph.tensors,
+        ),
+        opset_imports=graph.imports(),
+        ir_version=IR_VERSION,
+        functions=graph.functions,
+    )
+    if graph.chance(0.3):
+        try:
+            model = onnx.shape_inference.infer_shapes(model)
+        except onnx.shape_inference.InferenceError:
+            return model
+    return model
+
+
+def _output(graph: Builder, value: Value) -> onnx.ValueInfoProto:
+    """A declaration of an output: its sizes, names for them, or its rank alone."""
+    if value.is_sequence:
+        return helper.make_tensor_sequence_value_info(value.name, value.kind, None)
+    names = {size: name for name, size in graph.symbols.items()}
+    dims: list[int | str | None]
+    if graph.symbols or graph.chance(0.3):
+        dims = [names.get(size) if graph.chance(0.5) else f"{value.name}_{i}" for i, size in enumerate(value.shape)]
+    else:
+        dims = list(value.shape)
+    found: onnx.ValueInfoProto = helper.make_tensor_value_info(value.name, value.kind, dims)
+    return found
+
+
+def feeds_of(graph: Builder) -> list[dict[str, Any]]:
+    """Inputs of the sizes that the graph was made with, the ones that it was made with first; then of others."""
+    found = [{entry.value.name: entry.value.array for entry in graph.inputs}]
+    if not graph.inputs:
+        return found
+    fixed = {entry.value.name for entry in graph.inputs if entry.value.name not in {value.name for value in graph.values}}
+    for change in ({}, {"n": 1, "m": 1, "k": 1}, {"n": 2, "m": 9, "k": 3}, {"n": 0}):
+        if change and not graph.symbols:
+            break
+        sizes = {SYMBOLS[name]: size for name, size in change.items()}
+        feed = {}
+        for entry in graph.inputs:
+            value = entry.value
+            shape = tuple(sizes.get(size, size) for size in value.shape)
+            feed[value.name] = value.array if value.name in fixed else random_array(graph.random, value.kind, shape, tame=graph.tame)
+        found.append(feed)
+    return found
+
+
+__all__ = ["NEWEST", "OLDEST", "Case", "counted", "kind_of", "random_case", "runs"]

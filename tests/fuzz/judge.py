@@ -1,0 +1,196 @@
+"""What is wrong with the optimized form of a model: lost, refused, of other types or values, or not the same twice."""
+
+import re
+import traceback
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto
+
+import passat
+from passat.compare import UNSTABLE, Tolerance, difference, flatten, precision
+from passat.ir.onnx import OnnxError, check
+from passat.rules import library
+from passat.rules.rule import KEPT
+from passat.verify import Runner
+from tests.fuzz.graphs import Case
+from tests.fuzz.noise import Noise
+
+MATHS: Final = ("exact", "reassociate", "finite")
+LEVELS: Final = (3, 4)
+NOISE_FACTOR: Final = 16
+"""How many times what rounding does to the original a result may differ."""
+PACKAGE: Final = Path(passat.__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is optimized."""
+
+    level: int = 3
+    math: str = "exact"
+    opset: int | None = None
+    disabled: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"level {self.level}, {self.math}" + (f", opset {self.opset}" if self.opset is not None else "")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: its kind, a sentence, and where in Passat it was raised if it was."""
+
+    kind: str
+    sentence: str
+    where: str = ""
+    feed: int = 0
+    """Which of the inputs of the case show it."""
+
+    def same_as(self, other: "Finding | None") -> bool:
+        """Whether another finding may well come from the same defect."""
+        return other is not None and (self.kind, self.where) == (other.kind, other.where)
+
+    def key(self, model: ModelProto) -> str:
+        """What tells defects apart, once the model is minimal."""
+        names = "-".join(sorted(operators(model)))
+        return re.sub(r"[^\w.:-]+", "_", f"{self.kind}.{self.where or names}")[:120]
+
+
+def operators(model: ModelProto) -> set[str]:
+    """The operators of a model, those in subgraphs and local functions included."""
+    found: set[str] = set()
+    pending: list[Any] = [model.graph, *model.functions]
+    while pending:
+        graph: GraphProto = pending.pop()
+        for node in graph.node:
+            found.add(node.op_type)
+            for attribute in node.attribute:
+                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+    return found
+
+
+def optimized(model: ModelProto, settings: Settings) -> ModelProto:
+    """What comes out, unverified, so that the engine's own errors show."""
+    config: dict[str, Any] = {"rules.math": settings.math}
+    if settings.disabled:
+        config["rules.disabled"] = list(settings.disabled)
+    return passat.optimize(model, opt_level=settings.level, verify=False, config=config, opset=settings.opset).model
+
+
+def examine(case: Case, settings: Settings, *, twice: bool = False) -> Finding | None:
+    """What is wrong with the optimized form of a case; `twice` looks whether it is the same twice, and again when optimized again."""
+    before = case.model.SerializeToString(deterministic=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = optimized(case.model, settings)
+        except Exception as error:  # whatever it is, the model is lost
+            return Finding("lost", _told(error), _place(error))
+    if case.model.SerializeToString(deterministic=True) != before:
+        return Finding("input changed", "the model that was given has been changed")
+    stray = next((entry for entry in caught if not issubclass(entry.category, UserWarning)), None)
+    if stray is not None:
+        return Finding("warning", f"{stray.category.__name__}: {stray.message}", _file(stray.filename))
+    try:
+        check(result)
+    except OnnxError as error:
+        return Finding("not valid", _told(error))
+    found = compared(case, result, settings)
+    if found is None and twice:
+        again = optimized(case.model, settings).SerializeToString(deterministic=True)
+        if again != result.SerializeToString(deterministic=True):
+            return Finding("not the same twice", "the same model gave other bytes the second time")
+    return found
+
+
+def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | None:
+    """How a result differs from its original."""
+    original = Runner(case.model, threads=1)
+    try:
+        runner = Runner(result, threads=1)
+    except Exception as error:  # ONNX Runtime has no class of its own for what it refuses
+        return Finding("does not load", _told(error))
+    for what, sides in (
+        ("inputs", [[(spec.name, spec.type) for spec in side.inputs] for side in (original, runner)]),
+        ("outputs", [list(side.outputs) for side in (original, runner)]),
+    ):
+        if sides[0] != sides[1]:
+            return Finding(f"other {what}", f"{sides[0]} became {sides[1]}")
+    for i, feed in enumerate(case.feeds):
+        want = original.run(feed)
+        try:
+            got = runner.run(feed)
+        except Exception as error:  # likewise
+            return Finding("does not run", _told(error), feed=i)
+        sentence = bits_differ(want, got) if settings.math == "exact" else _beyond_rounding(case, i, want, got, settings)
+        if sentence:
+            return Finding("values", sentence, feed=i)
+    return None
+
+
+def bits_differ(want: Iterable[Any], got: Iterable[Any]) -> str:
+    """Where two lists of outputs differ in a bit, one NaN being as good as another."""
+    for index, (a, b) in enumerate(zip(want, got, strict=True)):
+        for (path, x), (_, y) in zip(flatten(a), flatten(b), strict=True):
+            left, right = np.asarray(x), np.asarray(y)
+            if (left.dtype, left.shape) != (right.dtype, right.shape):
+                return f"output {index}{path}: {left.dtype}{list(left.shape)} became {right.dtype}{list(right.shape)}"
+            differ = left != right
+            if left.dtype.kind in "fV":
+                wide = [side.astype(np.float64) for side in (left, right)]
+                differ = (wide[0] != wide[1]) | (np.signbit(wide[0]) != np.signbit(wide[1]))
+                differ &= ~(np.isnan(wide[0]) & np.isnan(wide[1]))
+            if np.any(differ):
+                place = tuple(np.argwhere(differ)[0]) if left.ndim else ()
+                return f"output {index}{path} at {[int(i) for i in place]}: {left[place]!r} became {right[place]!r}"
+    return ""
+
+
+def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], settings: Settings) -> str:
+    """Where outputs differ by more than rounding, and than the mode allows for what is infinite or NaN."""
+    wrong = [(i, found) for i, (a, b) in enumerate(zip(want, got, strict=True)) if (found := difference(a, b)).reason]
+    if not wrong:
+        return ""
+    noise = Noise(case.model, case.feeds[index])
+    if not noise.finite:
+        if settings.math == "finite" or noise.large:
+            return ""
+        if not settings.disabled:
+            # Rules that say so may make NaN of infinities; without them nothing may.
+            strict = replace(settings, disabled=tuple(sorted(rule.name for rule in _all_rules() if rule.nonfinite != KEPT)))
+            again = Runner(optimized(case.model, strict), threads=1).run(case.feeds[index])
+            return _beyond_rounding(case, index, want, again, strict)
+    for i, found in wrong:
+        moved = noise.of(i, want[i])
+        if precision(want[i]) > 0:
+            if moved.relative > UNSTABLE or not difference(want[i], got[i], Tolerance(0.0, NOISE_FACTOR * moved.relative)).reason:
+                continue
+        elif moved.share and found.share <= NOISE_FACTOR * moved.share and found.absolute <= NOISE_FACTOR * moved.absolute:
+            continue
+        return f"output {i} {found.reason}"
+    return ""
+
+
+def _all_rules() -> list[Any]:
+    return [rule for name in library.__all__ for rule in getattr(library, name)]
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+
+
+def _place(error: BaseException) -> str:
+    """The file and function of Passat that an error comes from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _file(frame.filename) and "tests" not in frame.filename]
+    return f"{type(error).__name__}.{_file(frames[-1].filename)}:{frames[-1].name}" if frames else type(error).__name__
+
+
+def _file(name: str) -> str:
+    path = Path(name).resolve()
+    return str(path.relative_to(PACKAGE)).replace("/", ".") if path.is_relative_to(PACKAGE) and ".venv" not in path.parts else ""

@@ -1,0 +1,119 @@
+"""How much of a model's result is mere rounding: its values when every number on the way is moved by a few units in the last place.
+
+Zeros change their signs as well, which rules that are not exact may do.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from passat.compare import EPSILON, Difference, difference
+from passat.verify import Runner
+from tests.fuzz.builder import kind_of
+from tests.fuzz.values import FLOATS, Array, is_finite
+
+UNITS = 8
+"""Units in the last place by which numbers are moved."""
+DRAWS = 6
+
+
+def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
+    """The values of all nodes of the main graph with their element types; sequences and what has no type of NumPy are left out."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.output[:]
+    names = [name for node in model.graph.node for name in node.output if name]
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    kinds = {}
+    for name, type_ in Runner(copy, threads=1).outputs:
+        if type_.startswith("tensor(") and kind_of(type_) not in (*range(17, 30),):
+            kinds[name] = kind_of(type_)
+    del copy.graph.output[:]
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in kinds)
+    if not kinds:
+        return {}
+    return {name: (kinds[name], value) for name, value in zip(kinds, Runner(copy, threads=1).run(feed), strict=True)}
+
+
+class Noise:
+    """What a model makes of one set of inputs, and how far rounding moves it."""
+
+    def __init__(self, model: ModelProto, feed: Mapping[str, Any]) -> None:
+        self.model = model
+        self.feed = feed
+        self.inner = inner_values(model, feed)
+        arrays = [value for _, value in self.inner.values()]
+        arrays += [np.asarray(value) for value in feed.values() if not isinstance(value, list)]
+        arrays += [numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
+        self.finite = all(is_finite(array) for array in arrays)
+        """Whether all numbers inside the model are finite, and far from the ends of their ranges."""
+        self.large = any(
+            not is_finite(array[np.isfinite(array)]) for array in arrays if array.dtype.kind in "fV" and "int" not in array.dtype.name
+        )
+        """Whether some are finite, but not far from the ends."""
+        self._variants: list[list[Any]] | None = None
+
+    def variants(self) -> list[list[Any]]:
+        """The outputs for several draws of noise; fewer where the model does not run on some."""
+        if self._variants is None:
+            self._variants = []
+            for seed in range(DRAWS):
+                try:
+                    self._variants.append(self._moved(np.random.default_rng(seed)))
+                except Exception:  # indices, sizes may have moved
+                    continue
+        return self._variants
+
+    def of(self, index: int, expected: Any) -> Difference:
+        """The widest difference that rounding makes to an output."""
+        found = Difference()
+        for outputs in self.variants():
+            found = found.widest(difference(expected, outputs[index]))
+        return found
+
+    def _moved(self, random: np.random.Generator) -> list[Any]:
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        nodes = list(model.graph.node)
+        outputs = {value.name for value in model.graph.output}
+        for tensor in model.graph.initializer:
+            if tensor.data_type in FLOATS:
+                array = numpy_helper.to_array(tensor)
+                name = tensor.name
+                tensor.CopyFrom(numpy_helper.from_array((array * _factors(random, array, tensor.data_type)).astype(array.dtype), name))
+        del model.graph.node[:]
+        for node in nodes:
+            model.graph.node.append(node)
+            made = model.graph.node[-1]
+            for i, name in enumerate(node.output):
+                kind, array = self.inner.get(name, (0, None))
+                if kind not in FLOATS or array is None:
+                    continue
+                made.output[i] = f"{name} before noise"
+                factor = numpy_helper.from_array(_factors(random, array, kind), f"{name} noise")
+                model.graph.initializer.append(factor)
+                model.graph.node.append(_product(made.output[i], factor.name, name, kind, len(model.graph.node)))
+        assert outputs == {value.name for value in model.graph.output}
+        feed = {
+            name: (value * _factors(random, value, helper.np_dtype_to_tensor_dtype(value.dtype))).astype(value.dtype)
+            if not isinstance(value, list) and value.dtype.name in EPSILON
+            else value
+            for name, value in self.feed.items()
+        }
+        return Runner(model, threads=1).run(feed)
+
+
+def _product(a: str, b: str, name: str, kind: int, count: int) -> Any:
+    """A product; bfloat16 has none in ONNX Runtime, which leaves its values as they are."""
+    if kind == TensorProto.BFLOAT16:
+        return helper.make_node("Identity", [a], [name], name=f"noise {count}")
+    return helper.make_node("Mul", [a, b], [name], name=f"noise {count}")
+
+
+def _factors(random: np.random.Generator, array: Array, kind: int) -> Array:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    moved = 1 + UNITS * EPSILON[np.dtype(dtype).name] * random.uniform(-1, 1, array.shape)
+    flipped = np.where((np.asarray(array) == 0) & (random.random(array.shape) < 0.5), -1.0, moved)
+    return np.asarray(flipped).astype(dtype)

@@ -1,0 +1,44 @@
+"""ONNX Runtime with its optimizations off, on one thread: models are accepted or refused, and give values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnx import ModelProto, helper
+
+from passat.ir.onnx import OnnxError, check
+from passat.verify import Runner
+
+Feed = Mapping[str, Any]
+
+
+def run(model: ModelProto, feed: Feed) -> list[Any]:
+    """The outputs of a model. Raises what ONNX Runtime raises."""
+    return Runner(model, threads=1).run(feed)
+
+
+def accepts(model: ModelProto) -> bool:
+    """Whether `onnx.checker` has nothing against a model."""
+    try:
+        check(model)
+    except OnnxError:
+        return False
+    return True
+
+
+def newest_opset() -> int:
+    """The newest version of ONNX's operators that both the onnx package and ONNX Runtime know."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    value = helper.make_tensor_value_info("x", 1, [1])
+    result = helper.make_tensor_value_info("y", 1, [1])
+    for opset in range(onnx.defs.onnx_opset_version(), 7, -1):
+        graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", [value], [result])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception:  # ONNX Runtime has no class of its own for it
+            continue
+        return opset
+    raise AssertionError("ONNX Runtime loads nothing")

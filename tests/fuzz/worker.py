@@ -1,0 +1,83 @@
+"""One process that tries seeds one after another, and writes what it finds. `campaign` starts it, and watches over it.
+
+It tells on its standard output, in lines of JSON, what it begins and what came of it, so that a hang or a crash has a name.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.fuzz.graphs import Case
+from tests.fuzz.judge import Finding, Settings, examine
+from tests.fuzz.kinds import KINDS
+from tests.fuzz.minimize import Minimizer
+
+CPU_SECONDS = 120
+"""Seconds of computing that one seed may take."""
+MEMORY = 6 << 30
+"""Bytes that the process may have."""
+
+
+def tell(**what: Any) -> None:
+    """One line for the campaign."""
+    print(json.dumps(what), flush=True)
+
+
+def limit_cpu(seconds: int) -> None:
+    """Ends the process with a signal if it computes for longer than some seconds from now."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+
+
+def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> None:
+    """The model, its inputs, what is wrong, and how to see it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(case.model, folder / "model.onnx")
+    feed = case.feeds[finding.feed]
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
+    np.savez(folder / "inputs.npz", **arrays)
+    text = onnx.printer.to_text(case.model)
+    (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
+
+
+def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
+    """Tries some seeds. What is found twice is written once."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
+    known: set[str] = set()
+    for seed in seeds:
+        tell(seed=seed, phase="generate")
+        limit_cpu(CPU_SECONDS)
+        case, settings = KINDS[kind](seed)
+        if case is None:
+            tell(seed=seed, phase="done", counted=False)
+            continue
+        tell(seed=seed, phase="examine", settings=str(settings))
+        started = time.monotonic()
+        finding = examine(case, settings, twice=seed % 4 == 0)
+        tell(seed=seed, phase="done", counted=True, seconds=time.monotonic() - started)
+        if finding is None:
+            continue
+        if finding.where and finding.key(case.model) in known:
+            tell(seed=seed, phase="found", key=finding.key(case.model), again=True)
+            continue
+        limit_cpu(CPU_SECONDS + int(4 * minimize))
+        tell(seed=seed, phase="minimize", sentence=f"{finding.kind}: {finding.sentence}")
+        smaller, finding = Minimizer(case, finding, settings, minimize).run()
+        key = finding.key(smaller.model)
+        again = key in known or (folder / key).exists()
+        known.add(key)
+        if not again:
+            write(folder / key, smaller, finding, settings)
+        tell(seed=seed, phase="found", key=key, again=again, sentence=f"{finding.kind}: {finding.sentence}")
+
+
+if __name__ == "__main__":
+    kind_, start, stop, folder_, seconds_ = sys.argv[1:]
+    work(kind_, range(int(start), int(stop)), Path(folder_), minimize=float(seconds_))
