@@ -75,7 +75,7 @@ class Saturated:
         """Proves all steps, and that what came out is what went in. Raises CertificateError."""
         part, checker = self.part, self.checker
         for number, step in enumerate(part["steps"], 1):
-            what = step.get("rule") or next(said for name, said in _WITHOUT_RULES.items() if name in step)
+            what = step["rule"] if "rule" in step else next(said for name, said in _WITHOUT_RULES.items() if name in step)
             if "rule" in step and self._growth is None:
                 self._prove(f"{self.where}, step {number}", self._begin)
                 self._growth = -1 if part.get("growth") is None else part["growth"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -9,12 +10,16 @@ from typing import Any as AnyValue
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.passmgr import UnknownPassError, get_entry
 from passat.pipelines import check_rule_sets
+from passat.rule_pages.catalogue import leaves
+from passat.rules import RulePass
 from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.form import check_form
 from passat.rules.provenance.plain import CertificateError, Uncovered
 from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.terms import Terms
+from passat.rules.provenance.writer import WRITTEN
 from passat.rules.rule import RuleSet
 
 if TYPE_CHECKING:
@@ -25,19 +30,35 @@ if TYPE_CHECKING:
 Certificate = Mapping[str, AnyValue]
 
 
+class TrustError(ValueError):
+    """A name in `trust` that is unknown, or of a pass with rules, whose steps a certificate has to show."""
+
+
+class IncompleteCertificateError(CertificateError):
+    """A certificate that holds as far as it goes, but has steps that it does not cover. `verdict` lists them."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(_incomplete(verdict))
+
+
 def check_certificate(
     certificate: Certificate | str | os.PathLike[str],
     *,
     before: "Model | None" = None,
     after: "Model | None" = None,
     rules: Iterable[type[RuleSet]] = (),
+    trust: Iterable[str] = (),
 ) -> Verdict:
     """Checks a certificate, or one in a file, step by step, by a checker that shares nothing with the engine but the rules.
 
     `before` and `after` are the models that it is to be about; without them it proves something about the programs that stand in it.
-    `rules` are rule sets of one's own that took part. Raises CertificateError that names the first step that does not hold, OnnxError for
-    models that cannot be read.
+    `rules` are rule sets of one's own that took part. `trust` names passes without rules whose steps are accepted unproved.
+
+    Raises CertificateError that names the first step that does not hold, IncompleteCertificateError where steps are not covered,
+    TrustError, and OnnxError for models that cannot be read.
     """
+    trusted = _check_trust(trust)
     sets = tuple(rules)
     check_rule_sets(sets)
     with collector_paused():  # what is made lives until the end
@@ -47,7 +68,53 @@ def check_certificate(
         for model, place, what in ((before, 0, "begins with"), (after, 1, "ends with")):
             if model is not None:
                 constants.update(_compare(data, from_onnx(model), place, what))
-        return Checker(data, rules_by_name(sets), constants).run()
+        verdict = Checker(data, rules_by_name(sets), constants, trusted).run()
+    if not verdict.complete:
+        raise IncompleteCertificateError(verdict)
+    return verdict
+
+
+def _check_trust(names: Iterable[str]) -> set[str]:
+    """The names under which steps of the trusted passes stand in certificates. Raises TrustError."""
+    found: set[str] = set()
+    for name in names:
+        if name == WRITTEN:
+            found.add(name)
+            continue
+        try:
+            entry = get_entry(name)
+        except UnknownPassError:
+            raise TrustError(f"there is no pass {name!r} to trust; `passat passes` lists them") from None
+        if not _may_be_trusted(entry.name):
+            raise TrustError(f"the pass {entry.name} has rules, so its steps have to be in the certificate; it cannot be trusted instead")
+        found.add(entry.make({}).info.name)
+    return found
+
+
+def _may_be_trusted(name: str) -> bool:
+    """Whether a pass can be trusted: it is registered, and it has no rules. Reading and writing has none either."""
+    if name == WRITTEN:
+        return True
+    try:
+        entry = get_entry(name)
+    except UnknownPassError:
+        return False
+    return entry.info is not None and not any(isinstance(each, RulePass) for each in leaves(entry.make({})))
+
+
+def _incomplete(verdict: Verdict) -> str:
+    """Which steps are not covered, and what accepts them."""
+    if not verdict.uncovered:
+        return "the certificate is empty: it says nothing of any function"
+    names = dict.fromkeys(gap.pass_name for gap in verdict.uncovered)
+    able = [name for name in names if _may_be_trusted(name)]
+    lost = [name for name in names if name not in able]
+    gaps = ", ".join(map(str, verdict.uncovered))
+    if lost:
+        end = f"{', '.join(lost)} cannot be trusted instead, only registered passes without rules can"
+    else:
+        end = f"{' '.join(f'--trust {shlex.quote(name)}' for name in able)} accepts {'it' if len(verdict.uncovered) == 1 else 'them'}"
+    return f"the certificate is incomplete: it does not cover {gaps}; {end}"
 
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:

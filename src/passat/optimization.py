@@ -183,7 +183,7 @@ class Optimization:
                     tracing.annotate(outcome.model, self.source.proto, outcome.module, report)
                 if wishes.certificate:
                     self._tell("writing the certificate")
-                    tracing.certify(outcome.model, self.source.folder, self.module, self._optimised, kept=bool(report.kept))
+                    tracing.certify(outcome.model, self.source.folder, self.module, self._optimised, report)
         if wishes.record and self._journal is not None:
             from passat.page.statistics import add_statistics
 

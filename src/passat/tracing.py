@@ -9,6 +9,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.report import PROVENANCE, Report
 from passat.rules.engine.journal import Journal
+from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.explanation import Explanation
 from passat.rules.provenance.histories import Histories
 from passat.rules.provenance.trail import Trail
@@ -36,10 +37,12 @@ class Tracing:
             report.remarks += [f"{PROVENANCE}{remark}"] if remark else []
         self.explanation = Explanation(tuple(nodes_of(result)))
 
-    def certify(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, *, kept: bool) -> None:
-        """Makes the certificate: that what is read from the result is what went in."""
+    def certify(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, report: Report) -> None:
+        """Makes the certificate: that what is read from the result is what went in. The report says what it does not cover."""
         with collector_paused():
-            self.certificate = self._certificate(result, folder, before, after, kept=kept)
+            self.certificate = certificate = self._certificate(result, folder, before, after, kept=bool(report.kept))
+        gaps = [str(gap) for gap in gaps_of(certificate)]
+        report.remarks += [f"{PROVENANCE}the certificate does not cover {', '.join(gaps)}"] if gaps else []
 
     def _certificate(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, *, kept: bool) -> Certificate:
         passed = [] if kept else self.trail.passed

@@ -97,6 +97,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
+    from passat.certificates import TrustError
     from passat.checks import CheckError
     from passat.crash import PassError
     from passat.ir.diagnostics import DiagnosticError
@@ -114,7 +115,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), error.code
     if isinstance(error, OnnxError):
         return str(error.args[0]), FAILURE
-    if isinstance(error, (PipelineError, PassDependencyError, CheckError, ReproducerError)):
+    if isinstance(error, (PipelineError, PassDependencyError, CheckError, ReproducerError, TrustError)):
         return str(error), USAGE
     if isinstance(error, AttributeError) and "config" in str(error):
         return str(error), USAGE

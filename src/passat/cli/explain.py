@@ -1,6 +1,7 @@
 """`passat explain`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,22 +29,34 @@ def explain(
     before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimised.")] = None,
     after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result.")] = None,
     rules: RulesOption = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="PASS",
+            help="With --check: accept what this pass did although the certificate does not cover it. Only passes without rules can be "
+            "trusted. May be repeated.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell for each node of a result which rules led to it, back to nodes of the input; or check a certificate."""
+    """Tell for each node of a result which rules led to it, back to nodes of the input; or check a certificate.
+
+    Exit codes of a check: 0 every step is proved or trusted, 1 a step does not hold or is not covered, 2 the command makes no sense.
+    """
     with errors(as_json):
         if check is None:
             if model is None:
                 fail("name a model that `passat optimize --explain` has written, or a certificate with --check", USAGE)
-            if before is not None or after is not None or rules:
-                fail("--before, --after and --rules belong to --check", USAGE)
+            if before is not None or after is not None or rules or trust:
+                fail("--before, --after, --rules and --trust belong to --check", USAGE)
             _explain(model, node, as_json)
         else:
             if model is not None and after is not None:
                 fail("the result is given twice, as OUT and with --after", USAGE)
             if node is not None:
                 fail("--node belongs to a model, not to a certificate", USAGE)
-            _check(check, before, after or model, rules, as_json)
+            _check(check, before, after or model, rules, trust or (), as_json)
 
 
 def _explain(model: Path, node: str | None, as_json: bool) -> None:
@@ -56,12 +69,14 @@ def _explain(model: Path, node: str | None, as_json: bool) -> None:
     print(explanation.to_json() if as_json else explanation)
 
 
-def _check(certificate: Path, before: Path | None, after: Path | None, rules: list[Path] | None, as_json: bool) -> None:
+def _check(
+    certificate: Path, before: Path | None, after: Path | None, rules: list[Path] | None, trust: Sequence[str], as_json: bool
+) -> None:
     from dataclasses import asdict
 
     from passat.certificates import check_certificate
 
-    verdict = check_certificate(certificate, before=before, after=after, rules=load(rules))
+    verdict = check_certificate(certificate, before=before, after=after, rules=load(rules), trust=trust)
     compared = {"before": before is not None, "after": after is not None}
     if as_json:
         print(json.dumps({**asdict(verdict), "compared": compared}, indent=2))

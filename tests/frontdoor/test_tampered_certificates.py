@@ -1,0 +1,192 @@
+"""Every field of a real certificate, changed, left out, doubled or exchanged: it is refused, or claims the same of the two models."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+import passat
+from passat.certificates import IncompleteCertificateError, TrustError, check_certificate
+from passat.cli.app import app
+from passat.rules.provenance.plain import CertificateError
+from passat.rules.provenance.writer import WRITTEN
+
+TRUST = ["JoinSlices"]
+PASSES = "FoldConstant,SimplifyExpr,JoinSlices,DynamicToStatic"
+
+
+def sliced() -> ModelProto:
+    """relu(c * c - (-x)) cut in two: a rule, a folded constant, and slices that JoinSlices makes a split of, without rules."""
+    bounds = {"start": [0], "middle": [2], "end": [4], "axis": [1]}
+    nodes = [
+        helper.make_node("Mul", ["c", "c"], ["cc"]),
+        helper.make_node("Neg", ["x"], ["negative"]),
+        helper.make_node("Sub", ["cc", "negative"], ["moved"]),
+        helper.make_node("Relu", ["moved"], ["r"]),
+        helper.make_node("Slice", ["r", "start", "middle", "axis"], ["left"]),
+        helper.make_node("Slice", ["r", "middle", "end", "axis"], ["right"]),
+        helper.make_node("Mul", ["left", "right"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])]
+    tensors = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in bounds.items()]
+    tensors.append(numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32), "c"))
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], tensors)
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
+
+
+BEFORE = sliced()
+RESULT = passat.optimize(BEFORE, passes=PASSES, certificate=True, verify=False)
+GOOD: dict[str, Any] = json.loads(json.dumps(RESULT.certificate))
+
+
+def check(data: Any, trust: list[str] = TRUST) -> tuple[list[str], set[str]]:
+    """What a certificate claims: of which functions, and provided that which passes can be trusted."""
+    verdict = check_certificate(data, before=BEFORE, after=RESULT.model, trust=trust)
+    return verdict.functions, {gap.pass_name for gap in verdict.trusted}
+
+
+CLAIM = check(GOOD)
+
+
+def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all values in a certificate but itself."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        yield (*path, key)
+        yield from paths(value, (*path, key))
+
+
+def inside(data: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        data = data[key]
+    return data
+
+
+def others(value: Any) -> list[Any]:
+    """Values to put in the place of one."""
+    if isinstance(value, bool):
+        return [not value, 7]
+    if isinstance(value, int):
+        return [0, value + 1, value - 1, len(GOOD["terms"])]
+    if isinstance(value, str):
+        names = [*GOOD["rules"], *(part["pass"] for part in GOOD["steps"]), "main", "", "negative", "add"]
+        return [name for name in dict.fromkeys(names) if name != value]
+    return [None, [], {}] if value else [None, 0]
+
+
+def tampered(path: tuple[Any, ...]) -> Iterator[Any]:
+    """The certificate with one place changed: other values, nothing, and in lists doubled, or exchanged with the next."""
+    value, key = inside(GOOD, path), path[-1]
+    for other in others(value):
+        bad = copy.deepcopy(GOOD)
+        inside(bad, path[:-1])[key] = other
+        yield bad
+    bad = copy.deepcopy(GOOD)
+    del inside(bad, path[:-1])[key]
+    yield bad
+    within = inside(GOOD, path[:-1])
+    if isinstance(within, list):
+        bad = copy.deepcopy(GOOD)
+        inside(bad, path[:-1]).insert(key, value)
+        yield bad
+        if key + 1 < len(within) and within[key] != within[key + 1]:
+            bad = copy.deepcopy(GOOD)
+            place = inside(bad, path[:-1])
+            place[key], place[key + 1] = place[key + 1], place[key]
+            yield bad
+
+
+def test_the_certificate_has_every_kind_of_step() -> None:
+    kinds = {next(kind for kind in ("rule", "fold") if kind in step) for part in GOOD["steps"] for step in part.get("steps", ())}
+    assert kinds == {"rule", "fold"}
+    assert [part["pass"] for part in GOOD["steps"] if "uncovered" in part] == TRUST
+    assert (["main"], {"JoinSlices"}) == CLAIM
+
+
+@pytest.mark.parametrize("section", list(GOOD))
+def test_whatever_is_changed_it_is_refused_or_claims_the_same(section: str) -> None:
+    refused = 0
+    for path in [(section,), *((section, *rest) for rest in paths(GOOD[section]))]:
+        for bad in tampered(path):
+            try:
+                assert check(bad) == CLAIM, f"{path}: {inside(GOOD, path)!r}"
+            except CertificateError:
+                refused += 1
+    assert refused
+
+
+def forged() -> tuple[Any, ModelProto]:
+    """A certificate whose one step is a gap, and the model that it leads to: x * x for the slices' product."""
+    wrong = sliced()
+    wrong.graph.node[-1].op_type = "Add"
+    other = json.loads(json.dumps(passat.optimize(wrong, passes=PASSES, certificate=True, verify=False).certificate))
+    place = len(GOOD["terms"])
+    numbers: dict[int, int] = {}
+    terms = copy.deepcopy(GOOD["terms"])
+    for number, row in enumerate(other["terms"]):
+        moved = copy.deepcopy(row)
+        if row[0] in ("call", "function"):
+            moved[3] = [numbers[part] for part in row[3]]
+        elif row[0] in ("tuple", "if", "apply"):
+            moved[1] = [numbers[part] for part in row[1]]
+        elif row[0] == "field":
+            moved[2] = [numbers[part] for part in row[2]]
+        numbers[number] = terms.index(moved) if moved in terms else len(terms)
+        terms += [moved] if numbers[number] == len(terms) else []
+    assert len(terms) > place
+    last = numbers[other["functions"]["main"][0]]
+    first = GOOD["functions"]["main"][0]
+    gap = {"pass": "JoinSlices", "function": "main", "uncovered": "", "before": first, "after": last}
+    return {**GOOD, "terms": terms, "functions": {"main": [first, last]}, "steps": [gap]}, wrong
+
+
+def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted(tmp_path: Path) -> None:
+    data, wrong = forged()
+    with pytest.raises(IncompleteCertificateError, match="does not cover JoinSlices in the function main; --trust JoinSlices accepts it"):
+        check_certificate(data, before=BEFORE, after=wrong)
+    for name in ("FoldConstant", "SimplifyExpr", "(all)", "Nobody"):
+        gap = {**data["steps"][0], "pass": name}
+        with pytest.raises(IncompleteCertificateError, match="cannot be trusted instead, only registered passes without rules can"):
+            check_certificate({**data, "steps": [gap]}, before=BEFORE, after=wrong)
+    Path(tmp_path / "forged.json").write_text(json.dumps(data))
+    command = ["explain", "--check", str(tmp_path / "forged.json")]
+    assert CliRunner().invoke(app, command).exit_code == 1
+    assert CliRunner().invoke(app, [*command, "--trust", "FlattenRegions"]).exit_code == 1
+    assert CliRunner().invoke(app, [*command, "--trust", "JoinSlices"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Nobody", "there is no pass 'Nobody' to trust"),
+        ("FoldConstant", "the pass FoldConstant has rules"),
+        ("Spell", "the pass Spell has rules"),
+        ("ConvertLayout", "the pass ConvertLayout has rules"),
+        ("(all)", "there is no pass '(all)' to trust"),
+    ],
+)
+def test_only_known_passes_without_rules_can_be_trusted(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(TrustError, match=re.escape(said)):
+        check(GOOD, [*TRUST, name])
+    Path(tmp_path / "good.json").write_text(json.dumps(GOOD))
+    found = CliRunner().invoke(app, ["explain", "--check", str(tmp_path / "good.json"), "--trust", name])
+    assert (found.exit_code, said in found.output) == (2, True)
+
+
+def test_what_need_not_be_trusted_may_be_named() -> None:
+    assert check(GOOD, [*TRUST, "FlattenRegions", WRITTEN]) == CLAIM
+
+
+def test_a_certificate_that_speaks_of_no_function_proves_nothing() -> None:
+    with pytest.raises(IncompleteCertificateError, match="it says nothing of any function"):
+        check_certificate({**GOOD, "functions": {}, "steps": []})
+
+
+def test_the_report_says_what_the_certificate_does_not_cover() -> None:
+    assert "provenance: the certificate does not cover JoinSlices in the function main" in str(RESULT.report)
