@@ -15,7 +15,7 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import Any, Dim, SymDim, parse_dim
 from passat.ir.tensor import Tensor
-from passat.ir.types import FuncType, TensorType, TupleType, Type
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type
 
 
 class Span(NamedTuple):
@@ -133,13 +133,13 @@ class Expr:
 
 
 class Var(Expr):
-    """A local variable, by identity; the name is a hint for printing."""
+    """A local variable, by identity; the name is a hint for printing. An annotation with the unknown type is no annotation."""
 
     __slots__ = ("name_hint", "type_annotation")
 
     def __init__(self, name_hint: str, type_annotation: Type | None = None, span: Span | None = None) -> None:
         self.name_hint = name_hint
-        self.type_annotation = type_annotation
+        self.type_annotation = None if isinstance(type_annotation, IncompleteType) else type_annotation
         self.span = span
         self._checked_type = type_annotation
 
@@ -282,7 +282,7 @@ class Function(BaseFunc):
             _check(param, Var, "a parameter of a function")
         _check(body, Expr, "the body of a function")
         self.body = body
-        self.ret_type = ret_type
+        self.ret_type = None if isinstance(ret_type, IncompleteType) else ret_type
         self.type_params = tuple(type_params or ())
         self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
         self.span = span

@@ -359,8 +359,12 @@ def bind_let(let: Let) -> None:
     given, declared = let.value.checked_type, let.var.type_annotation
     if declared is not None and not compatible(declared, given):
         raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}", let)
-    if let.var._checked_type is None:
-        let.var._checked_type = given
+    _bind(let.var, given)
+
+
+def _bind(var: Var, type_: Type) -> None:
+    if var._checked_type is None or (var.type_annotation is None and isinstance(var._checked_type, IncompleteType)):
+        var._checked_type = type_
 
 
 def bind_pattern(pattern: Pattern, type_: Type) -> None:
@@ -369,8 +373,7 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
     while stack:
         node, of = stack.pop()
         if isinstance(node, PatternVar):
-            if node.var._checked_type is None:
-                node.var._checked_type = of
+            _bind(node.var, of)
         elif isinstance(node, PatternTuple):
             fields = (UNKNOWN,) * len(node.patterns) if isinstance(of, IncompleteType) else of.fields if isinstance(of, TupleType) else None
             if fields is None or len(fields) != len(node.patterns):

@@ -319,12 +319,8 @@ def op_family(prefix: str, factory: Callable[[str], Op]) -> None:
     _FACTORIES[prefix] = factory
 
 
-def get_op(name: str) -> Op:
-    """The operator of that name. Raises KeyError that names the nearest known operators.
-
-    >>> get_op("nn.relu").elementwise
-    True
-    """
+def find_op(name: str) -> Op | None:
+    """The operator of that name, None where there is none."""
     found = _OPS.get(name)
     if found is not None:
         return found
@@ -334,7 +330,18 @@ def get_op(name: str) -> Op:
         for prefix, factory in _FACTORIES.items():
             if name.startswith(prefix):
                 found = _OPS[name] = factory(name)
-                return found
+                break
+    return found
+
+
+def get_op(name: str) -> Op:
+    """The operator of that name. Raises KeyError that names the nearest known operators.
+
+    >>> get_op("nn.relu").elementwise
+    True
+    """
+    found = find_op(name)
+    if found is None:
         # Members of families come to be as models are read: a message does not depend on that.
         declared = [known for known in _OPS if not known.startswith(tuple(_FACTORIES))]
         near = difflib.get_close_matches(name, declared, 3)

@@ -3,7 +3,7 @@
 * `programs(effects=False)`: functions over tensors, with operators and attributes of every kind, shared nodes, lets, ifs, closures,
   tuples and matches on them; with `effects=True` also references. Their types have not been inferred yet.
 * `modules()`: modules of such functions, which call each other, with an algebraic data type.
-* `types()`, `tensor_types()`, `dims()`: types of all kinds; of tensors; dimensions that are integers, named, unknown or computed.
+* `types()`, `tensor_types()`, `dims()`: types of all kinds (`type_definitions()` has those they name); of tensors; dimensions that are integers, named, unknown or computed.
 * `tensors(dtypes)`: constants, dense, lazy or splat.
 * `attribute_values()`: what attributes may hold.
 * `names()`: names of variables, words or not.
@@ -79,13 +79,20 @@ def _computed(parts: SearchStrategy[Dim]) -> SearchStrategy[Dim]:
 
 def tensor_types() -> SearchStrategy[TensorType]:
     """Types of tensors of any element type and up to three dimensions of any kind."""
-    return st.builds(TensorType, st.lists(dims(), max_size=3), st.sampled_from(sorted(NAMES)))
+    sizes = dims().filter(lambda dim: not isinstance(dim, int) or dim >= 0)
+    return st.builds(TensorType, st.lists(sizes, max_size=3), st.sampled_from(sorted(NAMES)))
+
+
+def type_definitions() -> IRModule:
+    """A module that defines the types which `types` uses."""
+    params = {"fn": (), "List": (TypeVar("A"),), "Pair": (TypeVar("A"), TypeVar("B"))}
+    return IRModule(type_definitions={GlobalTypeVar(name): TypeData(GlobalTypeVar(name), of, ()) for name, of in params.items()})
 
 
 def types() -> SearchStrategy[Type]:
-    """Types of all kinds. Type parameters occur in function types that declare them only."""
+    """Types of all kinds. Type parameters occur in function types that declare them only, other names are those of `type_definitions`."""
     a, b = TypeVar("A"), TypeVar("two words")
-    leaves: SearchStrategy[Type] = tensor_types() | st.sampled_from([IncompleteType(), GlobalTypeVar("onnx.Sequence"), GlobalTypeVar("fn")])
+    leaves: SearchStrategy[Type] = tensor_types() | st.sampled_from([IncompleteType(), GlobalTypeVar("fn")])
     return st.recursive(
         leaves,
         lambda parts: st.one_of(
@@ -93,7 +100,8 @@ def types() -> SearchStrategy[Type]:
             st.builds(FuncType, st.lists(parts, max_size=2), parts),
             st.builds(lambda part: FuncType([part, a, b], TypeCall(GlobalTypeVar("List"), [a]), [a, b]), parts),
             parts.map(RefType),
-            st.lists(parts, min_size=1, max_size=2).map(lambda args: TypeCall(GlobalTypeVar("Pair"), args)),
+            parts.map(lambda part: TypeCall(GlobalTypeVar("onnx.Sequence"), [part])),
+            st.builds(lambda *args: TypeCall(GlobalTypeVar("Pair"), args), parts, parts),
         ),
         max_leaves=4,
     )

@@ -1,21 +1,19 @@
 """Reading of what one token stands for: variables, numbered expressions, operators, constructors, literals; and what is in scope."""
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from passat.ir.expr import Constant, Constructor, Expr, GlobalVar, Var
 from passat.ir.module import IRModule
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, find_op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.text.lexer import Tokens
-from passat.ir.text.literals import SPECIAL, read_scalar
+from passat.ir.text.literals import COMPOUND, SPECIAL, read_scalar
 from passat.ir.text.metadata import MetadataReader
 from passat.ir.text.recovery import Recovery
 from passat.ir.text.types import TypeReader
 
 Hidden: TypeAlias = list[tuple[str, Var | None]]
 """Names that a scope declared, with what they meant outside of it."""
-COMPOUND: Final = frozenset({"fn", "if", "match", "ref", "ref_read", "ref_write", "constructor"})
-"""Words that begin expressions of more than one token."""
 
 
 class AtomReader:
@@ -127,7 +125,7 @@ class AtomReader:
         found = self.constructors.get(text)
         if found is None and text in self._assumed:
             return Var(text)
-        return found or self.op(text, self.tokens.at)
+        return found if found is not None and find_op(text) is None else self.op(text, self.tokens.at)
 
     def _number(self, *, negative: bool) -> Constant:
         try:

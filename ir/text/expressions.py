@@ -2,7 +2,8 @@
 
 The grammar is Relay's, with these additions: blocks in braces stand wherever an expression may; operators whose names are no words are
 written in quotes, `"onnx.my-domain.Op"(%x)`; callees that are no operators may carry types, `%f[int8](%x)`; `constructor(Nil)` is a
-constructor without fields as a function, while `Nil` is the value that it makes.
+constructor without fields as a function, while `Nil` is the value that it makes. `constructor("add")(%x)` is a call of a constructor
+that has the name of an operator, or a word of the grammar for a name.
 
 Nesting costs no stack: the rules are generators that yield the rules they need, and `run` drives them.
 """
@@ -35,11 +36,14 @@ from passat.ir.expr import (
 )
 from passat.ir.module import IRModule
 from passat.ir.op import Op, OpTypeError
-from passat.ir.text.atoms import COMPOUND, AtomReader, Hidden
+from passat.ir.text.atoms import AtomReader, Hidden
 from passat.ir.text.attributes import AttributeReader
 from passat.ir.text.lexer import ParseError, Tokens
+from passat.ir.text.literals import COMPOUND
 from passat.ir.types import Type
 
+_DIGITS: Final = 9
+"""Digits of the largest number of a field."""
 Rule: TypeAlias = "Generator[Rule, Expr, Expr]"
 
 _INFIX: Final = {
@@ -69,6 +73,7 @@ class ExprReader(AtomReader):
         opening = tokens.at - 1
         lets: list[tuple[Var, Expr, Span]] = []
         hidden: Hidden = []
+        free: set[str] = set()
         while True:
             at = tokens.at
             kind, text = tokens.kinds[at], tokens.texts[at]
@@ -82,6 +87,9 @@ class ExprReader(AtomReader):
                     lets.append((var, value, tokens.span(at, tokens.at - 1)))
                 elif kind == "name" and text == "free_var":
                     tokens.at += 1
+                    if tokens.kind == "local" and tokens.text in free:
+                        raise tokens.error(f"the variable {tokens.shown()} is declared twice")
+                    free.add(tokens.text)
                     self.declare(self.variable("after free_var"), hidden)
                     tokens.expect(";", "after the free variable")
                 else:
@@ -177,6 +185,9 @@ class ExprReader(AtomReader):
                     if not index.isdigit():
                         tokens.at -= 1
                         raise tokens.error(f"expected the number of a field, found {tokens.shown()}")
+                    if len(index) > _DIGITS:
+                        tokens.at -= 1
+                        raise tokens.error("the number of the field is too large")
                     found = TupleGetItem(found, int(index), tokens.span(at))
             else:
                 return found
@@ -296,7 +307,12 @@ class ExprReader(AtomReader):
         clauses: list[Clause] = []
         while tokens.kind != "}":
             hidden: Hidden = []
+            start = tokens.at
             pattern = self._pattern(hidden)
+            names = [name for name, _ in hidden]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise tokens.error_at(tokens.starts[start], f"the pattern has two variables %{twice}")
             tokens.expect("=>", "after the pattern")
             clauses.append(Clause(pattern, (yield self.block(""))))
             self.forget(hidden)

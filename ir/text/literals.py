@@ -26,6 +26,10 @@ _DTYPE: Final = {suffix: dtype for dtype, suffix in (*_FLOAT_SUFFIX.items(), *_I
 _NUMBER: Final = re.compile(r"(?P<value>[0-9]+(?P<real>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)|inf|nan)(?P<suffix>[a-z][a-z0-9]*)?")
 SPECIAL: Final = frozenset(f"{value}{suffix}" for value in ("inf", "nan") for suffix in (*_FLOAT_SUFFIX.values(), "f32"))
 """Words that are numbers."""
+COMPOUND: Final = frozenset({"fn", "if", "match", "ref", "ref_read", "ref_write", "constructor"})
+"""Words that begin expressions of more than one token."""
+EXPRESSION_WORDS: Final = SPECIAL | COMPOUND | {"let", "free_var", "else", "def", "type", "extern", "True", "False", "_"}
+"""Words that cannot name constructors without quotes."""
 KEYWORDS: Final = (
     SPECIAL
     | {"def", "type", "extern", "fn", "let", "free_var", "if", "else", "match", "ref", "ref_read", "ref_write"}
@@ -118,9 +122,9 @@ def read_attribute_number(text: str, negative: bool) -> int | float:
     if suffix in ("f", "f32"):
         number: int | float = float(_rounded(value, "float32"))
     elif suffix == "f64" or (not suffix and real):
-        number = float(value)
+        number = float(_rounded(value, "float64"))
     elif not real and (not suffix or suffix in _INT_SUFFIX.values()):
-        number = int(value)
+        number = read_int(value)
     else:
         raise ValueError(f"the attribute {text} is of no type that attributes have; floats end in f or f64")
     return -number if negative else number
@@ -138,13 +142,13 @@ def read_scalar(text: str, negative: bool) -> Tensor:
     if dtype in _FLOAT_SUFFIX:
         number = _rounded(value, dtype)
         return Tensor.dense(np.asarray(-number if negative else number))
-    integer = -int(value) if negative else int(value)
+    integer = -read_int(value) if negative else read_int(value)
     if not suffix and not -(1 << 31) <= integer < 1 << 31:
         dtype = "int64"
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 1 << bits) if dtype[0] == "u" else (-1 << (bits - 1), 1 << (bits - 1))
     if not low <= integer < high:
-        raise ValueError(f"the number {integer} does not fit {dtype}")
+        raise ValueError(f"the number {'-' * negative}{_short(value)} does not fit {dtype}")
     return Tensor.dense(np.asarray(integer, to_numpy(dtype)))
 
 
@@ -156,5 +160,21 @@ def _parts(text: str) -> tuple[str, bool, str]:
 
 
 def _rounded(digits: str, dtype: str) -> AnyValue:
+    """The nearest number of an element type. Raises ValueError where the digits are beyond all of them."""
     with np.errstate(over="ignore"):
-        return to_numpy(dtype).type(float(digits))
+        found = to_numpy(dtype).type(float(digits))
+    if np.isinf(found) and digits != "inf":
+        raise ValueError(f"the number {_short(digits)} does not fit {dtype}; infinity is inf{_FLOAT_SUFFIX[dtype]}")
+    return found
+
+
+def read_int(digits: str) -> int:
+    """An integer. Raises ValueError for more digits than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"the integer {_short(digits)} has {len(digits)} digits, which are too many") from None
+
+
+def _short(digits: str) -> str:
+    return digits if len(digits) <= 40 else f"{digits[:20]}...{digits[-10:]}"

@@ -7,9 +7,12 @@ from passat.ir.diagnostics import announce
 from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule, TypeData
+from passat.ir.op import find_op
 from passat.ir.text.expressions import ExprReader, run
 from passat.ir.text.lexer import ParseError, Tokens
+from passat.ir.text.literals import EXPRESSION_WORDS
 from passat.ir.text.printer import VERSION
+from passat.ir.text.types import ONNX_TYPES
 from passat.ir.types import GlobalTypeVar, Type, TypeCall
 
 _TOO_DEEP = "types, patterns or lists nest too deep here"
@@ -59,6 +62,7 @@ def parse_expr(text: str, source_name: str = "from_string", module: IRModule | N
             found = run(reader.block("", whole=True))
             if not _at_end(reader.tokens):
                 recovery.note(reader.tokens.error(f"expected the end of the text, found {reader.tokens.shown()}"))
+            _note_undefined_types(reader)
         except ParseError as error:
             recovery.note(error)
         except RecursionError:
@@ -120,6 +124,7 @@ def _module(reader: ExprReader) -> IRModule:
         for name, at in reader.first_uses.items():
             if name not in defined and not recovery.is_full:
                 recovery.note(tokens.error_at(at, f"the function @{name} is used, but not defined"))
+        _note_undefined_types(reader)
     if recovery.errors:
         raise ParseError.of(recovery.errors)
     return reader.module
@@ -138,16 +143,28 @@ def _definition(reader: ExprReader) -> None:
     reader.module.functions[var] = function
 
 
+def _note_undefined_types(reader: ExprReader) -> None:
+    defined = {header.name: len(data.type_vars) for header, data in reader.module.type_definitions.items()}
+    for error in reader.types.undefined(defined):
+        if not reader.recovery.is_full:
+            reader.recovery.note(error)
+
+
 def _type_definition(reader: ExprReader, external: bool) -> None:
     tokens, types = reader.tokens, reader.types
-    header = GlobalTypeVar(tokens.expect_name("of the type"))
+    at = tokens.at
+    header = GlobalTypeVar(types.new_name("of the type"))
+    if header in reader.module.type_definitions:
+        raise tokens.error_at(tokens.starts[at], f"the type {header.name} is defined twice")
+    if header.name in ONNX_TYPES:
+        raise tokens.error_at(tokens.starts[at], f"{header.name} is a type of ONNX, which needs no definition")
     outer = dict(types.type_vars)
     params = types.read_params()
     made = TypeCall(header, params) if params else header
     constructors: list[Constructor] = []
     if not external and tokens.accept("{"):
         while tokens.kind != "}":
-            name = tokens.expect_name("of a constructor")
+            name = _constructor_name(reader)
             fields: list[Type] = []
             if tokens.accept("("):
                 fields = types.read_list(")", "after the fields of the constructor")[0]
@@ -158,6 +175,22 @@ def _type_definition(reader: ExprReader, external: bool) -> None:
         tokens.expect("}", "after the constructors")
     types.type_vars = outer
     reader.module.type_definitions[header] = TypeData(header, tuple(params), tuple(constructors))
+
+
+def _constructor_name(reader: ExprReader) -> str:
+    tokens = reader.tokens
+    at, bare = tokens.at, tokens.kind == "name"
+    name = tokens.expect_name("of a constructor")
+    reason = ""
+    if name in reader.constructors:
+        reason = f"the constructor {name} is defined twice"
+    elif bare and name in EXPRESSION_WORDS:
+        reason = f"{name} is a word of the language; a constructor of that name is written in quotes"
+    elif bare and find_op(name) is not None:
+        reason = f"{name} is an operator; a constructor of that name is written in quotes"
+    if reason:
+        raise tokens.error_at(tokens.starts[at], reason)
+    return name
 
 
 __all__ = ["ParseError", "fromtext", "parse", "parse_expr"]

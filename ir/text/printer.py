@@ -32,13 +32,13 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.module import IRModule, TypeData
-from passat.ir.op import Op
+from passat.ir.op import Op, find_op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.scopes import Scope, Scopes
 from passat.ir.text.attributes import show_attrs
-from passat.ir.text.literals import KEYWORDS, show_name, show_scalar, show_variable
+from passat.ir.text.literals import EXPRESSION_WORDS, KEYWORDS, show_name, show_scalar, show_string, show_variable
 from passat.ir.text.metadata import Encode, Metadata
-from passat.ir.text.types import show_type, show_type_params
+from passat.ir.text.types import RESERVED, show_type, show_type_params
 from passat.ir.traverse import evaluation_parts
 from passat.ir.types import SHOWN, Type
 
@@ -101,14 +101,20 @@ def _uncommented(text: str) -> str:
 
 def show_type_data(data: TypeData) -> str:
     """A type definition as it stands in the text of a module."""
-    header = f"type {show_name(data.header.name)}{show_type_params(data.type_vars)}"
+    header = f"type {show_name(data.header.name, RESERVED)}{show_type_params(data.type_vars)}"
     if not data.constructors:
         return f"extern {header}\n"
     lines = []
     for made in data.constructors:
         fields = f"({', '.join(map(show_type, made.inputs))})" if made.inputs else ""
-        lines.append(f"  {show_name(made.name_hint, KEYWORDS)}{fields},\n")
+        lines.append(f"  {_bare_name(made) or show_string(made.name_hint)}{fields},\n")
     return f"{header} {{\n{''.join(lines)}}}\n"
+
+
+def _bare_name(made: Constructor) -> str:
+    """The name of a constructor where it can stand without quotes; nothing where it would be read as something else."""
+    name = made.name_hint
+    return name if name not in EXPRESSION_WORDS and show_name(name, KEYWORDS) == name and find_op(name) is None else ""
 
 
 class ExprPrinter:
@@ -220,8 +226,8 @@ class ExprPrinter:
         if isinstance(node, GlobalVar):
             return f"@{show_variable(node.name_hint)}"
         if isinstance(node, Constructor):
-            name = show_name(node.name_hint, KEYWORDS)
-            return name if node.inputs else f"constructor({name})"
+            name = _bare_name(node)
+            return name if name and node.inputs else f"constructor({name or show_string(node.name_hint)})"
         return self._numbers[node]
 
     def _whole(self, node: Expr, depth: int) -> Iterator["Piece"]:
@@ -265,8 +271,8 @@ class ExprPrinter:
     def _call(self, node: Call) -> str:
         callee = node.op
         parts = [*map(self._leaf, node.args), *show_attrs(callee, node.attrs, self._meta)]
-        if isinstance(callee, Constructor) and not callee.inputs and not parts:
-            return show_name(callee.name_hint, KEYWORDS)  # a constructor without fields stands for its only value
+        if isinstance(callee, Constructor) and not callee.inputs and not parts and _bare_name(callee):
+            return _bare_name(callee)  # a constructor without fields stands for its only value
         types = show_type_params(node.type_args) if not isinstance(callee, Op) else ""
         return f"{self._leaf(callee)}{types}({', '.join(parts)})"
 
@@ -281,7 +287,7 @@ class ExprPrinter:
             return self._bound(pattern.var)
         if isinstance(pattern, PatternConstructor):
             fields = ", ".join(map(self._pattern, pattern.patterns))
-            return show_name(pattern.constructor.name_hint, KEYWORDS) + (f"({fields})" if fields else "")
+            return (_bare_name(pattern.constructor) or show_string(pattern.constructor.name_hint)) + (f"({fields})" if fields else "")
         if isinstance(pattern, PatternTuple):
             return f"({', '.join(map(self._pattern, pattern.patterns))}{',' if len(pattern.patterns) == 1 else ''})"
         return "_"

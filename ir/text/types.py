@@ -4,12 +4,13 @@ Over Relay's grammar go named dimensions, integer polynomials over names (in quo
 parameters of function types, `fn [A](A) -> A`, and the type of references.
 """
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from passat.ir.dtypes import NAMES
 from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.text.lexer import Tokens
+from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.text.literals import show_name
 from passat.ir.types import (
     FuncType,
@@ -24,7 +25,13 @@ from passat.ir.types import (
     write_type,
 )
 
-_RESERVED: Final = NAMES | {"Tensor", "fn", "ref", "_"}
+RESERVED: Final = NAMES | {"Tensor", "fn", "ref", "_", "meta"}
+"""Words that cannot name types without quotes."""
+ONNX_TYPES: Final = {"onnx.Sequence": 1, "onnx.Optional": 1, "onnx.Map": 2, "onnx.SparseTensor": 1}
+"""Types that no module defines, with the number of their parameters."""
+_LARGEST: Final = (1 << 63) - 1
+_MOST_TERMS: Final = 256
+"""Terms of a polynomial that is read: products of sums could grow with the power of the length of the text."""
 
 
 def show_dim(dim: Dim) -> str:
@@ -55,7 +62,7 @@ def _leaf(type_: Type) -> str:
     if isinstance(type_, TensorType):
         shape = ", ".join(map(show_dim, type_.shape))
         return f"Tensor[({shape}), {type_.dtype}]" if type_.shape else type_.dtype
-    return show_name(type_.name, _RESERVED) if isinstance(type_, (TypeVar, GlobalTypeVar)) else "_"
+    return show_name(type_.name, RESERVED) if isinstance(type_, (TypeVar, GlobalTypeVar)) else "_"
 
 
 def show_type_params(params: Iterable[Type]) -> str:
@@ -65,11 +72,15 @@ def show_type_params(params: Iterable[Type]) -> str:
 
 
 class TypeReader:
-    """Reads types from tokens. `type_vars` are the type parameters in scope; every other name that is no element type is a definition's."""
+    """Reads types from tokens. `type_vars` are the type parameters in scope; every other name that is no element type is a definition's.
+
+    `first_uses` says of each definition that is used, with how many arguments, and where that was first.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.type_vars: dict[str, TypeVar] = {}
+        self.first_uses: dict[tuple[str, int], int] = {}
 
     def read(self) -> Type:
         """A type. Raises ParseError."""
@@ -103,16 +114,45 @@ class TypeReader:
         params: list[TypeVar] = []
         if tokens.accept("["):
             while True:
-                name = tokens.expect_name("of a type parameter")
-                params.append(self.type_vars.setdefault(name, TypeVar(name)))
+                name = self.new_name("of a type parameter")
+                params.append(TypeVar(name))
+                if params[-1] in params[:-1]:
+                    raise tokens.error_at(tokens.starts[tokens.at - 1], f"the type parameter {name} is given twice")
+                self.type_vars[name] = params[-1]
                 if not tokens.accept(","):
                     break
             tokens.expect("]", "after the type parameters")
         return params
 
+    def new_name(self, purpose: str) -> str:
+        """Reads the name of a new type or type parameter. Raises ParseError, also for words that mean another type without quotes."""
+        tokens = self.tokens
+        if tokens.kind == "name" and tokens.text in RESERVED:
+            raise tokens.error(f"{tokens.text} is a type of the language; a name like it is written in quotes")
+        return tokens.expect_name(purpose)
+
     def _applied(self, name: str) -> Type:
-        head = self.type_vars.get(name) or GlobalTypeVar(name)
-        return TypeCall(head, self.read_list("]", "after the arguments of the type")[0]) if self.tokens.accept("[") else head
+        tokens = self.tokens
+        at = tokens.at - 1
+        head = self.type_vars.get(name)
+        args = self.read_list("]", "after the arguments of the type")[0] if tokens.accept("[") else []
+        if head is None:
+            self.first_uses.setdefault((name, len(args)), tokens.starts[at])
+        elif args:
+            raise tokens.error_at(tokens.starts[at], f"{name} is a type parameter, which takes no arguments")
+        made = GlobalTypeVar(name) if head is None else head
+        return TypeCall(made, args) if args else made
+
+    def undefined(self, defined: Mapping[str, int]) -> Iterator[ParseError]:
+        """The errors of types that are used and not defined, or used with another number of arguments than they have parameters."""
+        for (name, count), at in self.first_uses.items():
+            wanted = defined.get(name, ONNX_TYPES.get(name))
+            if wanted is None:
+                near = difflib.get_close_matches(name, [*defined, *NAMES, "Tensor"], 3)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                yield self.tokens.error_at(at, f"there is no type {name!r}{hint}")
+            elif wanted != count:
+                yield self.tokens.error_at(at, f"number of arguments of the type {name}: {count} given, {wanted} expected")
 
     def read_list(self, closing: str, purpose: str) -> tuple[list[Type], bool]:
         """Types up to the closing bracket, and whether a comma stands before it. Raises ParseError."""
@@ -132,7 +172,11 @@ class TypeReader:
         tokens.expect("(", "before the dimensions")
         shape: list[Dim] = []
         while tokens.kind != ")":
-            shape.append(self.read_dim())
+            at = tokens.at
+            dim = self.read_dim()
+            if isinstance(dim, int) and not 0 <= dim <= _LARGEST:
+                raise tokens.error_at(tokens.starts[at], f"a dimension is at least 0 and at most {_LARGEST}; ? is one that is not known")
+            shape.append(dim)
             if not tokens.accept(","):
                 break
         tokens.expect(")", "after the dimensions")
@@ -170,14 +214,19 @@ class TypeReader:
         return total
 
     def _product(self) -> Dim:
+        at = self.tokens.at
         total = self._factor()
         while self.tokens.accept("*"):
             total = total * self._factor()
+            if (isinstance(total, SymDim) and len(total.terms) > _MOST_TERMS) or (isinstance(total, int) and total > _LARGEST**4):
+                raise self.tokens.error_at(self.tokens.starts[at], "the product is too large for a dimension")
         return total
 
     def _factor(self) -> Dim:
         tokens = self.tokens
         if tokens.kind == "number" and tokens.text.isdigit():
+            if len(tokens.text) > len(str(_LARGEST)):
+                raise tokens.error("the number is too large for a dimension")
             return int(tokens.take())
         if tokens.kind in ("name", "string"):
             return SymDim.named(tokens.take())
