@@ -214,11 +214,11 @@ def test_long_attributes_are_not_shown() -> None:
     assert len(head) < 600
 
 
-def test_types_that_nest_deep_are_not_shown() -> None:
+def test_types_that_nest_deep_are_cut_off() -> None:
     type_: Type = TensorType(())
     for _ in range(20_000):
         type_ = TupleType([type_])
-    assert excerpt(Tuple([Var("a", type_)]))[1] == "  %a: a type that nests too deep to be shown"
+    assert excerpt(Tuple([Var("a", type_)]))[1] == f"  %a: {'(' * 77}..."
 
 
 def test_constants_that_cannot_be_read_have_a_name() -> None:
