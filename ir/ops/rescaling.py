@@ -25,14 +25,14 @@ def _check_floats(data: TensorType) -> None:
         raise OpTypeError(f"data has element type {data.dtype}, a floating-point type is needed")
 
 
-def _l2_normalize(data: Array, *, eps: float, axis: tuple[int, ...] | None) -> Array:
+def _l2_normalize(data: Array, *, eps: float, axis: int | tuple[int, ...] | None) -> Array:
     x = wide(data)
     square = (x * x).sum(axis, keepdims=True)
     return narrow(x / np.sqrt(np.maximum(square, float(np.float32(eps)))), data.dtype)
 
 
 @define_op("nn.l2_normalize", kernel=_l2_normalize, cost=_cost, pattern=4)
-def l2_normalize(data: TensorType, *, eps: float, axis: tuple[int, ...] | None = None) -> TensorType:
+def l2_normalize(data: TensorType, *, eps: float, axis: int | tuple[int, ...] | None = None) -> TensorType:
     """Relay's operator: data / sqrt(max(sum of squares over the axes, eps)); over all axes where none are given.
 
     Written to ONNX as its definition. LpNormalization is `nn.lp_normalize`: it has no eps and gives 0 for a norm of 0.
@@ -40,7 +40,7 @@ def l2_normalize(data: TensorType, *, eps: float, axis: tuple[int, ...] | None =
     _check_floats(data)
     if axis == ():
         raise OpTypeError("axis=() names no axis")
-    for place in axis or ():
+    for place in (axis,) if isinstance(axis, int) else axis or ():
         data.axis(place)
     return data
 
@@ -48,7 +48,8 @@ def l2_normalize(data: TensorType, *, eps: float, axis: tuple[int, ...] | None =
 @to_onnx(l2_normalize)
 def _write_l2(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     data, attrs = tensor_type(call.args[0].checked_type), call.attrs
-    axes = range(data.ndim) if attrs.axis is None else sorted(place % data.ndim for place in attrs.axis)
+    named = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
+    axes = range(data.ndim) if named is None else sorted(place % data.ndim for place in named)
     inner = data.dtype if data.dtype == "float64" else "float32"
     x, eps = cast(emit, inputs[0], data.dtype, inner), float(np.float32(attrs.eps))
     square = reduced(emit, "ReduceSumSquare", x, axes) if data.ndim else emit.node("Mul", [x, x])

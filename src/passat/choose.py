@@ -22,7 +22,7 @@ from passat.checks import PROTOBUF_LIMIT
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
-from passat.ir.onnx import save, to_onnx
+from passat.ir.onnx import save
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.measure import Measured
@@ -196,9 +196,10 @@ def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str
 
 
 def race(
-    original: ModelSource, nodes: int, candidates: Sequence[Candidate], folder: str | None, seed: int
-) -> "tuple[list[Timing], Candidate | None, ModelProto | None]":
-    """The times of the input and of the candidates, and the fastest of these with its model: None where the input is as fast.
+    original: ModelSource, nodes: int, candidates: "Sequence[tuple[Candidate, ModelProto]]", folder: str | None, seed: int
+) -> "tuple[list[Timing], tuple[Candidate, ModelProto] | None]":
+    """The times of the input and of the candidates, which come with their models, and the fastest of these, None where the
+    input is as fast.
 
     `nodes` are those of the input. All run with all optimisations of ONNX Runtime, on one thread. A candidate is faster where its median is
     below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; of those within the margin of the
@@ -212,12 +213,9 @@ def race(
         except Exception as error:  # ONNX Runtime has no common base of its errors
             raise NothingToTimeError(f"is not loaded by ONNX Runtime: {_words(error)}") from error
         feed = choose_feed(runners[0], seed)
-        models: list[ModelProto | None] = []
         numbers: dict[int, int] = {}
         failed: dict[int, str] = {}
-        for number, candidate in enumerate(candidates):
-            models.append(None)
-            model = to_onnx(candidate.module)
+        for number, (_, model) in enumerate(candidates):
             try:
                 runner = _runner(_loadable(model, folder, stack), folder)
                 runner.run(feed)
@@ -226,25 +224,23 @@ def race(
             except Exception as error:  # a program that ONNX Runtime does not take is no candidate
                 failed[number] = _words(error)
                 continue
-            models[number] = model
             numbers[number] = len(runners)
             runners.append(runner)
         times = take_turns(
             lambda which, repeat: time_of(runners[which], feed, repeat), len(runners), rounds=ROUNDS, seconds=SECONDS, turn=TURN
         )
     timings = [Timing("the input", median(times[0]), len(times[0]), nodes=nodes)]
-    for number, candidate in enumerate(candidates):
+    for number, (candidate, model) in enumerate(candidates):
         if number in failed:
             timings.append(Timing(candidate.name, failed=failed[number]))
         else:
             own = times[numbers[number]]
             below = sum(a < b for a, b in zip(own, times[0], strict=True)) / len(own)
-            made = models[number]
-            timings.append(Timing(candidate.name, median(own), len(own), below, 0 if made is None else node_count(histogram(made))))
+            timings.append(Timing(candidate.name, median(own), len(own), below, node_count(histogram(model))))
     best = fastest(timings)
     winner = 0 if best is None else best + 1
     timings[winner] = replace(timings[winner], chosen=True)
-    return timings, None if best is None else candidates[best], None if best is None else models[best]
+    return timings, None if best is None else candidates[best]
 
 
 def fastest(timings: Sequence[Timing]) -> int | None:

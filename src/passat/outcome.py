@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from passat.choose import MARGIN, Candidate, race
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.onnx import to_onnx
+from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SAME_COST: Final = 1e-9
 """Costs that differ by less than this part of them are the same cost."""
+
+
+NAMES_ONLY: Final = "the passes changed nothing but names"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +66,20 @@ class Decision:
     def fastest(self, rivals: Sequence[Candidate], seed: int) -> Outcome | None:
         """The fastest of some programs, or the input where that is as fast. None where there is nothing to time."""
         report, source, before = self._report, self._source, self._before
-        if not rivals:
+        models = self._different(rivals)
+        if not models:
             return None
         try:
-            timings, best, result = race(source.original, report.node_count_before, rivals, source.folder, seed)
+            timings, best = race(source.original, report.node_count_before, models, source.folder, seed)
         except NothingToTimeError as error:
             report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
             return None
         report.timings = timings
         report.cost_before = report.cost_after = _cost(before, self._prices)
-        if best is None or result is None:
+        if best is None:
             return self._kept(f"no candidate is faster than the input by more than {MARGIN:.0%}")
-        return self._taken(Outcome(result, best.module, best.settings), _cost(best.module, self._prices))
+        candidate, result = best
+        return self._taken(Outcome(result, candidate.module, candidate.settings), self._cost_as_written(result, candidate.module))
 
     def cheaper(self, after: IRModule, written: dict[int, list[str]] | None = None) -> Outcome:
         """The model of `after` where that is cheaper than the input, else the input. `written` gets the values that its calls are written
@@ -83,12 +88,14 @@ class Decision:
         report.cost_before = report.cost_after = _cost(before, prices)
         if after is before and not _has_dead_nodes(self._given):
             return self._kept("no pass changed anything")
-        cost = _cost(after, prices)
+        result = to_onnx(after, written=written)
+        if _is_renamed(result, self._given):
+            return self._kept(NAMES_ONLY)
+        cost = self._cost_as_written(result, after)
         if cost > report.cost_before and _has_unknown_sizes(before):
             # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
             with self._settings:
                 report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), prices))
-        result = to_onnx(after, written=written)
         nodes, count = node_count(histogram(result)), node_count(histogram(self._given))
         same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
         if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count)):
@@ -100,6 +107,22 @@ class Decision:
             )
         return self._taken(Outcome(result, after, self._settings), cost)
 
+    def _different(self, rivals: Sequence[Candidate]) -> "list[tuple[Candidate, ModelProto]]":
+        """The programs whose models differ from the input and from one another in more than names, with these models."""
+        found: list[tuple[Candidate, ModelProto]] = []
+        for rival in rivals:
+            model = to_onnx(rival.module)
+            if not any(_is_renamed(model, other) for other in (self._given, *(earlier for _, earlier in found))):
+                found.append((rival, model))
+        return found
+
+    def _cost_as_written(self, model: "ModelProto", module: IRModule) -> float:
+        """What a program costs as the model that it is written as: one call may be several nodes there. Of sizes, the more that is known
+        of the program and of what is read from the model decides."""
+        read = from_onnx(model, folder=self._source.folder)
+        cost = _cost(read, self._prices)
+        return max(cost, _cost(module, self._prices)) if _has_unknown_sizes(read) else cost
+
     def _taken(self, outcome: Outcome, cost: float) -> Outcome:
         report = self._report
         report.nodes_after, report.bytes_after, report.cost_after = histogram(outcome.model), bytes_of(outcome.model), cost
@@ -109,6 +132,12 @@ class Decision:
         report, given = self._report, self._given
         report.nodes_after, report.bytes_after, report.kept = histogram(given), bytes_of(given), why
         return Outcome(_with_shapes(given, self._before), self._before, self._settings)
+
+
+def _is_renamed(model: "ModelProto", other: "ModelProto") -> bool:
+    from passat.ir.onnx.same_graph import differs_in_names_only  # which needs onnx
+
+    return differs_in_names_only(model, other)
 
 
 def bytes_of(model: "ModelProto") -> int:

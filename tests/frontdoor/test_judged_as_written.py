@@ -1,0 +1,135 @@
+"""A result is judged as the ONNX that it is written as: what is one call here and several nodes there costs those nodes."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import GraphProto, ModelProto, helper, parser
+
+import passat.choose
+from passat import optimize
+from passat.ir.expr import Function
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, to_onnx
+from passat.ir.onnx.frame import Frame
+from passat.ir.op import Op, list_ops
+from passat.outcome import NAMES_ONLY
+from passat.passmgr import Pass, module_pass
+from passat.rules import RuleSet, op, tensors
+from passat.rules.checking.case import Unfit, build
+from passat.rules.checking.dice import Dice
+from passat.rules.checking.draw import Wishes, draw
+from passat.rules.cost import CostName
+from passat.rules.pattern import PCall
+
+x, y = tensors("x y")
+OPERATORS = [each for each in list_ops() if not each.variadic and not each.stateful and each.arity and each.name != "dyn.full"]
+OPSETS = (13, 23)
+TRIES = 25
+COSTS: tuple[CostName, ...] = ("roofline", "nodes")
+
+
+def parsed(text: str, opset: int = 21) -> ModelProto:
+    return parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> g {text}')
+
+
+def nodes_of(model: ModelProto) -> tuple[str, ...]:
+    return tuple(node.op_type for node in model.graph.node if node.op_type != "Constant")
+
+
+def calls(of: Op) -> Iterator[Function]:
+    """Functions of one call of an operator, on random operands with random attributes."""
+    pattern = PCall(of, tensors(" ".join(f"h{i}" for i in range(of.arity))))
+    wishes, dice = Wishes(pattern, ()), Dice(np.random.default_rng(0))
+    for _ in range(TRIES):
+        try:
+            case, dtype = draw(wishes, dice)
+            program = build(pattern, case)
+        except Unfit:
+            continue
+        wishes.accept(dtype)
+        function = infer_type(Function(list(program.params.values()), program.body))
+        assert isinstance(function, Function)
+        yield function
+
+
+def in_opset(function: Function, opset: int) -> IRModule:
+    model = ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", opset)])
+    return IRModule({"main": function}, attrs={"onnx": Frame(model, GraphProto(name="main"))})
+
+
+def replaced(function: Function) -> Pass:
+    """A pass after which the module is that function."""
+    return module_pass(lambda mod, ctx: IRModule({"main": function}, attrs=mod.attrs), opt_level=0, name="Replaced")
+
+
+def test_one_call_for_several_nodes_is_no_improvement() -> None:
+    """A model of the nodes that a call is written as is not improved by being that call, whatever the operator."""
+    several: dict[str, set[tuple[str, ...]]] = {}
+    for of in OPERATORS:
+        for function, opset in itertools.product(calls(of), OPSETS):
+            try:
+                model = to_onnx(in_opset(function, opset))
+            except OnnxError:  # the operator came with a later opset
+                continue
+            nodes = nodes_of(model)
+            seen = several.setdefault(of.name, set())
+            if len(nodes) < 2 or nodes in seen or len(seen) >= 2:
+                continue
+            seen.add(nodes)
+            for cost in COSTS:
+                result = optimize(model, passes=[replaced(function)], cost=cost, verify=False)
+                assert result.model is model, f"{of.name}: {nodes} became {nodes_of(result.model)}"
+                assert result.report.kept == NAMES_ONLY
+                assert result.report.cost_after == result.report.cost_before
+    names = {name for name, found in several.items() if found}
+    assert len(names) >= 50
+    assert {"nn.swish", "nn.gelu", "nn.rms_norm", "one_hot", "repeat", "isfinite", "nn.group_norm", "stack", "log2"} <= names
+
+
+SWISH = "(float[4, 64] x) => (float[4, 64] y) { s = Sigmoid(x) y = Mul(x, s) }"
+
+
+@pytest.mark.parametrize("cost", [*COSTS, "measured"])
+def test_swish_comes_back_byte_for_byte(cost: CostName, tmp_path: Path) -> None:
+    onnx.save(parsed(SWISH), tmp_path / "in.onnx")
+    result = optimize(tmp_path / "in.onnx", cost=cost)
+    assert result.report.kept
+    result.save(tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx").read_bytes() == (tmp_path / "in.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_what_else_is_improved_counts_by_itself(cost: CostName) -> None:
+    """Of a swish beside a double negation only the negations are gained."""
+    model = parsed("(float[4, 64] x) => (float[4, 64] y) { s = Sigmoid(x) m = Mul(x, s) n = Neg(m) k = Neg(n) y = Sin(k) }")
+    result = optimize(model, cost=cost)
+    assert sorted(nodes_of(result.model)) == ["Mul", "Sigmoid", "Sin"]
+    alone = optimize(parsed("(float[4, 64] x) => (float[4, 64] y) { s = Sigmoid(x) m = Mul(x, s) y = Sin(m) }"), cost=cost)
+    assert result.report.cost_after == pytest.approx(alone.report.cost_before)
+
+
+def test_a_swish_is_no_candidate_in_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(run: object, count: int, **_: object) -> list[list[float]]:
+        return [[1.0 / (which + 1)] * 11 for which in range(count)]
+
+    monkeypatch.setattr(passat.choose, "take_turns", times)
+    model = parsed(SWISH)
+    result = optimize(model, choose="time")
+    assert result.model is model
+    assert not result.report.timings
+
+
+class Lowered(RuleSet):
+    """Rules that lower run whatever that costs."""
+
+    swish = (op.nn.swish(x) >> x * op.sigmoid(x)).lowering()
+
+
+def test_what_is_lowered_to_what_it_was_comes_back_too() -> None:
+    model = parsed(SWISH)
+    assert optimize(model, rules=[Lowered]).model is model
