@@ -1,5 +1,5 @@
 """How long programs with algebraic slack take on ONNX Runtime: adapters beside the weights that they adapt, linear maps in a row, affine
-maps, convolutions without anything between them, branches that are summed.
+maps, weights on the left with transposes around them, convolutions without anything between them, branches that are summed.
 
     python benchmarks/algebra.py --work WORK                                   # all programs, one thread; about 10 s each
     python benchmarks/algebra.py --work WORK --only lora chain --peers         # some of them, without the other optimisers
@@ -116,6 +116,25 @@ def affine(length: int = 6) -> onnx.ModelProto:
     return net.model(net("Relu", result))
 
 
+def columns(length: int = 6) -> onnx.ModelProto:
+    """Linear layers with weights on the left, of what has its features in rows, transposed before and behind."""
+    net = Network((ROWS, WIDTH))
+    result = net("Transpose", "x", perm=[1, 0])
+    for _ in range(length):
+        result = net("Add", net("MatMul", net.weight(WIDTH, WIDTH), result), net.weight(WIDTH, 1))
+    return net.model(net("Relu", net("Transpose", result, perm=[1, 0])))
+
+
+def transposed(length: int = 6) -> onnx.ModelProto:
+    """Linear layers with weights on the left, each between two transposes."""
+    net = Network((ROWS, WIDTH))
+    result = "x"
+    for _ in range(length):
+        product = net("MatMul", net.weight(WIDTH, WIDTH), net("Transpose", result, perm=[1, 0]))
+        result = net("Add", net("Transpose", product, perm=[1, 0]), net.weight(WIDTH))
+    return net.model(net("Relu", result))
+
+
 def pointwise(length: int = 6) -> onnx.ModelProto:
     """A convolution, and convolutions that only mix channels, with nothing between them."""
     net = Network((1, 32, 56, 56))
@@ -151,7 +170,7 @@ def kernel(rows: int = 512, width: int = 16) -> onnx.ModelProto:
 
 
 PROGRAMS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
-    program.__name__: program for program in (lora, chain, affine, pointwise, branches, experts, kernel)
+    program.__name__: program for program in (lora, chain, affine, columns, transposed, pointwise, branches, experts, kernel)
 }
 
 

@@ -36,7 +36,7 @@ from passat.rules.library.layouts import ChannelsFirst, ChannelsLast
 from passat.rules.library.linear import Products, Scales
 from passat.rules.library.lookups import Lookups
 from passat.rules.library.masks import MaskArithmetic, MaskConstants, NegatedComparisons
-from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums, TransposedOperands
+from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums
 from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
 from passat.rules.library.passages import BinaryPassages, RowPassages, UnaryPassages
 from passat.rules.library.powers import Binomials, Doubles, Powers, Sums
@@ -46,6 +46,7 @@ from passat.rules.library.scale_movement import ScalesDown, ScalesUp
 from passat.rules.library.selections import Thresholds
 from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
+from passat.rules.library.transposed_products import TransposedOperands, TransposedProducts, WeightsLast
 from passat.rules.library.unpacking import CanonicalOps, Unpacking
 from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
 
@@ -158,6 +159,7 @@ __all__ = [
     "ThirdParts",
     "Thresholds",
     "TransposedOperands",
+    "TransposedProducts",
     "Transposes",
     "TurnedBatches",
     "TurnedViews",
@@ -165,6 +167,7 @@ __all__ = [
     "Units",
     "Unpacking",
     "Views",
+    "WeightsLast",
 ]
 
 

@@ -202,22 +202,3 @@ class AttentionScale(RuleSet):
         .inexact(_NOTE)
         .exploring()
     )
-
-
-def _flags() -> RuleSetMeta:
-    """A transpose of a matrix becomes a flag of the product, which is a Gemm then."""
-    rules: dict[str, Rule] = {}
-    for flag in (False, True):
-        plain, now = {"transpose_a": p, "transpose_b": flag}, {"transpose_a": p, "transpose_b": not flag}
-        rules[f"right_{'back' if flag else 'turned'}"] = op.nn.matmul(x, _turned(y), **plain) >> op.nn.matmul(x, y, **now)
-        plain, now = {"transpose_a": flag, "transpose_b": p}, {"transpose_a": not flag, "transpose_b": p}
-        rules[f"left_{'back' if flag else 'turned'}"] = op.nn.matmul(_turned(x), y, **plain) >> op.nn.matmul(x, y, **now)
-    doc = "A transpose of a matrix goes into the product that reads it."
-    named = {
-        name: rule.when(is_float(x), has_rank(y, 2), has_rank(x, 2)).inexact("sums in another order").exploring()
-        for name, rule in rules.items()
-    }
-    return RuleSetMeta("TransposedOperands", (RuleSet,), {"__doc__": doc, **named})
-
-
-TransposedOperands = _flags()

@@ -1,5 +1,5 @@
 """Views that move behind what is computed from them, where they meet other views. Operators: transpose reshape, every elementwise operator,
-nn.softmax nn.log_softmax concatenate.
+nn.softmax nn.log_softmax nn.bias_add concatenate.
 
 Elementwise operators do not care where elements are: f(transpose(x)) = transpose(f(x)). By itself neither is better, so the rules explore;
 what makes them pay are `Transposes` and `Views`, where two views meet.
@@ -10,8 +10,7 @@ from typing import Final
 
 from passat.ir.op import list_ops
 from passat.rules.conditions import Refuse, Term, computed, condition, same_rank, same_shape
-from passat.rules.library.linear import is_scalar
-from passat.rules.library.reductions import no_axes
+from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -121,6 +120,9 @@ class RowPassages(RuleSet):
         .inexact("sums in another order")
         .exploring()
     )
+    bias = (
+        op.nn.bias_add(op.transpose(x, axes=p), y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=axis_before(q, p, x)), axes=p)
+    ).exploring()
     concat = op.concatenate((op.transpose(x, axes=p), op.transpose(y, axes=p)), axis=q) >> op.transpose(
         op.concatenate((x, y), axis=axis_before(q, p, x)), axes=p
     )

@@ -55,10 +55,12 @@ from passat.rules.library import (
     TasoElementwise,
     TasoProducts,
     TransposedOperands,
+    TransposedProducts,
     Transposes,
     UnaryPassages,
     Units,
     Views,
+    WeightsLast,
 )
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
@@ -71,7 +73,8 @@ TIDY: Final = (
 """What makes programs no worse."""
 ALGEBRA: Final = (
     *(Products, Scales, ScaleAxis, Sums, Factoring, Distribution, Reassociation, ScaledReductions, ReducedConcats),
-    *(MatmulChains, MatmulSums, Grouping, AffineBefore, AttentionScale, GroupedQueries, TransposedOperands),
+    *(MatmulChains, MatmulSums, Grouping, AffineBefore, AttentionScale, GroupedQueries),
+    *(TransposedOperands, TransposedProducts, WeightsLast),
     *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages),
 )
 """What offers alternatives, in one direction each."""
@@ -83,7 +86,7 @@ EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, Tas
 def linear_algebra() -> RulePass:
     """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
     and scales move to where they cost nothing."""
-    phases = (phase(*TIDY, *ALGEBRA, rounds=6, rule_matches=200),)  # one, which ends without egglog where little is to be done
+    phases = (phase(*TIDY, *ALGEBRA, rounds=8, rule_matches=200),)  # one, which ends without egglog where little is to be done
     return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=linear_algebra.__doc__ or "")
 
 

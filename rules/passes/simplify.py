@@ -32,6 +32,7 @@ from passat.rules.library import (
     Units,
     Unpacking,
     Views,
+    WeightsLast,
 )
 from passat.rules.library import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
@@ -104,7 +105,15 @@ def simplify_expr(doubles: bool = False) -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
-    sets = (ScaleAxis, Normalisations, Scales, *SIMPLIFY, DynamicViews, TurnedBatches)  # a copy, or a sum with 0, may stand between the two
+    sets = (
+        ScaleAxis,
+        Normalisations,
+        Scales,
+        WeightsLast,
+        *SIMPLIFY,
+        DynamicViews,
+        TurnedBatches,
+    )  # a copy, or a sum with 0, may stand between the two
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
 
 

@@ -134,6 +134,7 @@ CASES: dict[str, Case] = {
     ),
     "RowPassages.softmax": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
     "RowPassages.log_softmax": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
+    "RowPassages.bias": case(ops.nn.bias_add(turn(x), numbers((3,)), axis=0), ops.nn.bias_add(x, numbers((3,)), axis=1), ""),
     "RowPassages.concat": case(
         ops.concatenate(tup(turn(x), turn(y)), axis=1),
         ops.concatenate(tup(turn(x), ops.exp(turn(y))), axis=1),

@@ -61,6 +61,48 @@ def test_what_needs_finite_values(signature: str, before: str, after: str) -> No
     stays(linear_algebra(), signature, before)
 
 
+def columns(layers: int) -> Expr:
+    """Linear layers of what has its features in rows."""
+    hidden: Expr = ops.transpose(var("x", (4, 8)), axes=(1, 0))
+    for i in range(layers):
+        hidden = ops.nn.relu(ops.nn.matmul(numbers((8, 8), seed=i), hidden) + numbers((8, 1), seed=i))
+    made: Expr = ops.transpose(hidden, axes=(1, 0))
+    return made
+
+
+def turned_each_time(layers: int, shape: tuple[int, ...] = (4, 8)) -> Expr:
+    """Linear layers that are written with transposes before and behind the product."""
+    hidden: Expr = var("x", shape)
+    axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    for i in range(layers):
+        product = ops.nn.matmul(numbers((8, 8), seed=i), ops.transpose(hidden, axes=axes))
+        hidden = ops.nn.relu(ops.transpose(product, axes=axes) + numbers((8,), seed=i))
+    return hidden
+
+
+def turned_gemms(layers: int) -> Expr:
+    """The same, where the product takes the transpose before it."""
+    hidden: Expr = var("x", (4, 8))
+    for i in range(layers):
+        product = ops.nn.dense(numbers((8, 8), seed=i), hidden)
+        hidden = ops.nn.relu(ops.transpose(product, axes=(1, 0)) + numbers((8,), seed=i))
+    return hidden
+
+
+@pytest.mark.parametrize("body", [columns(3), turned_each_time(3), turned_gemms(3)], ids=["columns", "each", "gemms"])
+def test_weights_on_the_left_need_no_transposes(body: Expr) -> None:
+    made = apply(linear_algebra(), func(body)).function
+    assert operators(made.body) == ["nn.matmul", "nn.bias_add", "nn.relu"] * 3
+    assert_equal_in_value(func(body), made, exact=False)
+
+
+def test_weights_on_the_left_of_stacks_need_no_transposes() -> None:
+    function = func(turned_each_time(3, (2, 4, 8)))
+    made = apply(linear_algebra(), function).function
+    assert operators(made.body) == ["nn.matmul", "add", "nn.relu"] * 3
+    assert_equal_in_value(function, made, exact=False)
+
+
 def test_exact_means_exact() -> None:
     stays(linear_algebra(), "%x: (4, 3), %y: (4, 3)", "%0 = add(%x, 2f);\n%1 = add(%0, %y);\nadd(%1, 3f)", rules__math="exact")
     becomes(linear_algebra(), "%x: (4, 3)", "%0 = transpose(%x);\n%1 = tanh(%0);\ntranspose(%1)", "tanh(%x)", rules__math="exact")
