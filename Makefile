@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples fuzz wheel documents clean
+.PHONY: help demo test check format format-check lint types unit examples audit fuzz wheel documents clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,6 +58,9 @@ examples: $(VENV)/.dev  ## Run the examples alone
 
 fuzz: $(VENV)/.dev  ## Try random models for SECONDS=3600; what goes wrong is written to build/fuzz
 	$(BIN)/python -m tests.fuzz.campaign --seconds $(SECONDS) --processes $(JOBS) --out build/fuzz
+
+audit: $(VENV)/.dev  ## Hold each version of each ONNX operator against ONNX Runtime; the tests have a share of it
+	$(BIN)/python -m tests.ir.onnx.opset_audit
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 

@@ -72,7 +72,9 @@ def histogram() -> Callable[[ModelProto], Counter[str]]:
     return _histogram
 
 
-def _rebuilt(module: IRModule) -> IRModule:
+def rebuilt_module(module: IRModule) -> IRModule:
+    """The same program with every call a new object."""
+
     def replace(old: Expr, new: Expr) -> Expr:
         if new is old and isinstance(old, Call):
             return Call(old.op, old.args, old.attrs, old.type_args, old.span)
@@ -87,7 +89,7 @@ def _rebuilt(module: IRModule) -> IRModule:
 @pytest.fixture(scope="session")
 def rebuilt() -> Callable[[IRModule], IRModule]:
     """The same program with every call a new object, so that the exporter writes each through its operator's writer."""
-    return _rebuilt
+    return rebuilt_module
 
 
 @pytest.fixture

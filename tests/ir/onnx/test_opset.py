@@ -21,8 +21,8 @@ def model(opset: int, body: str = "y = Relu(x)", given: str = "float[2, 3] x", r
 
 
 def opset_of(found: ModelProto) -> int:
-    (version,) = {entry.version for entry in found.opset_import if not entry.domain}
-    return version
+    versions: set[int] = {entry.version for entry in found.opset_import if not entry.domain}
+    return versions.pop()
 
 
 def test_a_model_in_a_later_opset() -> None:
