@@ -94,3 +94,33 @@ def test_a_model_that_is_the_result_is_not_compared_with_itself() -> None:
     result = optimize(model, opset=11)
     assert result.model is model
     assert result.report.verification is None
+
+
+@pytest.mark.parametrize("declared", ["float[2, 3]", "float[]"])
+@pytest.mark.parametrize(
+    ("opset", "target", "node"),
+    [
+        (11, 13, "Hardmax<axis = 0>(x)"),
+        (9, 21, 'Pad<mode = "edge", pads = [0, 0, 0, 0], value = 1.0>(x)'),
+        (8, 13, "Upsample<scales = [1.0, 1.0]>(x)"),
+    ],
+)
+def test_a_converted_model_is_verified_whatever_it_declares(opset: int, target: int, node: str, declared: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> main (float[2, 3] x) => ({declared} y) {{ y = {node} }}')
+    result = optimize(model, opset=target)
+    assert [entry.version for entry in result.model.opset_import] == [target]
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+
+
+def test_a_node_that_has_no_form_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    text = '<ir_version: 8, opset_import: ["": 10]> main (float[1, 1, 2, 2] x, float[4] s) => (float[] y) { y = Resize(x, s) }'
+    onnx.save(onnx.parser.parse_model(text), source)
+    done = CliRunner().invoke(app, ["optimize", str(source), "-o", str(target), "--opset", "13"])
+    assert done.exit_code == 1
+    sentence = " ".join(done.output.split())
+    assert (
+        "the Resize node that makes 'y' does not go from opset 10 to 13: how it rounds depends on scales that are not constant" in sentence
+    )
+    assert list(tmp_path.iterdir()) == [source]
