@@ -87,7 +87,13 @@ class Builder:
         self.inputs: list[Input] = []
         self.values: list[Value] = []
         self.functions: list[FunctionProto] = []
+        self.prefix = ""
+        """What names begin with: those of inner graphs are told apart by it."""
         self.count = 0
+        self.never_empty = False
+        """Whether symbolic dimensions must not be 0: ONNX Runtime computes something wrong then."""
+        self.depth = 0
+        """How many graphs are around this one."""
         self.refusal = ""
         """Why ONNX Runtime refused the last node that it refused."""
         kinds = [*sorted(OUTSIDE)]
@@ -121,12 +127,22 @@ class Builder:
         options = [*self.sizes, *self.symbols.values(), *self.symbols.values()]
         return tuple(0 if self.chance(0.02) else int(self.one_of(options)) for _ in range(self.integer(low, high)))
 
+    def inner(self, values: Sequence[Value]) -> "Builder":
+        """A graph inside this one that starts with some values, and has no inputs beside them."""
+        self.count += 1
+        inside = Builder(self.random, self.opset, tame=self.tame, most_inputs=0)
+        inside.prefix = f"{self.prefix}g{self.count}_"
+        inside.sizes, inside.kinds, inside.functions = self.sizes, self.kinds, self.functions
+        inside.values = list(values)
+        inside.depth = self.depth + 1
+        return inside
+
     # ---- values
 
     def name(self) -> str:
         """A name that nothing has yet."""
         self.count += 1
-        return f"v{self.count}"
+        return f"{self.prefix}v{self.count}"
 
     def known(self, fits: Fits = lambda value: True) -> Value | None:
         """A value of the graph that fits, a late one more often."""
@@ -159,22 +175,20 @@ class Builder:
     def constant(self, array: Any, kind: int = FLOAT) -> Value:
         """A new initializer. It is not among the values that nodes choose from."""
         data = np.asarray(array) if kind in NARROW or kind == STRING else np.asarray(array, helper.tensor_dtype_to_np_dtype(kind))
-        value = Value(f"c{len(self.tensors)}", kind, data, constant=True)
+        self.count += 1
+        value = Value(f"{self.prefix}c{self.count}", kind, data, constant=True)
         self.tensors.append(numpy_helper.from_array(data, value.name))
         return value
 
     def ints(self, numbers: Sequence[int] | int, kind: int = INT64) -> Value:
         """Integers as a constant; now and then as an input, or as what a node makes of it, so that they are not known beforehand."""
         array = np.asarray(numbers, helper.tensor_dtype_to_np_dtype(kind))
-        if self.chance(0.05):
+        if len(self.inputs) < self.most_inputs and self.chance(0.1):
             value = Value(f"in{len(self.inputs)}", kind, array)
             self.inputs.append(Input(value, array.shape))
             return value
         value = self.constant(array, kind)
-        if self.chance(0.07):
-            made = self.node("Identity", [value])
-            return made[0] if made else value
-        return value
+        return (self.again(value) if self.chance(0.07) else None) or value
 
     def partner(self, x: Value, kind: int | None = None) -> Value:
         """An operand that broadcasts against x."""
@@ -191,6 +205,25 @@ class Builder:
         return self.fresh(kind, shape) if self.chance(0.15) else self.constant(random_array(self.random, kind, shape, tame=self.tame), kind)
 
     # ---- nodes
+
+    def attempt(self, draw: Callable[[], "list[Value] | None"]) -> "list[Value] | None":
+        """What a function adds, or nothing at all where it returns None."""
+        nodes, values, inputs, tensors, functions = (
+            len(self.nodes),
+            len(self.values),
+            len(self.inputs),
+            len(self.tensors),
+            len(self.functions),
+        )
+        found = draw()
+        if found is None:
+            del self.nodes[nodes:], self.values[values:], self.inputs[inputs:], self.tensors[tensors:], self.functions[functions:]
+        return found
+
+    def again(self, value: Value) -> Value | None:
+        """The same value from a node."""
+        made = self.node("Identity", [value])
+        return made[0] if made else None
 
     def node(self, op: str, inputs: Sequence[Value | None], outputs: int = 1, domain: str = "", **attrs: Any) -> list[Value] | None:
         """Adds a node if ONNX Runtime runs it, and returns its results; attributes that are None are left out."""

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto, helper
 
-import tests.fuzz.layers  # noqa: F401  # importing registers the recipes
 from tests.fuzz.builder import IR_VERSION, Builder, Value, declaration, kind_of
 from tests.fuzz.operators import draw_node, operators
+from tests.fuzz.regions import draw_region
 from tests.fuzz.runtime import accepts, newest_opset, run
 from tests.fuzz.values import FLOAT, NARROW, OUTSIDE, random_array
 
@@ -47,7 +47,10 @@ def random_case(seed: int, *, tame: bool | None = None) -> Case | None:
     for _ in range(4 * wanted):
         if len(graph.nodes) >= wanted:
             break
-        draw_node(graph, str(graph.one_of(options)))
+        if graph.chance(0.05):
+            draw_region(graph)
+        else:
+            draw_node(graph, str(graph.one_of(options)))
     model = finished(graph)
     feeds = tuple(feeds_of(graph))
     return counted(f"graph {seed}", model, feeds)
@@ -121,9 +124,10 @@ def feeds_of(graph: Builder) -> list[dict[str, Any]]:
     if not graph.inputs:
         return found
     fixed = {entry.value.name for entry in graph.inputs if entry.value.name not in {value.name for value in graph.values}}
-    for change in ({}, {"n": 1, "m": 1, "k": 1}, {"n": 2, "m": 9, "k": 3}, {"n": 0}):
-        if change and not graph.symbols:
-            break
+    changes: list[dict[str, int]] = [{}, {"n": 1, "m": 1, "k": 1}, {"n": 2, "m": 9, "k": 3}, {"n": 0}]
+    for change in changes:
+        if change and (not graph.symbols or (graph.never_empty and 0 in change.values())):
+            continue
         sizes = {SYMBOLS[name]: size for name, size in change.items()}
         feed = {}
         for entry in graph.inputs:

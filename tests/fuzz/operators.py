@@ -83,7 +83,7 @@ def form(op: str, opset: int) -> Form | None:
 @lru_cache(64)
 def operators(opset: int) -> tuple[str, ...]:
     """The operators that are drawn in an opset."""
-    import tests.fuzz.recipes  # noqa: F401  # importing registers the recipes
+    from tests.fuzz import layers, recipes, sequences  # noqa: F401  # importing registers the recipes
 
     names = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
     foreign = {name for name in RECIPES if "::" in name}
@@ -97,15 +97,12 @@ def draw_node(graph: Builder, op: str) -> list[Value] | None:
         return None
     function = RECIPES.get(op, by_schema)
     domain, _, name = op.rpartition("::")
-    for _ in range(ATTEMPTS):
-        nodes, values = len(graph.nodes), len(graph.values)
-        inputs, tensors = len(graph.inputs), len(graph.tensors)
+
+    def draw() -> list[Value] | None:
         draft = function(graph, found)
-        results = graph.add(name, draft, domain) if draft is not None else None
-        if results is not None:
-            return results
-        del graph.nodes[nodes:], graph.values[values:], graph.inputs[inputs:], graph.tensors[tensors:]
-    return None
+        return graph.add(name, draft, domain) if draft is not None else None
+
+    return next((results for _ in range(ATTEMPTS) if (results := graph.attempt(draw)) is not None), None)
 
 
 # ---- by the schema alone
@@ -180,6 +177,14 @@ def axes(graph: Builder, rank: int, low: int = 0) -> list[int]:
     """Some axes, each once, from either end."""
     count = graph.integer(min(low, rank), rank)
     return [int(axis) - (rank if graph.chance(0.3) else 0) for axis in graph.random.permutation(rank)[:count]]
+
+
+def from_the_front(graph: Builder, chosen: list[int], x: Value) -> list[int]:
+    """The same axes counted from the front where a tensor is empty: ONNX Runtime does not reduce an empty tensor along negative axes."""
+    if 0 in x.shape:
+        return [axis % x.rank for axis in chosen]
+    graph.never_empty |= any(axis < 0 for axis in chosen)
+    return chosen
 
 
 def not_narrow(kinds: frozenset[int]) -> frozenset[int]:

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.fuzz.builder import Builder, Draft, Value
-from tests.fuzz.operators import Form, axes, by_schema, not_narrow, recipe
+from tests.fuzz.operators import Form, axes, from_the_front, not_narrow, recipe
 from tests.fuzz.values import BOOL, FLOAT, FLOATS, INT64, INTEGERS
 
 BOTH = FLOATS | INTEGERS
@@ -20,7 +20,8 @@ def _along_axis(graph: Builder, form: Form) -> Draft:
     x = graph.operand(form.kinds(0))
     attrs = {name: graph.one_of([0, 1]) for name in ("keepdims", "select_last_index") if form.has(name) and graph.chance(0.6)}
     if graph.chance(0.8):
-        attrs["axis"] = graph.integer(-x.rank, max(x.rank - 1, 0))
+        axis = graph.integer(-x.rank, max(x.rank - 1, 0))
+        attrs["axis"] = from_the_front(graph, [axis], x)[0] if form.op.startswith("Arg") else axis
     if form.has("p") and graph.chance(0.6):
         attrs["p"] = graph.one_of([1, 2])
     return Draft([x], attrs)
@@ -34,7 +35,7 @@ def _reduce(graph: Builder, form: Form) -> Draft:
     if form.has("noop_with_empty_axes") and graph.chance(0.3):
         attrs["noop_with_empty_axes"] = graph.one_of([0, 1])
     if graph.chance(0.85):
-        chosen = axes(graph, x.rank, low=0 if graph.chance(0.2) else 1)
+        chosen = from_the_front(graph, axes(graph, x.rank, low=0 if graph.chance(0.2) else 1), x)
         if form.has("axes"):
             attrs["axes"] = chosen or None
         else:
@@ -201,10 +202,7 @@ def _range(graph: Builder, form: Form) -> Draft:
 
 def _scalar(graph: Builder, number: float, kind: int) -> Value:
     value = graph.constant(number, kind)
-    if graph.chance(0.2):
-        made = graph.node("Identity", [value])
-        return made[0] if made else value
-    return value
+    return (graph.again(value) if graph.chance(0.2) else None) or value
 
 
 @recipe("ConstantOfShape")
@@ -427,6 +425,3 @@ def _gelu(graph: Builder, form: Form) -> Draft:
 def _where(graph: Builder, form: Form) -> Draft:
     x = graph.operand(form.kinds(1))
     return Draft([graph.partner(x, BOOL), x, graph.partner(x)])
-
-
-__all__ = ["by_schema"]

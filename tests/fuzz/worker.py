@@ -3,6 +3,7 @@
 It tells on its standard output, in lines of JSON, what it begins and what came of it, so that a hang or a crash has a name.
 """
 
+import faulthandler
 import json
 import resource
 import sys
@@ -10,11 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-
-from tests.fuzz.graphs import Case
-from tests.fuzz.judge import Finding, Settings, examine
+from tests.fuzz.folder import write
+from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.minimize import Minimizer
 
@@ -34,17 +32,6 @@ def limit_cpu(seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-
-
-def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> None:
-    """The model, its inputs, what is wrong, and how to see it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    onnx.save(case.model, folder / "model.onnx")
-    feed = case.feeds[finding.feed]
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
-    np.savez(folder / "inputs.npz", **arrays)
-    text = onnx.printer.to_text(case.model)
-    (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
 
 
 def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
@@ -79,5 +66,6 @@ def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     kind_, start, stop, folder_, seconds_ = sys.argv[1:]
     work(kind_, range(int(start), int(stop)), Path(folder_), minimize=float(seconds_))

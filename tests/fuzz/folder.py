@@ -1,0 +1,51 @@
+"""Findings as folders: the model, its inputs, how to optimize it, and what is wrong. They are looked at again by
+
+python -m tests.fuzz.folder build/fuzz/*/
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.fuzz.graphs import Case
+from tests.fuzz.judge import Finding, Settings, examine
+
+
+def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> None:
+    """Writes a finding. Inputs that are sequences are left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(case.model, folder / "model.onnx")
+    feed = case.feeds[finding.feed]
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
+    np.savez(folder / "inputs.npz", **arrays)
+    (folder / "settings.json").write_text(json.dumps(asdict(settings)))
+    text = onnx.printer.to_text(case.model)
+    (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
+
+
+def read(folder: Path) -> tuple[Case, Settings]:
+    """The model of a finding, with its inputs, and how it is optimized."""
+    settings = Settings(**json.loads((folder / "settings.json").read_text()))
+    with np.load(folder / "inputs.npz") as inputs:
+        feed = dict(inputs)
+    return Case(folder.name, onnx.load(folder / "model.onnx"), (feed,)), settings
+
+
+def main() -> int:
+    """Tells of the findings in some folders which are still there; returns 1 where any is."""
+    left = 0
+    for name in sys.argv[1:]:
+        case, settings = read(Path(name))
+        finding = examine(case, settings, twice=True)
+        left += finding is not None
+        print(f"{name}: {'gone' if finding is None else f'{finding.kind}: {finding.sentence}'} ({settings})")
+    return int(left > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
