@@ -112,9 +112,9 @@ def ill_formed(node: Expr | IRModule) -> list[str]:
     return [str(flaw) for flaw in binding_flaws(node)]
 
 
-def well_formed(node: Expr | IRModule) -> bool:
+def well_formed(expr: Expr | IRModule) -> bool:
     """Whether every variable is bound once and used in scope (Relay's `analysis.well_formed`); `ill_formed` says what is wrong."""
-    return not binding_flaws(node)
+    return not binding_flaws(expr)
 
 
 def _ill_bound(expr: Expr) -> list[Flaw]:

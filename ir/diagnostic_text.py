@@ -33,7 +33,7 @@ def render_diagnostics(diagnostics: Sequence[Diagnostic], colour: bool = False, 
     """Diagnostics as text, an empty line between them; `trail` are sentences about all of them, such as the pass that was running.
 
     >>> name = SourceName("file.relay", "%0 = add(%x, %y);")
-    >>> print(render_diagnostics([Diagnostic(DiagnosticLevel.ERROR, Span(name, 1, 6, (), 1, 17), "shapes do not broadcast")]))
+    >>> print(render_diagnostics([Diagnostic(DiagnosticLevel.ERROR, Span(name, 1, 1, 6, 17), "shapes do not broadcast")]))
     error: shapes do not broadcast
      --> file.relay:1:6
       |

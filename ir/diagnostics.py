@@ -38,7 +38,7 @@ class Diagnostic:
     `notes` are sentences that stand below, each with the word `note` before it; `help` says what could be done. `excerpt` are the lines
     that show the expression where its span leads to no text: the expression itself, then what its operands are.
 
-    >>> print(Diagnostic(DiagnosticLevel.ERROR, Span("model.relay", 3, 14), "shapes do not broadcast").sentence)
+    >>> print(Diagnostic(DiagnosticLevel.ERROR, Span("model.relay", line=3, column=14), "shapes do not broadcast").sentence)
     model.relay:3:14: shapes do not broadcast
     """
 

@@ -15,20 +15,40 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import Any, Dim, SymDim, parse_dim
 from passat.ir.tensor import Tensor
-from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, TypeVar
 
 
-class Span(NamedTuple):
-    """Where an expression came from: the name of an ONNX node or of a text, the line and column in a text (from 1; 0: none),
-    and the names that the ONNX file gave to the node's outputs. `end_column` is the one behind the last character, 0 where it is
-    not known. The name of a text that was parsed is a `passat.ir.source.SourceName`, which has the text."""
-
+class _Span(NamedTuple):
     source_name: str
     line: int = 0
-    column: int = 0
-    outputs: tuple[str, ...] = ()
     end_line: int = 0
+    column: int = 0
     end_column: int = 0
+    outputs: tuple[str, ...] = ()
+
+
+class Span(_Span):
+    """Where an expression came from: the name of an ONNX node or of a text, the lines and columns in a text (from 1; 0: none),
+    and the names that the ONNX file gave to the node's outputs. `end_column` is the one behind the last character, 0 where it is
+    not known. The name of a text that was parsed is a `passat.ir.source.SourceName`, which has the text; None is no name.
+
+    >>> Span(None, 3, 3, 14, 20)
+    Span(source_name='', line=3, end_line=3, column=14, end_column=20, outputs=())
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        source_name: str | None,
+        line: int = 0,
+        end_line: int = 0,
+        column: int = 0,
+        end_column: int = 0,
+        outputs: tuple[str, ...] = (),
+    ) -> "Span":
+        """The place, with TVM's arguments in TVM's order; `outputs` comes behind them."""
+        return super().__new__(cls, source_name or "", line, end_line, column, end_column, outputs)
 
 
 class Expr:
@@ -149,10 +169,10 @@ class GlobalVar(Expr):
 
     __slots__ = ("name_hint",)
 
-    def __init__(self, name_hint: str, type_annotation: Type | None = None, span: Span | None = None) -> None:
+    def __init__(self, name_hint: str, type_annot: Type | None = None, span: Span | None = None) -> None:
         self.name_hint = name_hint
         self.span = span
-        self._checked_type = type_annotation
+        self._checked_type = type_annot
 
 
 class Constant(Expr):
@@ -313,15 +333,15 @@ class Function(BaseFunc):
 
 
 class Let(Expr):
-    """`let var = value; body`."""
+    """`let variable = value; body`."""
 
     __slots__ = ("body", "value", "var")
 
-    def __init__(self, var: Var, value: Expr, body: Expr, span: Span | None = None) -> None:
-        _check(var, Var, "the variable of a let")
+    def __init__(self, variable: Var, value: Expr, body: Expr, span: Span | None = None) -> None:
+        _check(variable, Var, "the variable of a let")
         _check(value, Expr, "the value of a let")
         _check(body, Expr, "the body of a let")
-        self.var = var
+        self.var = variable
         self.value = value
         self.body = body
         self.span = span
@@ -379,17 +399,27 @@ class RefWrite(Expr):
 
 
 class Constructor(Expr):
-    """A constructor of an algebraic data type."""
+    """A constructor of an algebraic data type: its name, the types of its fields, and the type that it belongs to.
 
-    __slots__ = ("belong_to", "inputs", "name_hint", "tag")
+    That is given by its name alone, as in TVM, or applied to its parameters: `List(a)`. Of a name alone the definition of the type
+    (`passat.ir.module.TypeData`) says the parameters, and it counts constructors that have no `tag`.
+    """
+
+    __slots__ = ("belong_to", "inputs", "name_hint", "tag", "type_vars")
 
     def __init__(self, name_hint: str, inputs: Iterable[Type], belong_to: Type, tag: int = -1) -> None:
         self.name_hint = name_hint
         self.inputs = tuple(inputs)
-        self.belong_to = belong_to
+        self.belong_to = belong_to.func if isinstance(belong_to, TypeCall) else belong_to
+        self.type_vars = tuple(arg for arg in belong_to.args if isinstance(arg, TypeVar)) if isinstance(belong_to, TypeCall) else ()
         self.tag = tag
         self.span = None
         self._checked_type = None
+
+    @property
+    def made(self) -> Type:
+        """The type of the values that it makes."""
+        return TypeCall(self.belong_to, self.type_vars) if self.type_vars else self.belong_to
 
 
 class Pattern:
@@ -481,7 +511,13 @@ def _check(value: object, kind: type[Expr], what: str) -> None:
 ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
 
 
-def var(name_hint: str, type_annotation: Type | str | None = None, shape: Iterable[AnyValue] | None = None, dtype: str = "float32") -> Var:
+def var(
+    name_hint: str,
+    type_annotation: Type | str | None = None,
+    shape: Iterable[AnyValue] | None = None,
+    dtype: str = "float32",
+    span: Span | None = None,
+) -> Var:
     """A variable, as Relay makes it: by a type, by the name of a scalar's element type, or by shape and dtype.
 
     Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where a type and a shape are given,
@@ -499,7 +535,7 @@ def var(name_hint: str, type_annotation: Type | str | None = None, shape: Iterab
         type_annotation = TensorType((), "bool" if type_annotation == "uint1" else type_annotation)
     if isinstance(type_annotation, TensorType):
         to_numpy(type_annotation.dtype)
-    return Var(name_hint, type_annotation)
+    return Var(name_hint, type_annotation, span)
 
 
 def _dimension(dim: AnyValue) -> Dim:
@@ -517,7 +553,7 @@ def _dimension(dim: AnyValue) -> Dim:
     return size
 
 
-def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None) -> Constant:
+def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None, span: Span | None = None) -> Constant:
     """A constant, as Relay makes it: without a dtype, Python numbers and 64-bit arrays become 32-bit.
 
     Raises ValueError for what is neither a number nor an array.
@@ -526,13 +562,13 @@ def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None) ->
     ('int32', 'float32', 'bool')
     """
     if isinstance(value, Tensor):
-        return Constant(value)
+        return Constant(value, span)
     if isinstance(value, Expr) or not isinstance(value, (bool, int, float, list, tuple, np.generic, np.ndarray)):
         raise ValueError("value has to be scalar or NDArray")
     array = np.asarray(value)
     if dtype is None:
         dtype = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
-    return Constant(Tensor.dense(array, dtype))
+    return Constant(Tensor.dense(array, dtype), span)
 
 
 def _as_expr(value: ExprLike) -> Expr:

@@ -52,15 +52,15 @@ _KINDS: dict[type, Feature] = {
 _ATOMS = (Var, GlobalVar, Op, Constructor)
 
 
-def detect_feature(program: Expr | IRModule, module: IRModule | None = None) -> set[Feature]:
-    """The constructs that occur in an expression or in the functions of a module, and in those of `module` where it is given.
+def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
+    """The constructs that occur in an expression or in the functions of a module, and in those of `b` where it is given.
 
     >>> from passat.ir.expr import const
     >>> sorted(feature.name for feature in detect_feature(const(1)))
     ['fConstant']
     """
     roots: list[Expr] = []
-    for given in (program, module):
+    for given in (a, b):
         if given is not None:
             roots += [given] if isinstance(given, Expr) else given.functions.values()
     return {feature for root in roots for feature in _features(root)}

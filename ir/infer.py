@@ -243,9 +243,7 @@ def type_of(node: Expr) -> Type:
             raise InferError(f"a value of type {value!r} is written to one of type {ref!r}", node)
         return TupleType(())
     if isinstance(node, Constructor):
-        result = node.belong_to
-        params = [arg for arg in result.args if isinstance(arg, TypeVar)] if isinstance(result, TypeCall) else []
-        return FuncType(node.inputs, result, params)
+        return FuncType(node.inputs, node.made, node.type_vars)
     return UNKNOWN  # variables and globals without annotation, operators
 
 
@@ -381,10 +379,11 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
             stack.extend(zip(node.patterns, fields, strict=True))
         elif isinstance(node, PatternConstructor):
             solution: dict[TypeVar, Type] = {}
-            made = node.constructor.belong_to
-            params = {arg for arg in made.args if isinstance(arg, TypeVar)} if isinstance(made, TypeCall) else set()
-            if not _unify(made, of, params, solution):
-                raise InferError(f"the pattern {node.constructor.name_hint} is matched against a value of type {of!r}")
-            if len(node.patterns) != len(node.constructor.inputs):
-                raise InferError(f"the constructor {node.constructor.name_hint} has {len(node.constructor.inputs)} fields")
-            stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, node.constructor.inputs, strict=True))
+            made = node.constructor
+            if not _unify(made.made, of, {*made.type_vars}, solution):
+                raise InferError(f"the pattern {made.name_hint} is matched against a value of type {of!r}")
+            if len(node.patterns) != len(made.inputs):
+                raise InferError(f"the constructor {made.name_hint} has {len(made.inputs)} fields")
+            for param in made.type_vars:
+                solution.setdefault(param, UNKNOWN)  # of a value whose type nobody knows
+            stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, made.inputs, strict=True))

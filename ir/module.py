@@ -9,7 +9,10 @@ from passat.ir.types import GlobalTypeVar, TypeVar
 
 
 class TypeData:
-    """The definition of an algebraic data type: its name, parameters and constructors."""
+    """The definition of an algebraic data type: its name, parameters and constructors.
+
+    Constructors that were made for the name alone get the parameters from here, and those without a tag their place as one.
+    """
 
     __slots__ = ("constructors", "header", "type_vars")
 
@@ -17,6 +20,12 @@ class TypeData:
         self.header = header
         self.type_vars = tuple(type_vars)
         self.constructors = tuple(constructors)
+        for place, made in enumerate(self.constructors):
+            if made.belong_to == header and not made.type_vars:
+                made.type_vars = self.type_vars
+                made._checked_type = None
+            if made.tag < 0:
+                made.tag = place
 
     def __repr__(self) -> str:
         from passat.ir.text.printer import show_type_data
@@ -159,9 +168,9 @@ class IRModule:
         for name, function in (other.functions if isinstance(other, IRModule) else other).items():
             self[name] = function
 
-    def update_func(self, var: GlobalVar | str, function: BaseFunc) -> None:
+    def update_func(self, var: GlobalVar | str, func: BaseFunc) -> None:
         """Puts a function in the place of another, as `mod[var] = function` does."""
-        self[var] = function
+        self[var] = func
 
     def shallow_copy(self) -> "IRModule":
         """A module of the same functions that can be changed without changing this one."""

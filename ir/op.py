@@ -146,9 +146,9 @@ class Op(Expr):
         return Call(self, args, self.bind_attrs(attrs), span=span)
 
     @staticmethod
-    def get(name: str) -> "Op":
+    def get(op_name: str) -> "Op":
         """The operator of that name (`get_op`)."""
-        return get_op(name)
+        return get_op(op_name)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
         """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""

@@ -132,10 +132,10 @@ def post_order(
     return order
 
 
-def post_order_visit(expr: Expr, visit: Callable[[Expr], object]) -> None:
-    """Calls `visit` on every node once, parts before wholes (Relay's `analysis.post_order_visit`)."""
+def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
+    """Calls `fvisit` on every node once, parts before wholes (Relay's `analysis.post_order_visit`)."""
     for node in post_order(expr):
-        visit(node)
+        fvisit(node)
 
 
 def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:

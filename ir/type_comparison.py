@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from passat.ir.expr import Constructor, Pattern, PatternConstructor, PatternTuple
 from passat.ir.module import TypeData
-from passat.ir.types import Type, TypeCall, TypeVar, occurring, substitute
+from passat.ir.types import Type, TypeVar, occurring, substitute
 
 Names: TypeAlias = tuple[dict[TypeVar, Type], dict[TypeVar, Type]]
 """Names that type parameters of both sides have in common."""
@@ -76,10 +76,9 @@ class TypeComparison:
         """Whether two constructors make the same values."""
         if a is b:
             return True
-        ours, theirs = (made.belong_to.args if isinstance(made.belong_to, TypeCall) else () for made in (a, b))
-        if a.name_hint != b.name_hint or len(ours) != len(theirs):
+        if a.name_hint != b.name_hint or len(a.type_vars) != len(b.type_vars):
             return False
-        before = self.enter(ours, theirs)  # the parameters of the definition
+        before = self.enter(a.type_vars, b.type_vars)
         same = self.same((a.belong_to, *a.inputs), (b.belong_to, *b.inputs))
         self.bound = before
         return same

@@ -52,7 +52,7 @@ def _types(node: Expr | Type) -> list[Type]:
         elif isinstance(part, Call):
             found += part.type_args
         elif isinstance(part, Constructor):
-            found += [*part.inputs, part.belong_to]
+            found += [*part.inputs, part.made]
         elif isinstance(part, Match):
             found += [var.type_annotation for clause in part.clauses for var in pattern_vars(clause.lhs)]
     return [type_ for type_ in found if type_ is not None]

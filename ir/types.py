@@ -1,6 +1,7 @@
 """Types of the language, under Relay's names. Types are values: immutable, hashable, compared by content."""
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from itertools import count
 from typing import Final
 
@@ -200,14 +201,37 @@ class RefType(_Structural):
         self._set(value)
 
 
+class TypeKind(IntEnum):
+    """What names of types stand for, with TVM's numbers: here type parameters for types, global names for algebraic data types."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
+def _only(kind: int, supported: TypeKind) -> None:
+    """Raises ValueError for another kind."""
+    if kind != supported:
+        raise ValueError(f"the kind {TypeKind(kind).name} is not supported here; {supported.name} is")
+
+
 class TypeVar(_Structural):
-    """A type parameter, by name."""
+    """A type parameter, by name. It stands for a type: ValueError for another kind."""
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._set(name)
+    def __init__(self, name_hint: str, kind: int = TypeKind.Type) -> None:
+        _only(kind, TypeKind.Type)
+        self.name = name_hint
+        self._set(name_hint)
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as TVM calls it."""
+        return self.name
 
     def __repr__(self) -> str:
         return self.name
@@ -218,9 +242,15 @@ class GlobalTypeVar(_Structural):
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._set(name)
+    def __init__(self, name_hint: str, kind: int = TypeKind.AdtHandle) -> None:
+        _only(kind, TypeKind.AdtHandle)
+        self.name = name_hint
+        self._set(name_hint)
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as TVM calls it."""
+        return self.name
 
     def __call__(self, *args: Type) -> "TypeCall":
         """The type applied to types: `List(float32)`."""
@@ -246,7 +276,8 @@ class IncompleteType(_Structural):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, kind: int = TypeKind.Type) -> None:
+        _only(kind, TypeKind.Type)
         self._set()
 
     def __repr__(self) -> str:

@@ -195,7 +195,7 @@ class Importer:
             outputs = tuple(node.output)
             if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS and (version >= 14 or op_type != "BatchNormalization"):
                 outputs = self._outputs_read(outputs)
-            span = Span(node.name, 0, 0, outputs)
+            span = Span(node.name, outputs=outputs)
             domain = node.domain
             own = not domain or domain == "ai.onnx"
             reader = readers.get(op_type) if own else self._foreign(node)

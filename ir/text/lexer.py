@@ -56,7 +56,7 @@ class ParseError(DiagnosticError, ValueError):
     """
 
     def __init__(self, message: str, source_name: str, line: int, column: int, width: int = 1) -> None:
-        span = Span(source_name, line, column, (), line, column + width)
+        span = Span(source_name, line, line, column, column + width)
         super().__init__(f"{source_name}:{line}:{column}: {message}", [Diagnostic(DiagnosticLevel.ERROR, span, message)])
         self.source_name = source_name
         self.line = line
@@ -232,7 +232,7 @@ class Tokens:
         line = last = bisect_right(lines, start)
         if line < len(lines) and lines[line] <= end:
             last = bisect_right(lines, end)
-        return Span(self.source_name, line, start - lines[line - 1] + 1, (), last, end - lines[last - 1] + 1)
+        return Span(self.source_name, line, last, start - lines[line - 1] + 1, end - lines[last - 1] + 1)
 
 
 _WITH_STRINGS: Final = frozenset({"local", "global", "bytes", "string"})

@@ -19,7 +19,7 @@ _TOO_DEEP = "types, patterns or lists nest too deep here"
 
 
 def parse(
-    text: str,
+    source: str,
     source_name: str = "from_string",
     init_module: IRModule | None = None,
     init_meta_table: Mapping[str, Sequence[Expr]] | None = None,
@@ -38,14 +38,14 @@ def parse(
     with collector_paused():
         try:
             start = IRModule() if init_module is None else init_module.shallow_copy()
-            module = _module(_reader(text, source_name, start, init_meta_table))
+            module = _module(_reader(source, source_name, start, init_meta_table))
         except ParseError as error:
             announce(error, None)
             raise
         return infer_module(module)
 
 
-def parse_expr(text: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
+def parse_expr(source: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
     """The expression that a text stands for, without types. Global functions and constructors are those of `module`, where it is given.
 
     Raises ParseError for what is not in the format, with line and column, and all that was found wrong in its `diagnostics`.
@@ -55,7 +55,7 @@ def parse_expr(text: str, source_name: str = "from_string", module: IRModule | N
     (%x, 1u8 /* ty=uint8 */)
     """
     with collector_paused():
-        reader = _reader(text, source_name, IRModule() if module is None else module)
+        reader = _reader(source, source_name, IRModule() if module is None else module)
         recovery = reader.recovery
         recovery.definition = reader.tokens.at
         try:

@@ -52,19 +52,19 @@ Annotate = Callable[[Expr], str]
 Piece: TypeAlias = "str | Iterator[Piece]"
 
 
-def astext(node: Expr | IRModule, show_meta_data: bool = True, annotate: Annotate | None = None, *, form: Encode | None = None) -> str:
+def astext(obj: Expr | IRModule, show_meta_data: bool = True, annotate: Annotate | None = None, *, form: Encode | None = None) -> str:
     """A module or expression as text that `parse` or `parse_expr` reads back.
 
     Without `show_meta_data` constants that are no scalars are referred to, but not listed, and not read where they are lazy.
     `annotate` gives what is to stand behind an expression (a comment) in place of its type; `form` makes the entries of constants in the
     metadata section, in place of `passat.ir.text.metadata.encode`.
     """
-    return f'#[version = "{VERSION}"]\n{_print(node, show_meta_data, annotate, form)}'
+    return f'#[version = "{VERSION}"]\n{_print(obj, show_meta_data, annotate, form)}'
 
 
-def pretty_print(node: Expr | IRModule) -> str:
+def pretty_print(obj: Expr | IRModule) -> str:
     """A module or expression as text for people: without version and metadata."""
-    return _print(node, False, None).rstrip("\n")
+    return _print(obj, False, None).rstrip("\n")
 
 
 def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | None, form: Encode | None = None) -> str:

@@ -52,8 +52,8 @@ def test_levels_have_the_numbers_of_tvm() -> None:
 
 
 def test_a_diagnostic_is_made_as_in_tvm() -> None:
-    made = Diagnostic(20, Span("f.relay", 3, 4), "wrong")  # type: ignore[arg-type]  # TVM's levels are numbers
-    assert (made.level, made.span, made.message) == (ERROR, ("f.relay", 3, 4, (), 0, 0), "wrong")
+    made = Diagnostic(20, Span("f.relay", line=3, column=4), "wrong")  # type: ignore[arg-type]  # TVM's levels are numbers
+    assert (made.level, made.span, made.message) == (ERROR, ("f.relay", 3, 0, 4, 0, ()), "wrong")
     assert made.sentence == "f.relay:3:4: wrong"
     with pytest.raises(ValueError, match="21 is not a valid DiagnosticLevel"):
         Diagnostic(21, None, "wrong")  # type: ignore[arg-type]  # there is no such level

@@ -83,7 +83,7 @@ def test_variables_of_lets_and_patterns_take_the_types_of_what_they_stand_for() 
     assert (v.checked_type, a.checked_type, b.checked_type) == (pair.checked_type, f32, TensorType((3,)))
 
 
-at = Span("model.onnx", 3, 14)
+at = Span("model.onnx", line=3, column=14)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from passat.ir.expr import (
     Var,
     var,
 )
+from passat.ir.source import SourceName
 from passat.runtime.values import NDArray
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "RefRead",
     "RefWrite",
     "RelayExpr",
+    "SourceName",
     "Span",
     "Tuple",
     "TupleGetItem",
@@ -67,7 +69,7 @@ RelayExpr = Expr
 """The base of all expressions, by its other name."""
 
 
-def const(value: AnyValue, dtype: str | None = None) -> Constant:
+def const(value: AnyValue, dtype: str | None = None, span: Span | None = None) -> Constant:
     """A constant of a number, a list or an array, which is copied: without a dtype, Python numbers and 64-bit arrays become 32-bit.
 
     An NDArray keeps its element type. Raises ValueError for what is neither.
@@ -76,8 +78,8 @@ def const(value: AnyValue, dtype: str | None = None) -> Constant:
     ('float32', 'int64')
     """
     if isinstance(value, NDArray):
-        return Constant(value.tensor if dtype is None else NDArray(value, dtype).tensor)
-    return nodes.const(np.array(value) if isinstance(value, np.ndarray) else value, dtype)
+        return Constant(value.tensor if dtype is None else NDArray(value, dtype).tensor, span)
+    return nodes.const(np.array(value) if isinstance(value, np.ndarray) else value, dtype, span)
 
 
 def TupleWrapper(tuple_value: Expr, size: int) -> Expr:  # noqa: N802  # Relay's name of a class

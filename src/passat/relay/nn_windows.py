@@ -18,6 +18,12 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "global_avg_pool1d",
+    "global_avg_pool2d",
+    "global_avg_pool3d",
+    "global_max_pool1d",
+    "global_max_pool2d",
+    "global_max_pool3d",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
@@ -50,9 +56,9 @@ def conv1d_transpose(
     strides: Numbers = (1,),
     padding: Numbers = (0,),
     dilation: Numbers = (1,),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Numbers | None = None,
-    groups: int = 1,
     data_layout: str = "NCW",
     kernel_layout: str = "IOW",
     out_layout: str = "",
@@ -91,9 +97,9 @@ def conv2d_transpose(
     strides: Numbers = (1, 1),
     padding: Numbers = (0, 0),
     dilation: Numbers = (1, 1),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Numbers | None = None,
-    groups: int = 1,
     data_layout: str = "NCHW",
     kernel_layout: str = "IOHW",
     out_layout: str = "",
@@ -132,9 +138,9 @@ def conv3d_transpose(
     strides: Numbers = (1, 1, 1),
     padding: Numbers = (0, 0, 0),
     dilation: Numbers = (1, 1, 1),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Numbers | None = None,
-    groups: int = 1,
     data_layout: str = "NCDHW",
     kernel_layout: str = "IODHW",
     out_layout: str = "",
@@ -199,9 +205,8 @@ def max_pool1d(
     dilation: Numbers = (1,),
     padding: Numbers = (0,),
     layout: str = "NCW",
-    ceil_mode: bool = False,
-    *,
     out_layout: str = "",
+    ceil_mode: bool = False,
 ) -> Call:
     """The greatest element of each window, over one spatial dimension."""
     return _pool("nn.max_pool1d", 1, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
@@ -214,9 +219,8 @@ def max_pool2d(
     dilation: Numbers = (1, 1),
     padding: Numbers = (0, 0),
     layout: str = "NCHW",
-    ceil_mode: bool = False,
-    *,
     out_layout: str = "",
+    ceil_mode: bool = False,
 ) -> Call:
     """The greatest element of each window, over two spatial dimensions."""
     return _pool("nn.max_pool2d", 2, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
@@ -229,9 +233,8 @@ def max_pool3d(
     dilation: Numbers = (1, 1, 1),
     padding: Numbers = (0, 0, 0),
     layout: str = "NCDHW",
-    ceil_mode: bool = False,
-    *,
     out_layout: str = "",
+    ceil_mode: bool = False,
 ) -> Call:
     """The greatest element of each window, over three spatial dimensions."""
     return _pool("nn.max_pool3d", 3, data, (strides, padding, dilation, pool_size), layout, out_layout, ceil_mode=ceil_mode)
@@ -244,10 +247,9 @@ def avg_pool1d(
     dilation: Numbers = (1,),
     padding: Numbers = (0,),
     layout: str = "NCW",
+    out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-    *,
-    out_layout: str = "",
 ) -> Call:
     """The mean of each window, over one spatial dimension."""
     window = (strides, padding, dilation, pool_size)
@@ -261,10 +263,9 @@ def avg_pool2d(
     dilation: Numbers = (1, 1),
     padding: Numbers = (0, 0),
     layout: str = "NCHW",
+    out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-    *,
-    out_layout: str = "",
 ) -> Call:
     """The mean of each window, over two spatial dimensions."""
     window = (strides, padding, dilation, pool_size)
@@ -278,11 +279,45 @@ def avg_pool3d(
     dilation: Numbers = (1, 1, 1),
     padding: Numbers = (0, 0, 0),
     layout: str = "NCDHW",
+    out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-    *,
-    out_layout: str = "",
 ) -> Call:
     """The mean of each window, over three spatial dimensions."""
     window = (strides, padding, dilation, pool_size)
     return _pool("nn.avg_pool3d", 3, data, window, layout, out_layout, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+
+
+def _global_pool(name: str, data: Expr, layout: str, out_layout: str) -> Call:
+    only(name, "out_layout", out_layout, "", layout)
+    return call(name, data, layout=layout)
+
+
+def global_max_pool1d(data: Expr, layout: str = "NCW", out_layout: str = "") -> Call:
+    """The greatest element of each channel, over one spatial dimension."""
+    return _global_pool("nn.global_max_pool1d", data, layout, out_layout)
+
+
+def global_max_pool2d(data: Expr, layout: str = "NCHW", out_layout: str = "") -> Call:
+    """The greatest element of each channel, over two spatial dimensions."""
+    return _global_pool("nn.global_max_pool2d", data, layout, out_layout)
+
+
+def global_max_pool3d(data: Expr, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """The greatest element of each channel, over three spatial dimensions."""
+    return _global_pool("nn.global_max_pool3d", data, layout, out_layout)
+
+
+def global_avg_pool1d(data: Expr, layout: str = "NCW", out_layout: str = "") -> Call:
+    """The mean of each channel, over one spatial dimension."""
+    return _global_pool("nn.global_avg_pool1d", data, layout, out_layout)
+
+
+def global_avg_pool2d(data: Expr, layout: str = "NCHW", out_layout: str = "") -> Call:
+    """The mean of each channel, over two spatial dimensions."""
+    return _global_pool("nn.global_avg_pool2d", data, layout, out_layout)
+
+
+def global_avg_pool3d(data: Expr, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """The mean of each channel, over three spatial dimensions."""
+    return _global_pool("nn.global_avg_pool3d", data, layout, out_layout)

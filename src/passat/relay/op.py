@@ -4,7 +4,6 @@ import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
-from passat.ir.op import get_op as get
 from passat.relay import annotation, contrib, derived, nn, tensor
 from passat.relay.derived import *  # noqa: F403  # relay.op.add and so on
 from passat.relay.tensor import *  # noqa: F403
@@ -12,6 +11,9 @@ from passat.relay.tensor import *  # noqa: F403
 __all__ = ["Op", "OpTypeError", "annotation", "contrib", "define_op", "get", "list_ops", "nn"]
 __all__ += derived.__all__
 __all__ += tensor.__all__
+
+
+get = Op.get
 
 
 if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator

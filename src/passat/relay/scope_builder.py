@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from passat.ir.expr import Expr, If, Let, Var, var
+from passat.ir.expr import Expr, If, Let, Var
+from passat.ir.expr import var as new_var
 from passat.ir.infer import infer_type
 from passat.ir.types import Type
 
@@ -43,16 +44,16 @@ class ScopeBuilder:
     def __init__(self) -> None:
         self._scopes = [_Scope()]
 
-    def let(self, variable: NewVar, value: Expr) -> Var:
+    def let(self, var: NewVar, value: Expr) -> Var:
         """Binds a variable, which may be given by its name, or its name and type, and returns it. Raises ValueError for other tuples."""
-        if isinstance(variable, tuple):
-            if len(variable) != 2:
+        if isinstance(var, tuple):
+            if len(var) != 2:
                 raise ValueError("Expect var to be Tuple[str, type]")
-            variable = var(*variable)
-        elif isinstance(variable, str):
-            variable = var(variable)
-        self._open().bindings.append((variable, value))
-        return variable
+            var = new_var(*var)
+        elif isinstance(var, str):
+            var = new_var(var)
+        self._open().bindings.append((var, value))
+        return var
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:

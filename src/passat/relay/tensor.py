@@ -25,6 +25,7 @@ __all__ = [
     "ndarray_size",
     "ones",
     "reshape",
+    "reshape_like",
     "scatter_elements",
     "scatter_nd",
     "shape_of",
@@ -196,25 +197,37 @@ def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", 
     return indices if ret_type == "indices" else Tuple([TupleGetItem(found, 0), indices])
 
 
-def argmax(data: Expr, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """The index (int64) of the first greatest element along an axis, or in the flattened tensor."""
-    return _place("argmax", data, axis, keepdims, exclude)
+def argmax(
+    data: Expr,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    select_last_index: bool = False,
+) -> Call:
+    """The index (int64) of the first (or last) greatest element along an axis, or in the flattened tensor."""
+    return _place("argmax", data, axis, keepdims, exclude, select_last_index)
 
 
-def argmin(data: Expr, axis: int | Sequence[int] | None = None, keepdims: bool = False, exclude: bool = False) -> Call:
-    """The index (int64) of the first smallest element along an axis, or in the flattened tensor."""
-    return _place("argmin", data, axis, keepdims, exclude)
+def argmin(
+    data: Expr,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    select_last_index: bool = False,
+) -> Call:
+    """The index (int64) of the first (or last) smallest element along an axis, or in the flattened tensor."""
+    return _place("argmin", data, axis, keepdims, exclude, select_last_index)
 
 
-def _place(name: str, data: Expr, axis: int | Sequence[int] | None, keepdims: bool, exclude: bool) -> Call:
+def _place(name: str, data: Expr, axis: int | Sequence[int] | None, keepdims: bool, exclude: bool, last: bool) -> Call:
     only(name, "exclude", bool(exclude), False)
     if axis is None:
         only(name, "keepdims", bool(keepdims), False)
-        return call(name, reshape(operand(name, "data", data), -1), axis=0)
+        return call(name, reshape(operand(name, "data", data), -1), axis=0, select_last_index=last)
     axes = numbers(name, "axis", axis)
     if len(axes) != 1:
         raise ValueError(f"relay.{name}: axis={axis} is not supported; one axis is, or None for all")
-    return call(name, data, axis=axes[0], keepdims=keepdims)
+    return call(name, data, axis=axes[0], keepdims=keepdims, select_last_index=last)
 
 
 def cumsum(data: Expr, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Call:
@@ -228,6 +241,20 @@ def cumsum(data: Expr, axis: int | None = None, dtype: str | None = None, exclus
 def shape_of(data: Expr, dtype: str = "int32") -> Call:
     """The shape as a tensor."""
     return call("shape_of", data, dtype=dtype)
+
+
+def reshape_like(
+    data: Expr, shape_like: Expr, lhs_begin: int = 0, lhs_end: int | None = None, rhs_begin: int = 0, rhs_end: int | None = None
+) -> Call:
+    """`data` in the shape of another tensor. Parts of shapes are not supported: ValueError."""
+    for what, value, whole in (
+        ("lhs_begin", lhs_begin, 0),
+        ("lhs_end", lhs_end, None),
+        ("rhs_begin", rhs_begin, 0),
+        ("rhs_end", rhs_end, None),
+    ):
+        only("reshape_like", what, value, whole)
+    return call("reshape_like", data, shape_like)
 
 
 def ndarray_size(data: Expr, dtype: str = "int32") -> Call:

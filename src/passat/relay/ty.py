@@ -1,7 +1,7 @@
 """`relay.ty`: types."""
 
 from passat.ir.shape import Any
-from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar
 
 __all__ = [
     "Any",
@@ -13,6 +13,7 @@ __all__ = [
     "TupleType",
     "Type",
     "TypeCall",
+    "TypeKind",
     "TypeVar",
     "scalar_type",
 ]

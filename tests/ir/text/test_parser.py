@@ -192,9 +192,9 @@ def test_shared_numbers_are_shared_nodes() -> None:
 
 def test_expressions_know_where_they_stand() -> None:
     call = parse_expr("free_var %x: int8;\n  add(%x,\n    negative(%x))", "my.relay")
-    assert call.span == ("my.relay", 2, 3, (), 3, 18)
+    assert call.span == ("my.relay", 2, 3, 3, 18, ())
     assert isinstance(call, Call)
-    assert call.args[1].span == ("my.relay", 3, 5, (), 3, 17)
+    assert call.args[1].span == ("my.relay", 3, 3, 5, 17, ())
 
 
 def test_type_errors_name_the_place() -> None:

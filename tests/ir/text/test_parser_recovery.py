@@ -19,7 +19,7 @@ def errors_of(text: str) -> list[str]:
     assert str(caught.value) == "\n".join(found)
     first = caught.value.diagnostics[0].span
     assert first is not None
-    assert (caught.value.source_name, caught.value.line, caught.value.column) == first[:3]
+    assert (caught.value.source_name, caught.value.line, caught.value.column) == (first.source_name, first.line, first.column)
     return found
 
 
@@ -141,7 +141,7 @@ def test_every_wrong_statement_is_found_and_no_other(choices: list[str | None]) 
     lines += ["  %x", "}", "def @after() { %last }"]
     with pytest.raises(ParseError) as caught:
         parse("\n".join(lines))
-    found = [diagnostic.span[1] for diagnostic in caught.value.diagnostics if diagnostic.span is not None]
+    found = [diagnostic.span.line for diagnostic in caught.value.diagnostics if diagnostic.span is not None]
     assert found == [*(i + 2 for i, choice in enumerate(choices) if choice is not None), len(lines)]
 
 
@@ -197,8 +197,8 @@ def check_places(error: DiagnosticError, text: str) -> None:
         assert 1 <= span.line <= span.end_line <= len(lines)
         assert 1 <= span.column <= len(lines[span.line - 1]) + 1
         assert 1 <= span.end_column <= len(lines[span.end_line - 1]) + 2
-        assert span[1:3] < span[4:6]
-        places.append(span[1:3])
+        assert (span.line, span.column) < (span.end_line, span.end_column)
+        places.append((span.line, span.column))
     if isinstance(error, ParseError):
         assert places == sorted(places)
         assert len(places) <= 20
