@@ -25,7 +25,7 @@ class ScopeBuilder:
     which is the result of the scope around them, `ret` gives the result, and `get` the expression.
 
     >>> builder = ScopeBuilder()
-    >>> x = var("x", "bool")
+    >>> x = new_var("x", "bool")
     >>> y = builder.let("y", x)
     >>> with builder.if_scope(y):
     ...     builder.ret(y)
