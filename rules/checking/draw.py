@@ -11,13 +11,13 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import NAMES, to_numpy
 from passat.ir.evaluate import Value
-from passat.ir.op import KnownValue, OpTypeError
+from passat.ir.op import FOLLOWED, KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Case, Key, Unfit, name_of
 from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, RARE_TYPES, Dice
-from passat.rules.checking.operands import Around, Fit, fit, own_dtype
+from passat.rules.checking.operands import Around, Fit, counted, fit, own_dtype
 from passat.rules.checking.plan import Plan
 from passat.rules.checking.values import PLAIN, Odd, draw_array, draw_constant, uniform
 from passat.rules.conditions import Condition
@@ -193,13 +193,13 @@ class _Drawer:
         known = [self.partly(arg) for arg in node.args]
         fixed = self.fixed(node)
         first = known[0] if known else None
-        if isinstance(first, TensorType):
+        if isinstance(first, TensorType) and first.is_static:
             fixed = {**self.plan.solve(node, first.concrete_shape, fixed), **fixed}
         error = ""
         for turn in range(_TRIES):
-            made = self.again(node, known, fixed) if turn == 0 else None
+            made = self.again(node, known, fixed) if turn == 0 and not node.op.known_operands else None
             said = {**self.wished(node), **fixed}
-            made = self.in_dtypes(node, known, made or fit(node.op, known, said, self.around))
+            made = self.in_dtypes(node, known, made or self.fitted(node, known, said))
             try:
                 attrs = node.op.bind_attrs({**made.attrs, **said})
                 result = node.op.infer(made.types, attrs, _known(made) if node.op.known_operands else None)
@@ -217,6 +217,31 @@ class _Drawer:
             return result
         raise Unfit(error)
 
+    def fitted(self, node: PCall, known: Sequence[Type | None], said: Attributes) -> Fit:
+        """Operands that go with what is known of them, their values too."""
+        given = self.given(node)
+        if node.op.name == "arange":
+            wanted = self.plan.shapes.get(node.key)
+            numbers = {i: value.numpy().item() for i, value in given.items() if not value.ndim}
+            made = counted(known, numbers, wanted[0] if wanted else None, self.around)
+        else:
+            made = fit(node.op, known, said, self.around)
+        return made._replace(values={**made.values, **given})
+
+    def given(self, node: PCall) -> dict[int, Tensor]:
+        """The values of operands that the operator wants to know: of literals, and of holes of which they are settled."""
+        found: dict[int, Tensor] = {}
+        for i in node.op.known_operands:
+            arg = node.args[i]
+            type_ = self.types.get(arg.key)
+            if isinstance(arg, PLiteral):
+                found[i] = uniform(arg.value, (), type_.dtype if isinstance(type_, TensorType) else "int64")
+            elif isinstance(type_, TensorType) and type_.is_static and arg.key in self.plan.elements:
+                found[i] = self.values.setdefault(arg.key, self.plan.tensor(arg.key, type_))
+            elif arg.key in self.values:
+                found[i] = self.values[arg.key]
+        return found
+
     def settle_planned(self, node: PCall) -> None:
         """Types of operands that are holes whose shape a condition has said."""
         plan = self.plan
@@ -233,7 +258,7 @@ class _Drawer:
     def limit(self, node: PCall, types: Sequence[Type], attrs: Attrs) -> None:
         """Indices are mostly of elements that there are."""
         data = types[0] if node.op.name in ("take", "gather") else None
-        if isinstance(data, TensorType):
+        if isinstance(data, TensorType) and data.is_static:
             shape = data.concrete_shape
             self.limits[node.args[1].key] = math.prod(shape) if attrs.axis is None else shape[attrs.axis]
 
@@ -317,19 +342,25 @@ class _Drawer:
             if isinstance(node, PLiteral) and isinstance(type_, TensorType):
                 constants[name] = uniform(node.value, shape, type_.dtype, stored_once=dice.chance(0.5))
             elif node.key in self.plan.elements and isinstance(type_, TensorType):
-                constants[name] = self.plan.tensor(node.key, type_)
+                constants[name] = self.values.get(node.key) or self.plan.tensor(node.key, type_)
                 asked.add(name)
             elif node.key in self.values and (isinstance(node, PConst) or dice.chance(0.9)):
                 constants[name] = self.values[node.key]
+                asked.add(name)
             elif name in wishes.constants or dice.chance(0.5 if wishes.looks_at(name) else 0.06):
                 constants[name] = constant_of(type_, dice, wishes.literals, odd)
+            elif node.key in self.values:
+                inputs[name] = self.values[node.key]
+                asked.add(name)
             else:
-                inputs[name] = self.values.get(node.key) or value_of(type_, dice, odd, self.limits.get(node.key, 0))
+                inputs[name] = value_of(type_, dice, odd, self.limits.get(node.key, 0))
         return Case(types, constants, inputs, self.attrs, asked=frozenset(asked))
 
 
 def _known(made: Fit) -> list[KnownValue | None]:
-    return [np.asarray(made.values[i].numpy(), np.object_) if i in made.values else None for i in range(len(made.types))]
+    """What type relations get to know of operands: whole numbers alone."""
+    followed = [isinstance(type_, TensorType) and type_.dtype in FOLLOWED for type_ in made.types]
+    return [np.asarray(made.values[i].numpy(), np.object_) if i in made.values and whole else None for i, whole in enumerate(followed)]
 
 
 def _other(old: Type, given: Type | None, dice: Dice) -> Type:
@@ -346,7 +377,7 @@ def _other(old: Type, given: Type | None, dice: Dice) -> Type:
 
 def varied(case: Case, wishes: Wishes, dice: Dice, odd: Odd) -> Case:
     """The case with other elements: what conditions accepted once they mostly accept again."""
-    inputs = {name: value_of(case.types[name], dice, odd) for name in case.inputs}
+    inputs = {name: value if name in case.asked else value_of(case.types[name], dice, odd) for name, value in case.inputs.items()}
     constants = {
         name: constant_of(case.types[name], dice, wishes.literals, odd)
         if name in wishes.constants and name.isidentifier() and name not in case.asked and dice.chance(0.3)

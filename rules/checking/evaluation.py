@@ -1,20 +1,28 @@
 """Values of programs by the operators' kernels, with the size of what comes up on the way, and the same in float64."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
-from passat.ir.evaluate import Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
-from passat.ir.op import Op
+from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError
+from passat.ir.shape import is_static, static_size
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 
 _WIDE: Final = "float64"
+_MOST: Final = 1 << 22
+"""Values of more elements are not computed: odd numbers may ask for any length."""
+
+
+class TooLargeError(EvaluateError):
+    """A call whose value is too large for an instance of a rule."""
 
 
 class Evaluation:
@@ -27,7 +35,7 @@ class Evaluation:
         self._kept: list[Expr] = []  # what is found by identity must live
 
     def __call__(self, root: Expr) -> list[Array]:
-        """The value of an expression, tuples flattened. Raises EvaluateError where a kernel refuses its operands."""
+        """The value of an expression, tuples flattened. Raises EvaluateError where a kernel refuses its operands, and TooLargeError."""
         done = self._done
         for node in post_order(root):
             if id(node) in done:
@@ -44,7 +52,7 @@ class Evaluation:
                 value = whole[node.index]
             elif isinstance(node, Call) and isinstance(node.op, Op):
                 args = [done[id(arg)] for arg in node.args]
-                value = evaluate_call(node.op, args, self._attrs(node.attrs), self._type(node.checked_type))
+                value = _bounded(node.op, args, self._attrs(node.attrs), self._type(node.checked_type))
             elif isinstance(node, Op):
                 continue
             else:
@@ -83,6 +91,38 @@ class Evaluation:
         if self.wide and attrs and attrs.get("dtype") in FLOATS:
             return Attrs({**attrs, "dtype": _WIDE})
         return attrs
+
+
+def _bounded(op: Op, args: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+    """The value of a call. Raises TooLargeError before it is computed where its type says so, and where there is no room for it."""
+    known = type_
+    if op.known_operands:
+        with contextlib.suppress(OpTypeError):  # the kernel says what is wrong
+            known = op.infer([_type_of(arg) for arg in args], attrs, [_known(arg) for arg in args])
+    if any(size > _MOST for size in _sizes(known)):
+        raise TooLargeError(f"{op.name}: the value has more than {_MOST} elements")
+    try:
+        return evaluate_call(op, args, attrs, type_)
+    except MemoryError as error:
+        raise TooLargeError(f"{op.name}: there is not enough memory for the value") from error
+
+
+def _type_of(value: Value) -> Type:
+    return TupleType(map(_type_of, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
+
+
+def _known(value: Value) -> KnownValue | None:
+    small = isinstance(value, Tensor) and value.dtype in FOLLOWED and value.size <= KNOWN_LIMIT
+    return np.asarray(value.numpy(), np.object_) if small and isinstance(value, Tensor) else None
+
+
+def _sizes(type_: Type) -> Iterator[int]:
+    """The numbers of elements of the tensors of a type that are known."""
+    if isinstance(type_, TupleType):
+        for field in type_.fields:
+            yield from _sizes(field)
+    elif isinstance(type_, TensorType) and is_static(type_.shape):
+        yield static_size(type_.shape)
 
 
 def flatten(value: Value) -> list[Tensor]:

@@ -66,6 +66,21 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     return Fit(types, attrs)
 
 
+def counted(known: Known, given: Mapping[int, float], length: int | None, around: Around) -> Fit:
+    """Operands of arange, with values that make few numbers: `length` of them where that is settled. `given` are values of operands."""
+    dice = around.dice
+    dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype if around.dtype in _COUNTED else "int64")
+    start = given.get(0, dice.pick((0, 0, 0, 1, 2, -3)))
+    step = given.get(2, dice.pick((1, 1, 1, 2, -1)))
+    stop = given.get(1, start + step * (dice.dim() if length is None else length))
+    types = [type_ or TensorType((), dtype) for type_ in known]
+    return Fit(types, {}, {i: Tensor.dense(np.asarray(value), dtype) for i, value in enumerate((start, stop, step))})
+
+
+_COUNTED: Final = frozenset({"float32", "float64", "int16", "int32", "int64", "float16", "bfloat16"})
+"""Element types that are counted in."""
+
+
 def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     dice = around.dice
     query, key, value = [_shape(type_) for type_ in known[:3]]

@@ -137,7 +137,18 @@ class Plan:
                 yield first, tuple(wanted[i] for i in np.argsort([axis % len(wanted) for axis in order]))
         elif name == "reshape" and isinstance(first, (PVar, PConst)):
             cut = dice.integer(0, len(wanted))
-            yield first, dice.pick([(math.prod(wanted),), (math.prod(wanted[:cut]), *wanted[cut:]), (*wanted[:cut], 1, *wanted[cut:])])
+            found = [(math.prod(wanted),), (math.prod(wanted[:cut]), *wanted[cut:]), (*wanted[:cut], 1, *wanted[cut:])]
+            at, factor = max(cut - 1, 0), dice.pick((2, 3))
+            if wanted and wanted[at] % factor == 0:
+                found.append((*wanted[:at], factor, wanted[at] // factor, *wanted[at + 1 :]))
+            yield first, dice.pick(found)
+        elif name == "reshape" and isinstance(first, PCall) and first.op.name == "arange":
+            yield first, (math.prod(wanted),)
+        elif name == "expand_dims" and isinstance(first, PCall) and 1 in wanted:
+            place = dice.pick([i for i, dim in enumerate(wanted) if dim == 1])
+            yield first, (*wanted[:place], *wanted[place + 1 :])
+        elif name == "dyn.broadcast_to":
+            self._settle(node.args[1], Draft((len(wanted),), "int64", elements=lambda dice, shape: np.asarray(wanted, np.int64)))
         elif name == "take" and node.attrs.get("axis") == 0 and wanted:
             cut = len(wanted) - 1 if dice.chance(0.9) else dice.integer(0, len(wanted))
             yield first, (dice.full(), *wanted[cut:])

@@ -15,7 +15,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, compatible
 from passat.rules.checking.case import Case, Program, Unfit, build
 from passat.rules.checking.compare import difference, rounding
-from passat.rules.checking.evaluation import Evaluation, flatten, is_float, limit_of
+from passat.rules.checking.evaluation import Evaluation, TooLargeError, flatten, is_float, limit_of
 from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings, Matcher, Refusal
@@ -163,6 +163,8 @@ class Trier:
             return Verdict.BREAKS, f"the right side has type {made!r}, the left side {trial.program.body.checked_type!r}", []
         try:
             right = evaluation(body)
+        except TooLargeError as error:
+            return Verdict.UNCOMPARED, str(error), []
         except EvaluateError as error:
             if _RESERVATION in str(error) and trial.case.unknown:
                 return Verdict.UNCOMPARED, str(error), []

@@ -52,10 +52,14 @@ def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
 
 
-@condition
+def _a_number(dice: Dice, k: Draft) -> Drafts:
+    return [Draft((1,) * dice.integer(0, 1), "int64", elements=(0.0, 1.0, 2.0, 3.0, -4.0))]
+
+
+@condition(draw=_a_number)
 def is_number(k: Term) -> bool | str:
-    """The tensor is one integer, which is known as an expression over sizes."""
-    return (k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
+    """The tensor is one integer, which is known as an expression over sizes, in at most one axis: a vector times it stays one."""
+    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
 
 
 def _strides(shape: Sequence[Dim]) -> list[Dim]:
@@ -66,7 +70,20 @@ def _strides(shape: Sequence[Dim]) -> list[Dim]:
     return [*found[1:], found[0]]
 
 
-@condition
+def _rows_in_order(dice: Dice, index: Draft, flat: Draft, far: Draft, step: Draft, near: Draft) -> Drafts:
+    rows, columns = dice.pick((2, 3)), dice.pick((2, 3))
+    ones = (1,) * dice.integer(0, 1)
+    width = (1,) * dice.integer(0, 1)
+    return [
+        None,  # it follows from the other two
+        Draft((rows * columns, *dice.shape(0, 1))),
+        Draft((*ones, rows, 1), "int64"),
+        Draft(width, "int64", elements=(columns,)),
+        Draft(dice.pick([(columns,), (1, columns), (*ones, 1, columns)]), "int64", elements=lambda dice, shape: np.arange(columns)),
+    ]
+
+
+@condition(draw=_rows_in_order)
 def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> bool | str:
     """Numbers counted up from 0 along one axis, times a step, and others along the axes behind it: the indices of all rows, in order."""
     shape = index.type.shape
@@ -83,7 +100,13 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
     return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
 
 
-@condition
+def _pairs_in_order(dice: Dice, x: Draft, whole: Draft, rows: Draft, columns: Draft) -> Drafts:
+    shape = (dice.pick((2, 3)), dice.pick((2, 3)))
+    ones = (1,) * dice.integer(0, 1)
+    return [Draft(shape), Draft((*ones, *shape)), Draft((*ones, shape[0], 1), "int64"), Draft((shape[1],), "int64")]
+
+
+@condition(draw=_pairs_in_order)
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     """Numbers counted up from 0 along two axes of the result, in order, that are those of a matrix: of the others there are none."""
     if x.type.ndim != 2:
@@ -93,17 +116,33 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     along = [axis for axis, dim in enumerate(shape) if dim != 1]
     if axes != [[axis] for axis in along] or len(along) != 2:
         return f"{rows.type!r} and {columns.type!r} do not count along the axes of {whole.type!r}"
-    fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True))
+    counted = [term.type.shape[axis - len(shape)] for term, (axis,) in zip((rows, columns), axes, strict=True)]
+    fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True)) and all(
+        map(same_dim, counted, x.type.shape)  # one number that is copied counts nothing
+    )
     return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
 
 
-@condition
-def joins_columns(axis: int, first: Term, second: Term) -> bool | str:
-    """Two tensors with a last axis of size 1 are joined along that."""
-    rank = first.type.ndim
-    if axis % rank != rank - 1:
-        return f"axis={axis} is not the last of {first.type!r}"
-    return all(term.type.shape[-1] == 1 for term in (first, second)) or f"{first.type!r} and {second.type!r} are no columns"
+def _a_column(dice: Dice, column: Draft, copy: Draft, whole: Draft) -> Drafts:
+    return None if whole.shape is None else [Draft((*whole.shape, 1), "int64"), Draft(whole.shape, "int64"), None]
+
+
+@condition(draw=_a_column)
+def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
+    """Numbers, one for each element of the whole, in a last axis of size 1."""
+    if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
+        return f"{copy.type!r} has not the shape of {whole.type!r}"
+    return column.type.shape[-1] == 1 or f"{column.type!r} is no column"
+
+
+def _the_last(dice: Dice, axis: Draft, column: Draft) -> Drafts:
+    return None if column.shape is None else [Draft(value=dice.pick((-1, len(column.shape) - 1))), None]
+
+
+@condition(draw=_the_last)
+def is_last(axis: int, column: Term) -> bool | str:
+    """The axis is the last one."""
+    return axis % column.type.ndim == column.type.ndim - 1 or f"axis={axis} is not the last of {column.type!r}"
 
 
 @computed
@@ -133,7 +172,7 @@ class Countings(RuleSet):
     """Numbers counted up, and rows of a tensor laid out flat, in the words that `Lookups` has for them."""
 
     spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
-    steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k))
+    steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
     spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
     flat = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
 
@@ -148,7 +187,8 @@ _AT_CONSTANT = _counted(z) * k + c
 _OF = op.take(_ROWS, _AT, axis=0)
 _OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
 _TAKEN = op.take(x, c, axis=p)
-_PLACES = (op.expand_dims(op.dyn.broadcast_to(_counted(y), k)), op.expand_dims(op.dyn.broadcast_to(_counted(z), m)))
+_COPIES = (op.dyn.broadcast_to(_counted(y), k), op.dyn.broadcast_to(_counted(z), m))
+_PLACES = tuple(map(op.expand_dims, _COPIES))
 _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
 
 
@@ -166,7 +206,9 @@ class CountedLookups(RuleSet):
         counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
     )
     pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
-        counts_pairs(x, _PAIRS, _counted(y), _counted(z)), joins_columns(p, *_PLACES)
+        counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
+        *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
+        is_last(p, _PLACES[0]),
     )
 
 

@@ -47,7 +47,19 @@ class Thresholds(RuleSet):
     )
 
 
-@condition
+def _some_out_of_range(dice: Dice, c: Draft, e: Draft, dtype: Draft) -> Drafts:
+    shape = tuple(dice.full() for _ in range(dice.integer(0, 3)))
+    masked = np.asarray(dice.generator.random(shape) < 0.5)
+    masked.flat[0] = True
+    numbers = np.where(masked, dice.pick((1.5, -1.75)) * 2.0**30, 100 * dice.generator.normal(size=shape))
+    return [
+        Draft(shape, "bool", elements=lambda dice, shape: masked),
+        Draft(shape, dice.pick(("float32", "float64")), elements=lambda dice, shape: numbers),
+        Draft(value=dice.pick(("int32", "int64"))),
+    ]
+
+
+@condition(draw=_some_out_of_range)
 def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
     """Numbers are cast to integers of which some are out of range, but none of those that are chosen: where the mask is false."""
     if e.type.dtype not in FLOATS or dtype not in ("int32", "int64") or c.type.shape != e.type.shape:

@@ -5,63 +5,30 @@ and by few rounds, so that what is exponentially large is not looked at in full.
 from typing import Final
 
 from passat.passmgr import register_pass
-from passat.rules.library import (
-    AffineBefore,
-    Arithmetic,
+from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.concats import ConcatsOfSlices, Gathers, NestedConcats, SlicesOfConcats, SplitsOfConcats
+from passat.rules.library.convolution_chains import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
+from passat.rules.library.factoring import (
     Associativity,
-    AttentionScale,
-    BinaryPassages,
     Cancellations,
-    Casts,
     Commutativity,
-    ConcatsOfSlices,
-    Constants,
-    ConvolutionChains,
-    ConvolutionSums,
-    Copies,
     Distribution,
     Factoring,
-    Gathers,
-    GroupedQueries,
-    Grouping,
     Inverses,
-    MaskArithmetic,
-    MaskConstants,
-    MatmulChains,
-    MatmulSums,
-    NegatedComparisons,
-    NestedConcats,
-    NewAxes,
-    NormalisedConvolutions,
     Outwards,
-    Products,
     Reassociation,
-    ReducedConcats,
-    ReducedCopies,
-    ReducedViews,
-    RepeatedReductions,
-    Repetitions,
-    RowPassages,
-    ScaleAxis,
-    ScaledReductions,
-    Scales,
-    Slices,
-    SlicesOfConcats,
-    SoftmaxShifts,
-    SplitsOfConcats,
-    Sums,
-    TasoConcatenations,
-    TasoConvolutions,
-    TasoElementwise,
-    TasoProducts,
-    TransposedOperands,
-    TransposedProducts,
-    Transposes,
-    UnaryPassages,
-    Units,
-    Views,
-    WeightsLast,
 )
+from passat.rules.library.grouped_query import GroupedQueries
+from passat.rules.library.linear import Products, Scales
+from passat.rules.library.masks import MaskArithmetic, MaskConstants, NegatedComparisons
+from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums
+from passat.rules.library.passages import BinaryPassages, RowPassages, UnaryPassages
+from passat.rules.library.powers import Sums
+from passat.rules.library.reductions import ReducedConcats, ReducedCopies, ReducedViews, RepeatedReductions, ScaledReductions, SoftmaxShifts
+from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
+from passat.rules.library.transposed_products import TransposedOperands, TransposedProducts, WeightsLast
+from passat.rules.library.views import Casts, Copies, NewAxes, Slices, Transposes, Views
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 

@@ -9,7 +9,7 @@ from passat.passmgr import register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
-from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
+from passat.rules.library.combine_parallel import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 

@@ -8,8 +8,8 @@ from passat.rules import library
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
-from passat.rules.library import CanonicalOps
-from passat.rules.library import FastMath as FastMathRules
+from passat.rules.library.fast_math import FastMath as FastMathRules
+from passat.rules.library.unpacking import CanonicalOps
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
 from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSet, RuleSetMeta
@@ -48,10 +48,10 @@ def legalize(sets: tuple[str | RuleSetMeta, ...] = ()) -> RulePass:
 def _set(given: str | RuleSetMeta) -> RuleSetMeta:
     if isinstance(given, RuleSetMeta):
         return given
-    if given not in library.__all__:
-        raise RuleError(f"Legalize: there is no rule set {given!r} in the library; there are {', '.join(library.__all__)}")
-    found: RuleSetMeta = getattr(library, given)
-    return found
+    known = library.rule_sets()
+    if given not in known:
+        raise RuleError(f"Legalize: there is no rule set {given!r} in the library; there are {', '.join(known)}")
+    return known[given]
 
 
 def _lowering(rules: RuleSetMeta) -> RuleSetMeta:

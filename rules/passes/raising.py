@@ -3,7 +3,7 @@
 from typing import Final
 
 from passat.passmgr import Sequential, register_pass
-from passat.rules.library import Broadcasts, Constants, Copies, Transposes, Units, Views
+from passat.rules.library.arithmetic import Constants, Units
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
 from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
 from passat.rules.library.contrib import ContribGelus, ContribProducts
@@ -13,6 +13,7 @@ from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, Ta
 from passat.rules.library.layer_scale import LayerScale
 from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
 from passat.rules.library.spelling import GlobalPools, OpenSizes
+from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.passes.flatten_regions import FlattenRegions
 from passat.rules.passes.spell_sums import SpellSums
 from passat.rules.passes.target import TargetPass

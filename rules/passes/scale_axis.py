@@ -3,7 +3,10 @@
 from typing import Final
 
 from passat.passmgr import Sequential, get_pass, register_pass
-from passat.rules.library import BackwardScaleAxis, Biases, ForwardScaleAxis, ScaleAxis, ScalesDown, ScalesUp, Sums
+from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.powers import Sums
+from passat.rules.library.scale_axis import BackwardScaleAxis, Biases, ForwardScaleAxis
+from passat.rules.library.scale_movement import ScalesDown, ScalesUp
 from passat.rules.rule_pass import RulePass
 
 _PREFIX: Final = "relay._transform."

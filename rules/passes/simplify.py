@@ -7,38 +7,21 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
-from passat.rules.library import (
-    Arithmetic,
-    Binomials,
-    Broadcasts,
-    Casts,
-    Clips,
-    Constants,
-    Copies,
-    Doubles,
-    Fills,
-    Inference,
-    LikeForms,
-    NewAxes,
-    Normalisations,
-    Powers,
-    Products,
-    Repetitions,
-    ScaleAxis,
-    Scales,
-    Slices,
-    Sums,
-    Transposes,
-    Units,
-    Unpacking,
-    Views,
-    WeightsLast,
-)
-from passat.rules.library import DynamicToStatic as DynamicToStaticRules
+from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library.batch_norm import Normalisations, ScaleAxis
+from passat.rules.library.clips import Clips
+from passat.rules.library.dynamic import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
+from passat.rules.library.full_like import Fills, LikeForms
+from passat.rules.library.inference import Inference
+from passat.rules.library.linear import Products, Scales
 from passat.rules.library.lookups import CountedLookups, Countings, Lookups, TrueMasks
 from passat.rules.library.normalisation_forms import Roots
+from passat.rules.library.powers import Binomials, Doubles, Powers, Sums
 from passat.rules.library.selections import Thresholds, UnreadCasts
+from passat.rules.library.transposed_products import WeightsLast
+from passat.rules.library.unpacking import Unpacking
+from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
 from passat.rules.passes.constant_folding import FoldConstantOf

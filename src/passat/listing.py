@@ -12,9 +12,10 @@ from passat.passmgr import EVERYTHING, get_entry, kind_of, list_passes
 from passat.passmgr.options import show_annotation, show_value
 from passat.passmgr.planning.requirement_graph import first_paragraph
 from passat.render import plain_table
-from passat.rule_pages.catalogue import leaves
+from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
-from passat.rules.rule import KEPT, MIXED, RESOLVED
+from passat.rules.library import rule_sets
+from passat.rules.rule import KEPT, MIXED, RESOLVED, RuleSetMeta
 
 _FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
 
@@ -162,22 +163,16 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
 
 
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
-    """The rules of some sets, or of all passes, in the order of passes and definition; each rule once, with the passes that run it."""
+    """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
+    that run it."""
+    passes = registered_rule_passes() if sets is None else []
+    run_by = runners(passes)
     rows: dict[str, RuleRow] = {}
-    if sets is not None:
-        for rules in sets:
-            for rule in rules.rules:
-                rows.setdefault(rule.name, _row(rule))
-        return list(rows.values())
-    entries = list_passes()
-    names = {entry.name for entry in entries}
-    for entry in entries:
-        made = None if entry.info is None else entry.make({})
-        for part in () if made is None else leaves(made):
-            if isinstance(part, RulePass) and (part is made or part.info.name not in names):  # the others are listed by themselves
-                for rule in (rule for rules_ in part.sets for rule in rules_.rules):
-                    passes = rows.setdefault(rule.name, _row(rule))["passes"]
-                    passes += [] if entry.name in passes else [entry.name]
+    chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
+    for rules in dict.fromkeys(chosen):
+        for rule in rules.rules:
+            by = rows.setdefault(rule.name, _row(rule))["passes"]
+            by += [name for name in run_by.get(rules, ()) if name not in by]
     return list(rows.values())
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -53,13 +53,14 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
 
     from passat.rules import library
 
+    known = library.rule_sets()
     files = [name for name in what if name.endswith(".py") or "/" in name or Path(name).exists()]
     for name in what:
-        if name not in files and name not in library.__all__:
-            near = get_close_matches(name, library.__all__, 3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"the library has {', '.join(library.__all__)}"
+        if name not in files and name not in known:
+            near = get_close_matches(name, known, 3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"the library has {', '.join(known)}"
             fail(f"{name} is neither a rule file nor a set of the library; {hint}", USAGE)
-    sets = [getattr(library, name) for name in (what or library.__all__) if name not in files]
+    sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
     return sets + (load([Path(name) for name in files]) if files else [])
 
 

@@ -1,15 +1,13 @@
 """Which rule sets there are, by the file that they stand in, and which passes run them."""
 
-import importlib
 import inspect
-import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from passat.passmgr import Pass, list_passes
-from passat.rules import library
+from passat.rules.library import rule_files
 from passat.rules.multi_root import PJoined
 from passat.rules.pattern import Pattern, PCall, subterms
 from passat.rules.rule import Rule, RuleSetMeta
@@ -26,20 +24,13 @@ class Subject(NamedTuple):
 
 def library_subjects() -> list[Subject]:
     """The files of the library, by name, and those of rule sets that passes have for themselves."""
-    found = _files_of_the_library()
+    found = [
+        Subject(f"rules/library/{module.__name__.rpartition('.')[2]}.py", inspect.cleandoc(module.__doc__ or ""), sets)
+        for module, sets in rule_files().items()
+    ]
     known = {rules for subject in found for rules in subject.sets}
     others = dict.fromkeys(rules for _, pass_ in registered_rule_passes() for rules in pass_.sets if rules not in known)
     return found + subjects_of(rules for rules in others if rules.__module__.startswith("passat."))
-
-
-def _files_of_the_library() -> list[Subject]:
-    found = []
-    for each in sorted(pkgutil.iter_modules(library.__path__), key=lambda each: each.name):
-        module = importlib.import_module(f"{library.__name__}.{each.name}")
-        sets = tuple(value for value in vars(module).values() if isinstance(value, RuleSetMeta) and value.__module__ == module.__name__)
-        if sets:
-            found.append(Subject(f"rules/library/{each.name}.py", inspect.cleandoc(module.__doc__ or ""), tuple(dict.fromkeys(sets))))
-    return found
 
 
 def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:

@@ -29,7 +29,7 @@ from tests.strategies import programs as any_programs
 
 SOAK = 25 if os.environ.get("PASSAT_SOAK") == "1" else 1
 """How many times more examples are drawn."""
-SETS: list[RuleSetMeta] = [getattr(library, name) for name in library.__all__]
+SETS: list[RuleSetMeta] = list(library.rule_sets().values())
 WITHOUT_DROPOUT = [rules for rules in SETS if rules is not Inference]
 x, y = tensors("x y")
 a, b = var("a"), var("b")

@@ -4,10 +4,17 @@ With PASSAT_SOAK=1 in the environment, on many more.
 """
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from passat.rules import library
+from passat.cli.check import rule_sets
+from passat.listing import rule_rows
+from passat.rule_pages.catalogue import library_subjects
+from passat.rules import RuleSet, library
 from passat.rules.checking.check import check_rule
 from passat.rules.checking.relations import circles, covered, enlarges
 from passat.rules.checking.text import rule_lines
@@ -15,7 +22,7 @@ from passat.rules.checking.trying import tried
 from passat.rules.rule import Rule, RuleSetMeta
 
 INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 20
-RULES: list[Rule] = [rule for name in library.__all__ for rule in getattr(library, name)]
+RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -32,8 +39,38 @@ def test_no_rules_of_the_library_go_round_in_a_circle_or_are_superfluous_or_only
     assert [found.rule.name for found in checked if enlarges(found)] == []
 
 
-def test_every_rule_set_of_the_library_is_public() -> None:
-    modules = {name: value for name, value in vars(library).items() if isinstance(value, RuleSetMeta)}
-    assert sorted(modules) == sorted(library.__all__)
-    assert all(len(rules) for rules in modules.values())
+def all_sets(base: RuleSetMeta = RuleSet) -> Iterator[RuleSetMeta]:
+    """Every rule set that there is, bound to a name or not."""
+    for rules in cast("list[RuleSetMeta]", base.__subclasses__()):
+        yield rules
+        yield from all_sets(rules)
+
+
+def test_every_rule_set_that_a_file_of_the_library_makes_is_found() -> None:
+    found = set(library.rule_sets().values())
+    made = {rules for rules in all_sets() if rules.__module__.startswith(f"{library.__name__}.")}
+    assert {rules.__name__ for rules in made - found if rules.rules} == set()
+    assert all(len(rules) for rules in found)
     assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_a_set_in_a_new_file_is_found_by_all_who_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "brand_new.py").write_text(
+        "from passat.rules import RuleSet, op, tensor\n\nx = tensor('x')\n\n\n"
+        "class BrandNew(RuleSet):\n    twice = op.negative(op.negative(op.sin(x))) >> op.sin(x)\n"
+    )
+    caches = (library.rule_files, library.rule_sets)
+    try:
+        monkeypatch.setattr(library, "__path__", [*library.__path__, str(tmp_path)])
+        for cache in caches:
+            cache.cache_clear()
+        assert [rule.name for rule in library.BrandNew] == ["BrandNew.twice"]
+        assert [rules.__name__ for rules in rule_sets(["BrandNew"])] == ["BrandNew"]
+        assert "BrandNew" in {rules.__name__ for rules in rule_sets([])}
+        assert "BrandNew.twice" in {row["name"] for row in rule_rows()}
+        assert "BrandNew" in {rules.__name__ for subject in library_subjects() for rules in subject.sets}
+    finally:
+        monkeypatch.undo()
+        for cache in caches:
+            cache.cache_clear()
+        sys.modules.pop(f"{library.__name__}.brand_new", None)

@@ -230,3 +230,30 @@ def test_lookups_at_run_time_in_all_words() -> None:
         assert operators(outcome.function) == ["expand_dims"]
         for sizes in SIZES:
             assert_equal_in_value(function, outcome.function, exact=True, sizes=sizes)
+
+
+def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -> None:
+    """`newshape=(0, -1)` is about the axes of the product, which the count alone does not have."""
+    wide = ops.reshape(
+        ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
+    )
+    assert optimise(func(wide), Countings, fold=True).fired("Countings.steps") == 0
+
+
+def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
+    """A count of which it is not known that it goes over all rows may be one number, copied; a column may stand for rows."""
+    square = var("square", (2, 2))
+    last = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(1, 2))
+    unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))
+    fields = [ops.expand_dims(ops.dyn.broadcast_to(part, const([2, 2], "int64")), axis=(2,)) for part in (unknown, last)]
+    copied = ops.gather_nd(square, ops.concatenate(tup(*fields), axis=2))
+    assert optimise(func(copied), CountedLookups).fired("CountedLookups.pairs") == 0
+    column = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(2, 1))
+    fields = [
+        ops.expand_dims(ops.dyn.broadcast_to(column, const([2, 1, 1], "int64")), axis=(0,)),
+        ops.expand_dims(ops.dyn.broadcast_to(last, const([1, 2, 2], "int64")), axis=(3,)),
+    ]
+    moved = func(ops.gather_nd(square, ops.concatenate(tup(*fields), axis=3)))
+    outcome = optimise(moved, CountedLookups)
+    assert_equal_in_value(moved, outcome.function, exact=True)
+    assert outcome.fired("CountedLookups.pairs") == 0

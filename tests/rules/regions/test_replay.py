@@ -25,7 +25,7 @@ from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, optimise, run
 
-SETS: list[RuleSetMeta] = [getattr(library, name) for name in library.__all__ if getattr(library, name) is not Inference]
+SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Inference]
 a = var("a", (2, 4))
 
 
