@@ -176,7 +176,7 @@ def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], se
 
 
 def _all_rules() -> list[Any]:
-    return [rule for name in library.__all__ for rule in getattr(library, name)]
+    return [rule for rules in library.rule_sets().values() for rule in rules]
 
 
 def _told(error: Exception) -> str:
