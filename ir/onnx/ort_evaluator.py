@@ -28,6 +28,8 @@ OLDEST_RUN: Final = 7
 """ONNX Runtime runs models of this opset and later ones."""
 _LEAST_IR: Final = 8
 """Before version 4 initializers had to be inputs; otherwise the version makes no difference."""
+_EMPTY_BY_DESIGN: Final = frozenset({"Resize"})
+"""Operators whose operands without elements stand for absent ones."""
 _COPIED_BYTES: Final = 1 << 14
 """Larger constants are handed over as they are in memory; smaller ones are written into the model."""
 _SHARED: Final = frozenset(
@@ -42,6 +44,8 @@ def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Ma
     `opsets` are the versions of the operator domains. The names of the node's values are of no importance. Raises ValueError where there
     is no ONNX Runtime, where it refuses, and for a node that `onnx.checker` does not accept.
     """
+    if node.op_type not in _EMPTY_BY_DESIGN and any(operand is not None and not operand.size for operand in operands):
+        raise ValueError(f"{describe(node)} has an operand without elements, which ends the process in some operators of ONNX Runtime")
     alone = NodeProto()
     alone.CopyFrom(node)
     alone.input[:] = ["" if operand is None else f"i{i}" for i, operand in enumerate(operands)]
@@ -57,18 +61,11 @@ def evaluate_nodes(
 
     Raises ValueError as `evaluate_node` does.
     """
-    ir_version = max(
-        _LEAST_IR, helper.find_min_ir_version_for([helper.make_opsetid(*each) for each in opsets.items()], ignore_unknown=True)
-    )
-    since = [each for node in nodes for each in _check(node, opsets, ir_version)]
-    if opsets.get("", 0) > OLDEST_RUN:  # an opset that ONNX Runtime does not know yet may have no operators but such as it knows
-        opsets = {**opsets, "": max(OLDEST_RUN, *since)}
-    versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    ir_version = max(_LEAST_IR, helper.find_min_ir_version_for(versions, ignore_unknown=True))
+    since = [each for node in nodes for each in _check(node, opsets)]
     total = sum(constant.nbytes for constant in constants.values())
     if total > MAX_BYTES:
         raise ValueError(f"constants of {total} bytes are not evaluated")
-    model = ModelProto(ir_version=ir_version, opset_import=versions)
+    model = _model(opsets)
     graph = model.graph
     graph.name = "constants"
     graph.node.extend(nodes)
@@ -82,16 +79,30 @@ def evaluate_nodes(
             graph.initializer.append(dense_proto(constant, name))
     for name in results:
         graph.output.add(name=name)
-    return _run(model, shared, results)
+    least = max([OLDEST_RUN, *since])
+    try:
+        return _run(model, shared, results)
+    except ValueError:
+        if opsets.get("", 0) <= least:
+            raise
+    # An opset that ONNX Runtime does not know yet may have no other operators here than one that it does.
+    older = _model({**opsets, "": least})
+    older.graph.CopyFrom(graph)
+    return _run(older, shared, results)
 
 
-def _check(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> Iterator[int]:
+def _model(opsets: Mapping[str, int]) -> ModelProto:
+    versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    return ModelProto(ir_version=max(_LEAST_IR, helper.find_min_ir_version_for(versions, ignore_unknown=True)), opset_import=versions)
+
+
+def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
     """The opsets since which there are the operators of a node and of the nodes in its graphs, as they are here.
 
     Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over.
     """
     context = onnx.checker.C.CheckerContext()
-    context.ir_version = ir_version
+    context.ir_version = _model(opsets).ir_version
     context.opset_imports = dict(opsets)
     try:
         onnx.checker.check_node(node, context)
