@@ -10,7 +10,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import from_numpy, to_numpy
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 Value = Tensor | tuple["Value", ...]
 """What a kernel takes and gives: tensors, and tuples of them."""
@@ -75,6 +75,8 @@ def _wrap(op: Op, value: AnyValue, type_: Type) -> Value:
         if len(value) != len(type_.fields):
             raise EvaluateError(f"the kernel of {op.name} gave {len(value)} results, {len(type_.fields)} are declared")
         return tuple(_wrap(op, part, field) for part, field in zip(value, type_.fields, strict=True))
+    if isinstance(value, tuple) and isinstance(type_, IncompleteType):
+        return tuple(_wrap(op, part, type_) for part in value)
     array = _checked(op, value, type_)
     if array.size > 1 and not any(stride for stride, dim in zip(array.strides, array.shape, strict=True) if dim > 1):
         return Tensor.splat(array[(0,) * array.ndim], array.shape, from_numpy(array.dtype))  # a view of one element

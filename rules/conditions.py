@@ -17,9 +17,9 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue
-from passat.ir.shape import same_dim
+from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, Type, tensor_type
+from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.drafts import Draft, Drafts, Drawing
 from passat.rules.pattern import Computed
 
@@ -152,7 +152,14 @@ def same_type(x: Term, y: Term) -> bool | str:
     """Both terms certainly have one shape and element type."""
     if x.type_ != y.type_:
         return f"the types differ: {x.type_!r} and {y.type_!r}"
-    return "?" not in repr(x.type_) or f"the type {x.type_!r} has an unknown dimension"
+    return _is_certain(x.type_) or f"the type {x.type_!r} is unknown, or has an unknown dimension"
+
+
+def _is_certain(type_: Type) -> bool:
+    """Whether two values of a type certainly have one shape and element type."""
+    if isinstance(type_, TupleType):
+        return all(map(_is_certain, type_.fields))
+    return isinstance(type_, TensorType) and not any(isinstance(dim, Any) for dim in type_.shape)
 
 
 @condition
@@ -216,7 +223,7 @@ def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term | N
 @computed
 def shape_of(x: Term) -> tuple[int, ...]:
     """The shape of a tensor, which must be static."""
-    type_ = tensor_type(x.type_)
+    type_ = x.type
     if not type_.is_static:
         raise Refuse(f"{type_!r} is not static")
     return tuple(int(dim) for dim in type_.shape)  # type: ignore[arg-type]  # static: all are integers

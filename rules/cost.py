@@ -14,7 +14,7 @@ from passat.ir.cost import memory_bound
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.ir.types import TupleType, Type
+from passat.ir.types import IncompleteType, TupleType, Type
 
 _REMEMBERED: Final = 50_000
 """A model remembers so many prices."""
@@ -106,6 +106,8 @@ class Machine:
 class Roofline:
     """Seconds by the roofline model (Williams, Waterman, Patterson 2009): the larger of arithmetic and traffic, plus a start.
 
+    Of a call on values whose types nobody knows, the traffic of the others counts.
+
     >>> from passat.ir.op import get_op
     >>> from passat.ir.types import TensorType
     >>> t = TensorType((1000, 1000), "float32")
@@ -122,12 +124,20 @@ class Roofline:
         key = (op, result, *types) if op.cost is memory_bound else (op, attrs, result, *types)
         found = self._known.get(key)
         if found is None:
-            flops, traffic = op.cost(types, result, attrs)
+            known = op.cost is memory_bound or all(map(_is_known, (*types, result)))
+            flops, traffic = (op.cost if known else memory_bound)(types, result, attrs)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             launch = _launches(op, result) * self.machine.launch
             found = self._known[key] = max(flops / self.machine.flops, traffic / self.machine.bandwidth) + launch + EPSILON
         return found
+
+
+def _is_known(type_: Type) -> bool:
+    """Whether there is something to say of the size of a value: not of one whose type nobody knows."""
+    if isinstance(type_, TupleType):
+        return all(map(_is_known, type_.fields))
+    return not isinstance(type_, IncompleteType)
 
 
 def _launches(op: Op, result: Type) -> int:

@@ -14,7 +14,7 @@ from passat.ir.ops.padding import PadValue, plain_value, zip_pads
 from passat.ir.ops.slicing import END
 from passat.ir.shape import Any, Dim, same_dim
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, Type, tensor_type
+from passat.ir.types import IncompleteType, TensorType, Type, tensor_type
 
 
 class StaticForm(NamedTuple):
@@ -71,7 +71,9 @@ def static_form(
     StaticForm(op='reshape', operands=(0,), attrs={'newshape': (0, 12, 64), 'allowzero': False})
     """
     find = _FORMS.get(op)
-    return None if find is None else find(_Operands(types, values, constants), attrs)
+    if find is None or any(isinstance(type_, IncompleteType) for type_ in types):
+        return None
+    return find(_Operands(types, values, constants), attrs)
 
 
 def _reshape(operands: _Operands, attrs: Attrs) -> StaticForm | None:

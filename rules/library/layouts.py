@@ -12,7 +12,6 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.op import OpTypeError, list_ops
 from passat.ir.ops.windows import SPATIAL, axes_of
-from passat.ir.types import tensor_type
 from passat.rules.conditions import Term, computed, condition
 from passat.rules.pattern import PCall, RuleError, attributes, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -110,7 +109,7 @@ def from_layout(attrs: Attrs, key: str, layout: str) -> tuple[int, ...]:
 @computed
 def to_kernel_layout(attrs: Attrs, w: Term, name: str, data: str, kernel: str) -> tuple[int, ...]:
     """The permutation of a weight that lays it out so."""
-    return axes_of(attrs["kernel_layout"], wanted(name, attrs, tensor_type(w.type_).shape, data, kernel)["kernel_layout"])
+    return axes_of(attrs["kernel_layout"], wanted(name, attrs, w.type.shape, data, kernel)["kernel_layout"])
 
 
 def conversion(name: str, data: str, kernel: str = DEFAULT) -> Rule:

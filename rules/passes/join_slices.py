@@ -26,6 +26,7 @@ class JoinSlices(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Joins the slices of one function."""
+        infer_type(func)
         return join_slices(slice_sequences(func))
 
 

@@ -36,6 +36,7 @@ class SimplifyShapes(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrites the shape arithmetic of one function. Programs that were read from an opset before 15 stay as they are."""
+        infer_type(func)
         frame = mod.attrs.get("onnx")
         return func if frame is not None and frame.version < _SINCE else simplify_shapes(func)
 

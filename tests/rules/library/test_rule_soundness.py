@@ -12,13 +12,16 @@ from typing import cast
 import pytest
 
 from passat.cli.check import rule_sets
+from passat.ir.types import IncompleteType
 from passat.listing import rule_rows
 from passat.rule_pages.catalogue import library_subjects
 from passat.rules import RuleSet, library
+from passat.rules.checking.case import Case
 from passat.rules.checking.check import check_rule
 from passat.rules.checking.relations import circles, covered, enlarges
 from passat.rules.checking.text import rule_lines
-from passat.rules.checking.trying import tried
+from passat.rules.checking.trial import Verdict
+from passat.rules.checking.trying import WRONG, tried
 from passat.rules.rule import Rule, RuleSetMeta
 
 INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 20
@@ -27,9 +30,22 @@ RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_both_sides_have_one_value(rule: Rule) -> None:
-    report = check_rule(rule, instances=INSTANCES).report
+    checked = check_rule(rule, instances=INSTANCES)
+    report = checked.report
     assert report.verdict == "sound", "\n".join(rule_lines(report))
     assert report.compared >= INSTANCES
+    for trier, trial in checked.agreeing[:2]:
+        for case in without_types(trial.case):
+            untyped = trier.try_case(case)
+            assert untyped.verdict not in (Verdict.RAISES, *WRONG), f"of inputs whose types are not known: {untyped.reason}"
+
+
+def without_types(case: Case) -> Iterator[Case]:
+    """The case where the type of one input is not known, of each in turn, and where none is."""
+    names = [name for name in case.types if name in case.inputs]
+    for unknown in [*([name] for name in names), names][: 1 if len(names) < 2 else None]:
+        types = {name: IncompleteType() if name in unknown else type_ for name, type_ in case.types.items()}
+        yield case._replace(types=types, unknown={}, computed={})
 
 
 def test_no_rules_of_the_library_go_round_in_a_circle_or_are_superfluous_or_only_enlarge() -> None:
