@@ -119,13 +119,17 @@ def _read_batch_norm(node: OnnxNode) -> list[Expr] | None:
 @to_onnx(batch_norm)
 def _write_batch_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> list[str]:
     data, gamma = tensor_type(call.args[0].checked_type), tensor_type(call.args[1].checked_type)
-    swap = _swap(call.attrs.axis % data.ndim, 1, data.ndim)
     parts = list(inputs[1:])
     if not call.attrs.scale:
         parts[0] = _filled(emit, inputs[1], gamma, 1.0)
     if not call.attrs.center:
         parts[1] = _filled(emit, inputs[1], gamma, 0.0)
-    result = emit.node("BatchNormalization", [transpose(emit, inputs[0], swap), *parts], {"epsilon": call.attrs.epsilon})
+    attrs = {"epsilon": call.attrs.epsilon}
+    if data.ndim == 1:  # ONNX wants a batch
+        result = emit.node("BatchNormalization", [unsqueeze(emit, inputs[0], [0]), *parts], attrs)
+        return [emit.node("Reshape", [result, emit.constant(np.array([-1], np.int64))]), inputs[3], inputs[4]]
+    swap = _swap(call.attrs.axis % data.ndim, 1, data.ndim)
+    result = emit.node("BatchNormalization", [transpose(emit, inputs[0], swap), *parts], attrs)
     return [transpose(emit, result, swap), inputs[3], inputs[4]]
 
 

@@ -118,7 +118,7 @@ class Runner:
         if spec.is_sequence:
             raise FeedError(f"the input {spec.name!r} is a sequence, in a model that has inputs or outputs of type bfloat16 too")
         if spec.type in _NARROW:
-            return self._values.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value).view(np.uint16), _NARROW[spec.type])
+            return self._values.ortvalue_from_numpy_with_onnx_type(np.require(value, requirements="C").view(np.uint16), _NARROW[spec.type])
         return self._values.ortvalue_from_numpy(value)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -114,6 +115,13 @@ def test_every_element_type_is_run_and_compared(kind: int, ops: tuple[str, ...])
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT8, TensorProto.INT32, TensorProto.FLOAT])
 def test_a_wrong_sign_is_seen_in_every_element_type(kind: int) -> None:
     assert compare_models(unary("Neg", kind=kind), unary("Identity", kind=kind)).equal is False
+
+
+def test_a_scalar_of_bfloat16_goes_in_without_axes() -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    scalar = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, []) for name in "xy"]
+    (found,) = Runner(model(nodes, scalar[:1], scalar[1:])).run({"x": np.asarray(0.5, ml_dtypes.bfloat16)})
+    assert (found.shape, float(found)) == ((), 0.5)
 
 
 def test_a_wrong_bfloat16_is_seen() -> None:

@@ -90,6 +90,8 @@ class Builder:
         self.prefix = ""
         """What names begin with: those of inner graphs are told apart by it."""
         self.count = 0
+        self.focus: Value | None = None
+        """The value that the next node should read, where it can."""
         self.never_empty = False
         """Whether symbolic dimensions must not be 0: ONNX Runtime computes something wrong then."""
         self.depth = 0
@@ -149,6 +151,8 @@ class Builder:
         found = [value for value in self.values if fits(value)]
         if not found:
             return None
+        if self.focus in found and self.chance(0.8):
+            return self.focus
         return found[-1 - int(self.random.integers(min(len(found), 5)))] if self.chance(0.75) else self.one_of(found)
 
     def operand(self, kinds: Collection[int], fits: Fits = lambda value: True, shape: Callable[[], tuple[int, ...]] | None = None) -> Value:

@@ -35,6 +35,8 @@ class Tally:
     counted: Counter[str] = field(default_factory=Counter)
     found: dict[str, str] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    """Rules by the number of models on which they fired."""
     ended: int = 0
     """Processes that ONNX Runtime ended while a model was made, and run as it is."""
 
@@ -91,6 +93,7 @@ class Worker:
             case "done":
                 tally.tried[self.kind] += 1
                 tally.counted[self.kind] += bool(what["counted"])
+                tally.fired.update(what.get("fired", ()))
             case "found":
                 tally.times[what["key"]] += 1
                 if "sentence" in what and what["key"] not in tally.found:

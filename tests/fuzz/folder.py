@@ -5,26 +5,31 @@ python -m tests.fuzz.folder build/fuzz/*/
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+from onnx import ModelProto
 
-from tests.fuzz.graphs import Case
+from tests.fuzz.graphs import Case, counted
 from tests.fuzz.judge import Finding, Settings, examine
 
 
 def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> None:
     """Writes a finding. Inputs that are sequences are left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    onnx.save(case.model, folder / "model.onnx")
-    feed = case.feeds[finding.feed]
+    data = case.model.SerializeToString() if case.data is None else case.data
+    (folder / "model.onnx").write_bytes(data)
+    feed = case.feeds[finding.feed] if case.feeds else {}
+    if case.other is not None:
+        onnx.save(case.other, folder / "other.onnx")
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
     np.savez(folder / "inputs.npz", **arrays)
     (folder / "settings.json").write_text(json.dumps(asdict(settings)))
-    text = onnx.printer.to_text(case.model)
+    text = onnx.printer.to_text(case.model) if case.feeds else ""
     (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
 
 
@@ -33,7 +38,13 @@ def read(folder: Path) -> tuple[Case, Settings]:
     settings = Settings(**json.loads((folder / "settings.json").read_text()))
     with np.load(folder / "inputs.npz") as inputs:
         feed = dict(inputs)
-    return Case(folder.name, onnx.load(folder / "model.onnx"), (feed,)), settings
+    data = (folder / "model.onnx").read_bytes()
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError:
+        return Case(folder.name, ModelProto(), (), data), settings
+    other = onnx.load(folder / "other.onnx") if (folder / "other.onnx").exists() else None
+    return replace(counted(folder.name, model, (feed,)) or Case(folder.name, model, (), data), other=other), settings
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import onnx
 from onnx import ModelProto, helper
 
 from tests.fuzz.builder import IR_VERSION, Builder, Value, declaration, kind_of
+from tests.fuzz.neighborhoods import draw_chain, draw_twin
 from tests.fuzz.operators import draw_node, operators
 from tests.fuzz.regions import draw_region
 from tests.fuzz.runtime import accepts, newest_opset, run
@@ -22,17 +23,22 @@ SYMBOLS: Final[Mapping[str, int]] = {"n": 5, "m": 6, "k": 7}
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and inputs for it that it runs on."""
+    """A model, and inputs for it that it runs on; none where it may be refused, with a sentence."""
 
     name: str
     model: ModelProto
     feeds: tuple[Mapping[str, Any], ...]
+    data: bytes | None = None
+    """The bytes of a file, where they are no model."""
+    other: ModelProto | None = None
+    """What the model is held against in the place of its optimized form."""
 
 
-def random_case(seed: int, *, tame: bool | None = None) -> Case | None:
-    """The model of a seed, with inputs; None where the seed makes none that counts. `tame` keeps to finite data."""
+def random_case(seed: int, *, tame: bool | None = None, newest: int | None = None, most: int = 40) -> Case | None:
+    """The model of a seed, with inputs; None where the seed makes none that counts. `tame` keeps to finite data; `newest` is the newest
+    opset that it may have, `most` the number of nodes."""
     random = np.random.default_rng(seed)
-    opset = int(random.integers(OLDEST, NEWEST + 1))
+    opset = int(random.integers(OLDEST, NEWEST + 1 if newest is None else newest + 1))
     wild = bool(random.random() < 0.4)
     names = list(SYMBOLS)[: int(random.choice([0, 1, 2, 3]))]
     graph = Builder(
@@ -42,18 +48,32 @@ def random_case(seed: int, *, tame: bool | None = None) -> Case | None:
         most_inputs=int(random.integers(1, 5)),
         symbols={name: SYMBOLS[name] for name in names},
     )
-    wanted = int(random.choice([3, 5, 8, 12, 20, 40]))
+    wanted = min(int(random.choice([3, 5, 8, 12, 20, 40])), most)
     options = operators(opset)
+    chained = int(graph.one_of([0, 6, 20]))  # of 20 steps
     for _ in range(4 * wanted):
         if len(graph.nodes) >= wanted:
             break
-        if graph.chance(0.05):
-            draw_region(graph)
-        else:
-            draw_node(graph, str(graph.one_of(options)))
+        match graph.integer(0, 19):
+            case 0:
+                draw_region(graph)
+            case 1:
+                draw_twin(graph)
+            case number if number < chained:
+                draw_chain(graph)
+            case _:
+                draw_node(graph, str(graph.one_of(options)))
     model = finished(graph)
     feeds = tuple(feeds_of(graph))
     return counted(f"graph {seed}", model, feeds)
+
+
+def constant_case(seed: int, op: str) -> Case | None:
+    """A node of an operator on constants, special ones mostly, in a random opset."""
+    random = np.random.default_rng(seed)
+    opset = int(random.choice([opset for opset in range(OLDEST, NEWEST + 1) if op in operators(opset)]))
+    graph = Builder(random, opset, tame=bool(random.random() < 0.2), most_inputs=0)
+    return counted(f"constant {seed}", finished(graph), ({},)) if draw_node(graph, op) else None
 
 
 def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) -> Case | None:

@@ -1,6 +1,7 @@
 """What is wrong with the optimized form of a model: lost, refused, of other types or values, or not the same twice."""
 
 import re
+import tempfile
 import traceback
 import warnings
 from collections.abc import Iterable
@@ -14,11 +15,11 @@ from onnx import GraphProto, ModelProto
 import passat
 from passat.compare import UNSTABLE, Tolerance, difference, flatten, precision
 from passat.ir.onnx import OnnxError, check
-from passat.rules import library
 from passat.rules.rule import KEPT
 from passat.verify import Runner
 from tests.fuzz.graphs import Case
 from tests.fuzz.noise import Noise
+from tests.fuzz.rule_models import Prices, pass_of, rules
 
 MATHS: Final = ("exact", "reassociate", "finite")
 LEVELS: Final = (3, 4)
@@ -35,9 +36,14 @@ class Settings:
     math: str = "exact"
     opset: int | None = None
     disabled: tuple[str, ...] = ()
+    rule: str = ""
+    """The only rule that runs, if there is one."""
+    prices: int | None = None
+    """The seed of random prices, so that what rules make is taken whether it is cheaper or not."""
 
     def __str__(self) -> str:
-        return f"level {self.level}, {self.math}" + (f", opset {self.opset}" if self.opset is not None else "")
+        said = {"opset": self.opset, "rule": self.rule or None, "prices": self.prices}
+        return ", ".join([f"level {self.level}", self.math, *(f"{name} {value}" for name, value in said.items() if value is not None)])
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,9 @@ class Finding:
         """Whether another finding may well come from the same defect."""
         return other is not None and (self.kind, self.where) == (other.kind, other.where)
 
-    def key(self, model: ModelProto) -> str:
-        """What tells defects apart, once the model is minimal."""
-        names = "-".join(sorted(operators(model)))
+    def key(self, model: ModelProto, rule: str = "") -> str:
+        """What tells defects apart, once the model is minimal; the rule, where there is only one."""
+        names = rule or "-".join(sorted(operators(model)))
         return re.sub(r"[^\w.:-]+", "_", f"{self.kind}.{self.where or names}")[:120]
 
 
@@ -73,23 +79,44 @@ def operators(model: ModelProto) -> set[str]:
     return found
 
 
-def optimized(model: ModelProto, settings: Settings) -> ModelProto:
+def optimized(model: ModelProto | Path, settings: Settings) -> passat.Result:
     """What comes out, unverified, so that the engine's own errors show."""
     config: dict[str, Any] = {"rules.math": settings.math}
     if settings.disabled:
         config["rules.disabled"] = list(settings.disabled)
-    return passat.optimize(model, opt_level=settings.level, verify=False, config=config, opset=settings.opset).model
+    return passat.optimize(
+        model,
+        passes=[pass_of(settings.rule)] if settings.rule else None,
+        opt_level=settings.level,
+        verify=False,
+        config=config,
+        opset=settings.opset,
+        cost=None
+        if settings.prices is None
+        else Prices(settings.prices, model if settings.rule and isinstance(model, ModelProto) else None),
+    )
 
 
-def examine(case: Case, settings: Settings, *, twice: bool = False) -> Finding | None:
-    """What is wrong with the optimized form of a case; `twice` looks whether it is the same twice, and again when optimized again."""
+def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[str] | None = None) -> Finding | None:
+    """What is wrong with the optimized form of a case; `twice` looks whether it is the same twice. `fired` is told which rules fired."""
+    if not case.feeds:
+        return _refused(case, settings)
+    if case.other is not None:
+        return compared(case, case.other, settings)
     before = case.model.SerializeToString(deterministic=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = optimized(case.model, settings)
+            outcome = optimized(case.model, settings)
+        except OnnxError as error:
+            if settings.opset is not None:
+                return None  # a sentence says that there is no way to that opset
+            return Finding("lost", _told(error), _place(error))
         except Exception as error:  # whatever it is, the model is lost
             return Finding("lost", _told(error), _place(error))
+    result = outcome.model
+    if fired is not None:
+        fired.update(rule.name for rule in outcome.report.rules if rule.fired)
     if case.model.SerializeToString(deterministic=True) != before:
         return Finding("input changed", "the model that was given has been changed")
     stray = next((entry for entry in caught if not issubclass(entry.category, UserWarning)), None)
@@ -101,10 +128,26 @@ def examine(case: Case, settings: Settings, *, twice: bool = False) -> Finding |
         return Finding("not valid", _told(error))
     found = compared(case, result, settings)
     if found is None and twice:
-        again = optimized(case.model, settings).SerializeToString(deterministic=True)
+        again = optimized(case.model, settings).model.SerializeToString(deterministic=True)
         if again != result.SerializeToString(deterministic=True):
             return Finding("not the same twice", "the same model gave other bytes the second time")
     return found
+
+
+def _refused(case: Case, settings: Settings) -> Finding | None:
+    """What is wrong with how a file is taken that no runtime runs: anything but a result, or a sentence."""
+    assert case.data is not None
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(case.data)
+        try:
+            optimized(path, settings)
+        except OnnxError:
+            return None
+        except Exception as error:  # whatever it is, it is no sentence about the model
+            return Finding("raw error", _told(error), _place(error))
+    return None
 
 
 def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | None:
@@ -159,10 +202,12 @@ def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], se
     if not noise.finite:
         if settings.math == "finite" or noise.large:
             return ""
+        if case.other is not None:
+            return ""
         if not settings.disabled:
             # Rules that say so may make NaN of infinities; without them nothing may.
-            strict = replace(settings, disabled=tuple(sorted(rule.name for rule in _all_rules() if rule.nonfinite != KEPT)))
-            again = Runner(optimized(case.model, strict), threads=1).run(case.feeds[index])
+            strict = replace(settings, disabled=tuple(name for name, rule in rules().items() if rule.nonfinite != KEPT))
+            again = Runner(optimized(case.model, strict).model, threads=1).run(case.feeds[index])
             return _beyond_rounding(case, index, want, again, strict)
     for i, found in wrong:
         moved = noise.of(i, want[i])
@@ -173,10 +218,6 @@ def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], se
             continue
         return f"output {i} {found.reason}"
     return ""
-
-
-def _all_rules() -> list[Any]:
-    return [rule for rules in library.rule_sets().values() for rule in rules]
 
 
 def _told(error: Exception) -> str:

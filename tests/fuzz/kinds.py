@@ -1,10 +1,22 @@
 """What is tried: each kind makes of a seed a case, and the settings to optimize it with."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from tests.fuzz.graphs import Case, random_case
+import numpy as np
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+from onnx import ModelProto
+
+from passat.ir.onnx import OnnxError
+from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, random_case
 from tests.fuzz.judge import LEVELS, MATHS, Settings
+from tests.fuzz.mutation import mutated, mutated_bytes
+from tests.fuzz.operators import operators
+from tests.fuzz.rule_models import exported, feed_of, instance, rules
+
+INSTANCES: Final = 6
+"""Instances of a rule until ONNX Runtime runs one."""
 
 Kind = Callable[[int], tuple[Case | None, Settings]]
 
@@ -17,7 +29,76 @@ def settings_of(seed: int) -> Settings:
 def graphs(seed: int) -> tuple[Case | None, Settings]:
     """Random graphs of 3 to 40 nodes."""
     settings = settings_of(seed)
+    if seed // 6 % 2:
+        settings = replace(settings, prices=seed)
     return random_case(seed, tame=True if settings.math == "finite" else None), settings
 
 
-KINDS: Final[Mapping[str, Kind]] = {"graphs": graphs}
+def rule_instances(seed: int) -> tuple[Case | None, Settings]:
+    """Instances of the left side of each rule in turn: with that rule alone, and held against the right side as it is.
+
+    Not every left side is still one when it has been written to ONNX and read again.
+    """
+    names = list(rules())
+    name = names[seed % len(names)]
+    rule = rules()[name]
+    settings = Settings(0, rule.math, rule=name, prices=seed)
+    sides = seed // len(names) % 2 == 1
+    random = np.random.default_rng(seed)
+    for _ in range(INSTANCES):
+        trial = instance(rule, random)
+        if trial is None:
+            break
+        try:
+            opset = int(random.integers(23, NEWEST + 1))  # in which all operators are that rules make
+            model = exported(trial, opset)
+            other = exported(trial, opset, right=True) if sides else None
+        except (OnnxError, ValueError):  # not every operator has a form in ONNX, nor every attribute that was drawn
+            continue
+        feed = feed_of(model, trial.case)
+        case = counted(f"instance {seed} of {name}", model, (feed,)) if feed is not None else None
+        if case is not None:
+            return replace(case, other=other), settings
+    return None, settings
+
+
+def constants(seed: int) -> tuple[Case | None, Settings]:
+    """A node on constants, of each operator in turn: folded, it is what ONNX Runtime computes."""
+    ops = sorted({op for opset in range(OLDEST, NEWEST + 1) for op in operators(opset)})
+    return constant_case(seed, ops[seed % len(ops)]), Settings(3, MATHS[seed // len(ops) % 2])
+
+
+def conversions(seed: int) -> tuple[Case | None, Settings]:
+    """Random graphs that are to be written in a later opset."""
+    random = np.random.default_rng(seed)
+    case = random_case(seed, newest=NEWEST - 1, most=8)
+    opset = max((entry.version for entry in case.model.opset_import if not entry.domain), default=0) if case is not None else 0
+    return case, Settings(3, "exact", opset=int(random.integers(opset + 1, NEWEST + 1)))
+
+
+def mutations(seed: int) -> tuple[Case | None, Settings]:
+    """Files with some bytes changed, and models with some fields changed: refused with a sentence, or treated as what they are."""
+    random = np.random.default_rng(seed)
+    original = random_case(seed, most=8)
+    settings = settings_of(seed)
+    if original is None:
+        return None, settings
+    name = f"mutation {seed}"
+    if seed % 2:
+        data = mutated_bytes(original.model.SerializeToString(), random)
+        try:
+            model = ModelProto.FromString(data)
+        except DecodeError:
+            return Case(name, ModelProto(), (), data), settings
+    else:
+        model = mutated(original.model, random)
+    return counted(name, model, original.feeds) or Case(name, model, (), model.SerializeToString()), settings
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "graphs": graphs,
+    "rules": rule_instances,
+    "constants": constants,
+    "conversions": conversions,
+    "mutations": mutations,
+}

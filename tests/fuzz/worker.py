@@ -47,17 +47,18 @@ def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
             continue
         tell(seed=seed, phase="examine", settings=str(settings))
         started = time.monotonic()
-        finding = examine(case, settings, twice=seed % 4 == 0)
-        tell(seed=seed, phase="done", counted=True, seconds=time.monotonic() - started)
+        fired: set[str] = set()
+        finding = examine(case, settings, twice=seed % 4 == 0, fired=fired)
+        tell(seed=seed, phase="done", counted=True, seconds=time.monotonic() - started, fired=sorted(fired))
         if finding is None:
             continue
-        if finding.where and finding.key(case.model) in known:
-            tell(seed=seed, phase="found", key=finding.key(case.model), again=True)
+        if finding.where and finding.key(case.model, settings.rule) in known:
+            tell(seed=seed, phase="found", key=finding.key(case.model, settings.rule), again=True)
             continue
         limit_cpu(CPU_SECONDS + int(4 * minimize))
         tell(seed=seed, phase="minimize", sentence=f"{finding.kind}: {finding.sentence}")
-        smaller, finding = Minimizer(case, finding, settings, minimize).run()
-        key = finding.key(smaller.model)
+        smaller, finding = Minimizer(case, finding, settings, minimize).run() if case.feeds and case.other is None else (case, finding)
+        key = finding.key(smaller.model, settings.rule)
         again = key in known or (folder / key).exists()
         known.add(key)
         if not again:

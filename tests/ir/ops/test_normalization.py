@@ -103,6 +103,16 @@ def test_batch_norm_of_relay(nodes: "Nodes", axis: int, center: bool, scale: boo
     np.testing.assert_allclose(nodes.run(nodes.write(expr, opset), feeds), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [0, 3])
+def test_batch_norm_of_a_vector(nodes: "Nodes", size: int) -> None:
+    x, *parts = batch_operands(1, size)
+    call = get_op("nn.batch_norm")(*(Var(name, tensor(size)) for name in "xabcd"), axis=0)
+    feeds = dict(zip("xabcd", [x[0], *parts], strict=True))
+    for opset in (7, 13, 24):
+        expected = nodes.evaluate(infer_type(call[0]), feeds)
+        np.testing.assert_allclose(nodes.run(nodes.write(infer_type(call[0]), opset), feeds), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 4, 5), (0, 3, 4, 4), (1, 2, 2, 3, 4)])
 def test_instance_normalisation(nodes: "Nodes", shape: tuple[int, ...]) -> None:
     operands = batch_operands(*shape)[:3]

@@ -1,0 +1,123 @@
+"""For each rule of the library a model on which it fires: an instance of its left side, drawn as `passat rules check` does, as ONNX."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto, helper
+
+from passat.ir.attrs import Attrs
+from passat.ir.evaluate import Value
+from passat.ir.expr import Call, Function
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx, to_onnx
+from passat.ir.onnx.frame import Frame
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import Type
+from passat.rule_pages.catalogue import library_subjects
+from passat.rules.checking.case import Case as Instance
+from passat.rules.checking.case import Unfit
+from passat.rules.checking.dice import Dice
+from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.trial import Trial, Trier, Verdict
+from passat.rules.checking.trying import oddness, triers
+from passat.rules.checking.values import PLAIN
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+DRAWS: Final = 300
+"""Instances drawn, at most, until one is accepted."""
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """The rules of the library by name."""
+    return {rule.name: rule for subject in library_subjects() for each in subject.sets for rule in each}
+
+
+def pass_of(name: str) -> RulePass:
+    """A pass that runs one rule, whatever its kind."""
+    body: dict[str, Any] = {"__doc__": f"{name} alone."}
+    alone = RuleSetMeta("Alone", (RuleSet,), body)
+    alone.rules = (rules()[name],)
+    return RulePass([alone], name="Alone", opt_level=0)
+
+
+class Prices:
+    """A cost model that gives calls random prices: by the operator, its types and attributes. With it, what rules make is taken at random.
+
+    What a model has already is dear, where the model is given: then what rules make is taken wherever it is something else.
+    """
+
+    def __init__(self, seed: int, model: ModelProto | None = None) -> None:
+        self.seed = seed
+        self.dear = set(_calls(model)) if model is not None else set()
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        """The price of a call."""
+        text = _text(op, types, result, attrs)
+        digest = hashlib.blake2b(f"{self.seed} {text}".encode(), digest_size=4).digest()
+        return 1e-6 + int.from_bytes(digest, "little") / 2**32 + (1000 if text in self.dear else 0)
+
+    def __repr__(self) -> str:
+        return f"random prices {self.seed}"
+
+
+def _calls(model: ModelProto) -> Iterator[str]:
+    """What the calls of a model are priced by."""
+    for function in from_onnx(model).functions.values():
+        for call in post_order(infer_type(function)):
+            if isinstance(call, Call) and isinstance(call.op, Op):
+                yield _text(call.op, [arg.checked_type for arg in call.args], call.checked_type, call.attrs)
+
+
+def _text(op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> str:
+    return f"{op.name} {list(types)!r} {result!r} {attrs!r}"
+
+
+def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
+    """An instance that the rule accepts, in one of its directions; None where none of many draws is one."""
+    ways = list(triers(rule))
+    trier: Trier = ways[int(random.integers(len(ways)))]
+    wishes, dice = Wishes(trier.pattern, rule.conditions, [trier.rule.rhs]), Dice(random)
+    odd = int(random.integers(2))
+    for turn in range(DRAWS):
+        wishes.asking = turn > DRAWS // 6
+        try:
+            case, dtype = draw(wishes, dice, odd=oddness(trier, odd) if turn % 3 else PLAIN, unknown=turn % 4 == 3)
+        except Unfit:
+            continue
+        trial = trier.try_case(case)
+        if "is not a constant" in trial.reason:
+            wishes.want_constants()
+        if trial.right is not None:
+            return trial
+        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
+            wishes.accept(dtype)
+    return None
+
+
+def exported(trial: Trial, opset: int, *, right: bool = False) -> ModelProto:
+    """A side of an instance as ONNX. Raises OnnxError where there is no such form."""
+    assert trial.program is not None
+    assert trial.right is not None
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    frame = Frame(ModelProto(ir_version=10, opset_import=imports), GraphProto(name="side"))
+    function = Function(list(trial.program.params.values()), trial.right if right else trial.program.body)
+    return to_onnx(IRModule({"main": function}, attrs={"onnx": frame}))
+
+
+def feed_of(model: ModelProto, case: Instance) -> dict[str, Any] | None:
+    """The inputs of an instance; None where one of them is no tensor."""
+    found: dict[str, Any] = {}
+    for value in model.graph.input:
+        tensor: Value = case.inputs[value.name]
+        if not isinstance(tensor, Tensor):
+            return None
+        found[value.name] = tensor.numpy()
+    return found
