@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples audit fuzz wheel documents clean
+.PHONY: help demo test check format format-check lint types unit examples audit fuzz kernels wheel documents clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,6 +61,9 @@ fuzz: $(VENV)/.dev  ## Try random models for SECONDS=3600; what goes wrong is wr
 
 audit: $(VENV)/.dev  ## Hold each version of each ONNX operator against ONNX Runtime; the tests have a share of it
 	$(BIN)/python -m tests.ir.onnx.opset_audit
+
+kernels: $(VENV)/.dev  ## Compare every kernel and folded value with ONNX Runtime, in all opsets
+	KERNELS=all $(BIN)/python -m pytest tests/rules/engine/test_folded_values.py
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import from_numpy, to_numpy
-from passat.ir.op import Op
+from passat.ir.op import Kernel, Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
@@ -20,36 +20,38 @@ class EvaluateError(ValueError):
     """A call that cannot be evaluated: no kernel, operands that the kernel refuses, or a result that is not of the inferred type."""
 
 
-def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> Value:
-    """The value of a call on constant operands, of the type that inference found (dimensions that are not integers may be anything).
+def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, kernel: Kernel | None = None) -> Value:
+    """The value of a call on constant operands, of the type that inference found (dimensions that are not integers may be anything),
+    by the operator's kernel or by another one in its place.
 
     Where a splat is among the operands, and the others too hold one value repeated, an elementwise operator is computed on one element,
     and one that moves elements without looking at them on none: the result is a splat.
     Raises EvaluateError.
     """
-    if op.kernel is None:
+    kernel = kernel or op.kernel
+    if kernel is None:
         raise EvaluateError(f"{op.name} has no kernel")
     shape = _static_shape(result)
     if shape is not None and isinstance(result, TensorType):
         tensors = _flatten(args)
         if tensors and any(tensor.is_splat for tensor in tensors) and all(tensor.uniform() is not None for tensor in tensors):
             if op.elementwise:
-                return Tensor.splat(_element(op, args, tensors, attrs, result), shape, result.dtype)
+                return Tensor.splat(_element(op, kernel, args, tensors, attrs, result), shape, result.dtype)
             if op.movement and (len(tensors) == 1 or len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1):
                 return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
-    value = _run(op, [_arrays(arg) for arg in args], attrs)
+    value = _run(op, kernel, [_arrays(arg) for arg in args], attrs)
     return _wrap(op, value, result)
 
 
-def _element(op: Op, args: Sequence[Value], tensors: Sequence[Tensor], attrs: Attrs, result: TensorType) -> AnyValue:
+def _element(op: Op, kernel: Kernel, args: Sequence[Value], tensors: Sequence[Tensor], attrs: Attrs, result: TensorType) -> AnyValue:
     """The one element of an elementwise call on splats. In networks whose weights are splats the same few are asked for again and again."""
     elements = [tensor.uniform() for tensor in tensors]
     if any(isinstance(element, (str, bytes)) for element in elements):
-        return _checked(op, _run(op, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
-    key = (op, attrs, result.dtype, *[(t.dtype, element.tobytes()) for t, element in zip(tensors, elements, strict=True)])
+        return _checked(op, _run(op, kernel, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
+    key = (op, kernel, attrs, result.dtype, *[(t.dtype, element.tobytes()) for t, element in zip(tensors, elements, strict=True)])
     found = _ELEMENTS.get(key)
     if found is None:
-        found = _checked(op, _run(op, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
+        found = _checked(op, _run(op, kernel, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
         if len(_ELEMENTS) >= _REMEMBERED:
             _ELEMENTS.clear()
         _ELEMENTS[key] = found
@@ -61,11 +63,10 @@ _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
 """Results of elementwise operators on single elements, at most `_REMEMBERED` of them."""
 
 
-def _run(op: Op, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:
-    assert op.kernel is not None
+def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:
     try:
         with np.errstate(all="ignore"):
-            return op.kernel(*operands, **attrs)
+            return kernel(*operands, **attrs)
     except (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError) as error:
         raise EvaluateError(f"the kernel of {op.name} refused its operands: {error}") from error
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from passat.ir.op import Op
 
 
+DEFAULT_OPSET: Final = 21
+"""What a module that was not read from ONNX is written in."""
 ELEMENT_TYPES: Final[Mapping[int, str]] = {
     1: "float32",
     2: "uint8",

@@ -4,7 +4,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from typing import Any as AnyValue
 
 import numpy as np
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from passat.ir.onnx_mapping import ToOnnx
 
 Relation = Callable[..., Type]
+Exactness = Literal["never", "integers", "always"]
+"""On which operands a kernel computes the bits that ONNX Runtime does: on none that is shown, on all but floating-point ones, on all."""
 Kernel = Callable[..., AnyValue]
 CostFunction = Callable[[Sequence[Type], Type, Attrs], Cost]
 ShapeValue = npt.NDArray[np.object_]
@@ -72,6 +74,9 @@ class Op(Expr):
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
     * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
       what is known of the result where that takes more than the kernel (`shape_of`);
+    * `exact`: whether the kernel computes what ONNX Runtime does with its optimizations off, bit for bit: always, where no operand is of
+      floating-point numbers, or never as far as is shown. What moves elements is exact. Other calls on constants ONNX Runtime computes
+      itself (`passat.ir.folding`);
     * `results`: how many fields the result has where it is a tuple, a number or a function of the attributes;
     * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque): for
       operators that Relay has, their TOpPattern in TVM v0.8.
@@ -87,6 +92,7 @@ class Op(Expr):
         "defaults",
         "doc",
         "elementwise",
+        "exact",
         "idempotent",
         "involution",
         "kernel",
@@ -117,6 +123,7 @@ class Op(Expr):
         self.cost: CostFunction = memory_bound
         self.elementwise = self.movement = self.commutative = self.associative = False
         self.idempotent = self.involution = self.stateful = self.shape_arith = False
+        self.exact: Exactness = "never"
         self.unit: float | None = None
         self.zero: float | None = None
         self.results: Callable[[Attrs], int] | int | None = None
@@ -275,6 +282,7 @@ def define_op(
     involution: bool = False,
     stateful: bool = False,
     shape_arith: bool = False,
+    exact: Exactness = "never",
     unit: float | None = None,
     zero: float | None = None,
     known: KnownFunction | None = None,
@@ -294,6 +302,7 @@ def define_op(
         op.kernel, op.cost = kernel, cost
         op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
         op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
+        op.exact = "always" if movement else exact
         op.unit, op.zero, op.known, op.results = unit, zero, known, results
         op.pattern = pattern if pattern is not None else (0 if op.arity == 1 else 1) if elementwise else 2 if movement else 8
         _OPS[name] = op

@@ -12,6 +12,7 @@ from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
+from passat.rules.engine.fold import written_opset
 from passat.rules.engine.forked import check_not_forked
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Journal
@@ -25,7 +26,7 @@ from passat.rules.pick import rank_of
 from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import REGION_NODES
-from passat.rules.rule import LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 from passat.rules.schedule import Phase, phases_of, rule_sets
 
 _DEFAULTS = Limits()
@@ -168,6 +169,7 @@ class RulePass(FunctionPass):
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
+        engine.opset = written_opset(mod)
         if engine.journal is not None:
             engine.journal.at(self.info.name, next((var.name_hint for var, each in mod.functions.items() if each is func), ""))
         result = engine.run(func, report)
@@ -229,7 +231,13 @@ class RulePass(FunctionPass):
         engine = self._engines.get(key)
         if engine is None:
             engine = self._engines[key] = Engine(
-                self._stages(math, disabled), fold=self.fold, static=self.static, max_growth=growth, merge=self.merge, exact_seconds=exact
+                self._stages(math, disabled),
+                fold=self.fold,
+                static=self.static,
+                exact=math == EXACT,
+                max_growth=growth,
+                merge=self.merge,
+                exact_seconds=exact,
             )
         engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
         engine.limits = limits

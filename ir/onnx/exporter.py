@@ -18,12 +18,11 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.naming import Names
 from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
-from passat.ir.onnx_mapping import ELEMENT_TYPES
+from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
 from passat.ir.types import TensorType, TupleType, Type
 
-DEFAULT_OPSET: Final = 21
 DEFAULT_IR_VERSION: Final = 10
-"""What a module that was not read from ONNX is written in."""
+"""What a module that was not read from ONNX is written in, with `DEFAULT_OPSET`."""
 
 
 def export_model(module: IRModule, place: Place = lambda tensors: {}, written: dict[int, list[str]] | None = None) -> ModelProto:

@@ -45,6 +45,7 @@ class OpaqueOp(Op):
         self.op_type = op_type.replace("%2E", ".")
         # What a custom operator does is not known, so it is not taken for a function of its operands.
         self.stateful = is_stateful(domain, op_type)
+        self.exact = "integers"
         if not self.stateful and op_type not in REGIONS | WIDENING:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 

@@ -38,11 +38,15 @@ _SHARED: Final = frozenset(
 """Element types of the constants that can be handed over as they are."""
 
 
+class NoKernelError(ValueError):
+    """ONNX Runtime has nothing that computes a node on operands of such types, or is not there."""
+
+
 def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Mapping[str, int]) -> list[Tensor]:
     """The results of a node that are there, on constant operands: None where an optional one is absent.
 
-    `opsets` are the versions of the operator domains. The names of the node's values are of no importance. Raises ValueError where there
-    is no ONNX Runtime, where it refuses, and for a node that `onnx.checker` does not accept.
+    `opsets` are the versions of the operator domains. The names of the node's values are of no importance. Raises ValueError where
+    ONNX Runtime refuses, and for a node that `onnx.checker` does not accept; NoKernelError where it has no kernel, or is not there.
     """
     if node.op_type not in _EMPTY_BY_DESIGN and any(operand is not None and not operand.size for operand in operands):
         raise ValueError(f"{describe(node)} has an operand without elements, which ends the process in some operators of ONNX Runtime")
@@ -126,7 +130,7 @@ def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str])
         import onnxruntime
     except ImportError as error:
         raise_interrupt(error)
-        raise ValueError("ONNX Runtime, which computes constants, is not installed") from None
+        raise NoKernelError("ONNX Runtime, which computes constants, is not installed") from None
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -141,7 +145,9 @@ def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str])
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return [_tensor(value) for value in session.run_with_ort_values(list(results), {})]
     except Exception as error:
-        raise ValueError(f"ONNX Runtime does not compute {', '.join(results)}: {' '.join(str(error).split())}") from error
+        # A node of element types that it has no kernel for, or that the operator does not take.
+        refusal = NoKernelError if type(error).__name__ in ("NotImplemented", "InvalidGraph") else ValueError
+        raise refusal(f"ONNX Runtime does not compute {', '.join(results)}: {' '.join(str(error).split())}") from error
 
 
 def _tensor(value: AnyValue) -> Tensor:

@@ -56,7 +56,7 @@ def _times(call: Call, factor: float, name: str, emit: Emitter) -> str:
     return name if factor == 1 else emit.node("Mul", [name, constant_like(call, float(np.float32(factor)), emit)])
 
 
-@define_op("nn.relu", kernel=lambda x: np.maximum(x, x.dtype.type(0)), onnx="Relu", elementwise=True, idempotent=True)
+@define_op("nn.relu", exact="integers", kernel=lambda x: np.maximum(x, x.dtype.type(0)), onnx="Relu", elementwise=True, idempotent=True)
 def relu(x: TensorType) -> TensorType:
     """max(x, 0); of nan nan. ONNX Relu-14."""
     return same_type(x, SIGNED_NUMBERS)
@@ -209,7 +209,7 @@ def gelu_of(x: Array, approximate: str) -> Array:
         inner = np.tanh(x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x))
     else:
         inner = erf(x / x.dtype.type(math.sqrt(2)))
-    return np.asarray(x * (one + inner) / 2)
+    return np.asarray(x * ((one + inner) / 2))
 
 
 @define_op("nn.gelu", kernel=in_float32(gelu_of), cost=transcendental, elementwise=True)

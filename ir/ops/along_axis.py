@@ -29,13 +29,13 @@ def _place_type(x: TensorType, axis: int, keepdims: bool) -> TensorType:
     return TensorType((*x.shape[:gone], *((1,) if keepdims else ()), *x.shape[gone + 1 :]), "int64")
 
 
-@define_op("argmax", kernel=_place(np.argmax), cost=reduction, pattern=3)
+@define_op("argmax", exact="integers", kernel=_place(np.argmax), cost=reduction, pattern=3)
 def argmax(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_index: bool = False) -> TensorType:
     """The int64 index of the greatest element along an axis, of equal ones the first or the last. ONNX ArgMax-13."""
     return _place_type(x, axis, keepdims)
 
 
-@define_op("argmin", kernel=_place(np.argmin), cost=reduction, pattern=3)
+@define_op("argmin", exact="integers", kernel=_place(np.argmin), cost=reduction, pattern=3)
 def argmin(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_index: bool = False) -> TensorType:
     """The int64 index of the smallest element along an axis, of equal ones the first or the last. ONNX ArgMin-13."""
     return _place_type(x, axis, keepdims)
@@ -82,7 +82,7 @@ def _running_sum(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
     return np.moveaxis(sums[::-1] if reverse else sums, 0, axis)
 
 
-@define_op("cumsum", kernel=in_float32(_running_sum), cost=reduction)
+@define_op("cumsum", exact="integers", kernel=in_float32(_running_sum), cost=reduction)
 def cumsum(x: TensorType, *, axis: int, exclusive: bool = False, reverse: bool = False) -> TensorType:
     """Sums of the elements up to each place along an axis, without that place where `exclusive`, from the end where `reverse`.
 

@@ -42,33 +42,42 @@ def _refuse_zero(dividend: Array, divisor: Array) -> None:
         raise ZeroDivisionError("integers are divided by zero, which ONNX leaves undefined")
 
 
-@define_op("add", kernel=np.add, onnx="Add", elementwise=True, commutative=True, associative=True, unit=0, shape_arith=True)
+@define_op("add", exact="always", kernel=np.add, onnx="Add", elementwise=True, commutative=True, associative=True, unit=0, shape_arith=True)
 def add(x: TensorType, y: TensorType) -> TensorType:
     """The sum; integers wrap around. ONNX Add-14."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("subtract", kernel=np.subtract, onnx="Sub", elementwise=True, unit=0, shape_arith=True)
+@define_op("subtract", exact="always", kernel=np.subtract, onnx="Sub", elementwise=True, unit=0, shape_arith=True)
 def subtract(x: TensorType, y: TensorType) -> TensorType:
     """The difference; integers wrap around. ONNX Sub-14."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
 @define_op(
-    "multiply", kernel=np.multiply, onnx="Mul", elementwise=True, commutative=True, associative=True, unit=1, zero=0, shape_arith=True
+    "multiply",
+    exact="always",
+    kernel=np.multiply,
+    onnx="Mul",
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    unit=1,
+    zero=0,
+    shape_arith=True,
 )
 def multiply(x: TensorType, y: TensorType) -> TensorType:
     """The product; integers wrap around. ONNX Mul-14."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("divide", kernel=on_dims(quotient, _divide), onnx="Div", elementwise=True, unit=1, shape_arith=True)
+@define_op("divide", exact="always", kernel=on_dims(quotient, _divide), onnx="Div", elementwise=True, unit=1, shape_arith=True)
 def divide(x: TensorType, y: TensorType) -> TensorType:
     """The quotient, of integers rounded toward zero. The kernel refuses to divide integers by zero. ONNX Div-14."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("floor_mod", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
+@define_op("floor_mod", exact="integers", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
 def floor_mod(x: TensorType, y: TensorType) -> TensorType:
     """The remainder that has the divisor's sign, as Python's `%`. ONNX Mod-28 with fmod=0; of integers Mod-10."""
     return broadcast_type((x, y), ARITHMETIC)
@@ -129,13 +138,27 @@ def _write_power(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Pow", inputs)
 
 
-@define_op("maximum", kernel=on_dims(greatest, np.maximum), elementwise=True, commutative=True, associative=True, shape_arith=True)
+@define_op(
+    "maximum",
+    kernel=on_dims(greatest, np.maximum),
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    shape_arith=True,
+)
 def maximum(x: TensorType, y: TensorType) -> TensorType:
     """The greater element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Max-13 of two tensors."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
-@define_op("minimum", kernel=on_dims(smallest, np.minimum), elementwise=True, commutative=True, associative=True, shape_arith=True)
+@define_op(
+    "minimum",
+    kernel=on_dims(smallest, np.minimum),
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    shape_arith=True,
+)
 def minimum(x: TensorType, y: TensorType) -> TensorType:
     """The smaller element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Min-13 of two tensors."""
     return broadcast_type((x, y), ARITHMETIC)

@@ -18,7 +18,7 @@ from passat.ir.types import TensorType, tensor_type
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
-@define_op("copy", kernel=lambda x: x, onnx="Identity", elementwise=True, idempotent=True, shape_arith=True)
+@define_op("copy", exact="always", kernel=lambda x: x, onnx="Identity", elementwise=True, idempotent=True, shape_arith=True)
 def copy(x: TensorType) -> TensorType:
     """The tensor itself. ONNX Identity-25 of tensors."""
     return tensor_type(x, "the operand")
@@ -29,6 +29,8 @@ def _cast(x: Array, dtype: str) -> Array:
         return np.asarray(np.frompyfunc(lambda dim: _cast_dim(dim, dtype), 1, 1)(x), np.object_)
     if x.dtype.name in FLOATING and dtype in INTEGRAL:
         return _to_integers(x, to_numpy(dtype))
+    if x.dtype == np.float64 and dtype in ("float16", "bfloat16"):
+        x = x.astype(np.float32)  # as ONNX Runtime does: rounded twice
     return x.astype(to_numpy(dtype), copy=False)
 
 
@@ -52,7 +54,7 @@ def _cast_dim(dim: object, dtype: str) -> object:
     return dim
 
 
-@define_op("cast", kernel=_cast, elementwise=True, idempotent=True, shape_arith=True)
+@define_op("cast", exact="always", kernel=_cast, elementwise=True, idempotent=True, shape_arith=True)
 def cast(x: TensorType, *, dtype: str) -> TensorType:
     """The elements converted to another type. Integers lose their high bits; floats lose their fraction, and the kernel refuses floats that
     an integer type cannot hold; what is not 0 is true. ONNX Cast-13 between numbers of 8 to 64 bits and bool.

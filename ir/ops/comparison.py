@@ -33,37 +33,49 @@ def _not_equal(a: object, b: object) -> object:
     return dims.negation(dims.equal(a, b))
 
 
-@define_op("equal", kernel=on_dims(dims.equal, np.equal, truth=True), onnx="Equal", elementwise=True, commutative=True, shape_arith=True)
+@define_op(
+    "equal",
+    exact="always",
+    kernel=on_dims(dims.equal, np.equal, truth=True),
+    onnx="Equal",
+    elementwise=True,
+    commutative=True,
+    shape_arith=True,
+)
 def equal(x: TensorType, y: TensorType) -> TensorType:
     """Whether elements are equal; nan equals nothing. ONNX Equal-19."""
     return _truth(x, y, _COMPARED)
 
 
-@define_op("not_equal", kernel=on_dims(_not_equal, np.not_equal, truth=True), elementwise=True, commutative=True, shape_arith=True)
+@define_op(
+    "not_equal", exact="always", kernel=on_dims(_not_equal, np.not_equal, truth=True), elementwise=True, commutative=True, shape_arith=True
+)
 def not_equal(x: TensorType, y: TensorType) -> TensorType:
     """Whether elements differ; nan differs from everything. Not in ONNX: Equal and Not."""
     return _truth(x, y, _COMPARED)
 
 
-@define_op("less", kernel=on_dims(dims.less, np.less, truth=True), onnx="Less", elementwise=True, shape_arith=True)
+@define_op("less", exact="always", kernel=on_dims(dims.less, np.less, truth=True), onnx="Less", elementwise=True, shape_arith=True)
 def less(x: TensorType, y: TensorType) -> TensorType:
     """Whether `x` is smaller than `y`. ONNX Less-13."""
     return _truth(x, y)
 
 
-@define_op("less_equal", kernel=on_dims(dims.less_equal, np.less_equal, truth=True), elementwise=True, shape_arith=True)
+@define_op("less_equal", exact="always", kernel=on_dims(dims.less_equal, np.less_equal, truth=True), elementwise=True, shape_arith=True)
 def less_equal(x: TensorType, y: TensorType) -> TensorType:
     """Whether `x` is at most `y`. ONNX LessOrEqual-16."""
     return _truth(x, y)
 
 
-@define_op("greater", kernel=on_dims(_greater, np.greater, truth=True), onnx="Greater", elementwise=True, shape_arith=True)
+@define_op("greater", exact="always", kernel=on_dims(_greater, np.greater, truth=True), onnx="Greater", elementwise=True, shape_arith=True)
 def greater(x: TensorType, y: TensorType) -> TensorType:
     """Whether `x` is greater than `y`. ONNX Greater-13."""
     return _truth(x, y)
 
 
-@define_op("greater_equal", kernel=on_dims(_greater_equal, np.greater_equal, truth=True), elementwise=True, shape_arith=True)
+@define_op(
+    "greater_equal", exact="always", kernel=on_dims(_greater_equal, np.greater_equal, truth=True), elementwise=True, shape_arith=True
+)
 def greater_equal(x: TensorType, y: TensorType) -> TensorType:
     """Whether `x` is at least `y`. ONNX GreaterOrEqual-16."""
     return _truth(x, y)
@@ -96,6 +108,7 @@ _ordered_or_equal(greater_equal, "GreaterOrEqual", "Greater")
 
 @define_op(
     "logical_not",
+    exact="always",
     kernel=on_dims(dims.negation, np.logical_not, truth=True),
     onnx="Not",
     elementwise=True,
@@ -109,6 +122,7 @@ def logical_not(x: TensorType) -> TensorType:
 
 @define_op(
     "logical_and",
+    exact="always",
     kernel=on_dims(dims.conjunction, np.logical_and, truth=True),
     onnx="And",
     elementwise=True,
@@ -125,6 +139,7 @@ def logical_and(x: TensorType, y: TensorType) -> TensorType:
 
 @define_op(
     "logical_or",
+    exact="always",
     kernel=on_dims(dims.disjunction, np.logical_or, truth=True),
     onnx="Or",
     elementwise=True,
@@ -139,43 +154,49 @@ def logical_or(x: TensorType, y: TensorType) -> TensorType:
     return broadcast_type((x, y), BOOLEAN)
 
 
-@define_op("logical_xor", kernel=np.logical_xor, onnx="Xor", elementwise=True, commutative=True, associative=True, unit=0)
+@define_op("logical_xor", exact="always", kernel=np.logical_xor, onnx="Xor", elementwise=True, commutative=True, associative=True, unit=0)
 def logical_xor(x: TensorType, y: TensorType) -> TensorType:
     """Whether exactly one is true. ONNX Xor-7."""
     return broadcast_type((x, y), BOOLEAN)
 
 
-@define_op("bitwise_not", kernel=np.invert, onnx="BitwiseNot@18", elementwise=True, involution=True)
+@define_op("bitwise_not", exact="always", kernel=np.invert, onnx="BitwiseNot@18", elementwise=True, involution=True)
 def bitwise_not(x: TensorType) -> TensorType:
     """Every bit inverted. ONNX BitwiseNot-18."""
     return same_type(x, INTEGRAL)
 
 
-@define_op("bitwise_and", kernel=np.bitwise_and, onnx="BitwiseAnd@18", elementwise=True, commutative=True, associative=True, zero=0)
+@define_op(
+    "bitwise_and", exact="always", kernel=np.bitwise_and, onnx="BitwiseAnd@18", elementwise=True, commutative=True, associative=True, zero=0
+)
 def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
     """The bits that both have. ONNX BitwiseAnd-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
-@define_op("bitwise_or", kernel=np.bitwise_or, onnx="BitwiseOr@18", elementwise=True, commutative=True, associative=True, unit=0)
+@define_op(
+    "bitwise_or", exact="always", kernel=np.bitwise_or, onnx="BitwiseOr@18", elementwise=True, commutative=True, associative=True, unit=0
+)
 def bitwise_or(x: TensorType, y: TensorType) -> TensorType:
     """The bits that at least one has. ONNX BitwiseOr-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
-@define_op("bitwise_xor", kernel=np.bitwise_xor, onnx="BitwiseXor@18", elementwise=True, commutative=True, associative=True, unit=0)
+@define_op(
+    "bitwise_xor", exact="always", kernel=np.bitwise_xor, onnx="BitwiseXor@18", elementwise=True, commutative=True, associative=True, unit=0
+)
 def bitwise_xor(x: TensorType, y: TensorType) -> TensorType:
     """The bits that exactly one has. ONNX BitwiseXor-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
-@define_op("left_shift", kernel=np.left_shift, elementwise=True, unit=0)
+@define_op("left_shift", exact="always", kernel=np.left_shift, elementwise=True, unit=0)
 def left_shift(x: TensorType, y: TensorType) -> TensorType:
     """The bits of `x` moved up by `y` places; 0 where that is as many as there are, or negative. ONNX BitShift-28, direction LEFT."""
     return broadcast_type((x, y), INTEGRAL)
 
 
-@define_op("right_shift", kernel=np.right_shift, elementwise=True, unit=0)
+@define_op("right_shift", exact="always", kernel=np.right_shift, elementwise=True, unit=0)
 def right_shift(x: TensorType, y: TensorType) -> TensorType:
     """The bits of `x` moved down by `y` places; signed ones keep their sign. ONNX BitShift-28, direction RIGHT."""
     return broadcast_type((x, y), INTEGRAL)
@@ -205,7 +226,7 @@ def _where(condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
-@define_op("where", kernel=_where, onnx="Where@9", elementwise=True, shape_arith=True)
+@define_op("where", exact="integers", kernel=_where, onnx="Where@9", elementwise=True, shape_arith=True)
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """The element of `x` where the condition is true, else that of `y`; all three broadcast. ONNX Where-16."""
     same_type(condition, BOOLEAN)
@@ -214,7 +235,7 @@ def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     return TensorType(broadcast(condition.shape, broadcast(x.shape, y.shape)), x.dtype)
 
 
-@define_op("isnan", kernel=np.isnan, elementwise=True)
+@define_op("isnan", exact="always", kernel=np.isnan, elementwise=True)
 def isnan(x: TensorType) -> TensorType:
     """Whether an element is nan. ONNX IsNaN-20."""
     return same_type(x, FLOATING).with_dtype("bool")
@@ -227,13 +248,13 @@ def _isinf(x: Array, detect_negative: bool, detect_positive: bool) -> Array:
     return np.asarray(np.isinf(x) & sign & (detect_negative or detect_positive))
 
 
-@define_op("isinf", kernel=_isinf, elementwise=True)
+@define_op("isinf", exact="always", kernel=_isinf, elementwise=True)
 def isinf(x: TensorType, *, detect_negative: bool = True, detect_positive: bool = True) -> TensorType:
     """Whether an element is one of the infinities that are looked for. ONNX IsInf-20."""
     return same_type(x, FLOATING).with_dtype("bool")
 
 
-@define_op("isfinite", kernel=np.isfinite, elementwise=True)
+@define_op("isfinite", exact="always", kernel=np.isfinite, elementwise=True)
 def isfinite(x: TensorType) -> TensorType:
     """Whether an element is neither infinite nor nan. Not in ONNX: Abs and Less."""
     return same_type(x, FLOATING).with_dtype("bool")

@@ -106,13 +106,13 @@ def _ones(shape: Sequence[int], dtype: str) -> Array:
     return _uniform(1, shape, dtype)
 
 
-@define_op("zeros", kernel=_zeros, pattern=0)
+@define_op("zeros", exact="always", kernel=_zeros, pattern=0)
 def zeros(*, shape: tuple[int, ...], dtype: str = "float32") -> TensorType:
     """A tensor of zeros. Relay zeros; written as ConstantOfShape."""
     return TensorType(_static(shape), _number(dtype))
 
 
-@define_op("ones", kernel=_ones, pattern=0)
+@define_op("ones", exact="always", kernel=_ones, pattern=0)
 def ones(*, shape: tuple[int, ...], dtype: str = "float32") -> TensorType:
     """A tensor of ones. Relay ones; written as ConstantOfShape."""
     return TensorType(_static(shape), _number(dtype))
@@ -132,14 +132,14 @@ def _ones_like(data: Array) -> Array:
     return _uniform(1, data.shape, data.dtype)
 
 
-@define_op("zeros_like", kernel=_zeros_like, pattern=0)
+@define_op("zeros_like", exact="always", kernel=_zeros_like, pattern=0)
 def zeros_like(data: TensorType) -> TensorType:
     """Zeros in the shape and element type of `data`. Relay zeros_like; written as ConstantOfShape."""
     _number(tensor_type(data, "data").dtype)
     return data
 
 
-@define_op("ones_like", kernel=_ones_like, pattern=0)
+@define_op("ones_like", exact="always", kernel=_ones_like, pattern=0)
 def ones_like(data: TensorType) -> TensorType:
     """Ones in the shape and element type of `data`. Relay ones_like; written as ConstantOfShape."""
     _number(tensor_type(data, "data").dtype)
@@ -150,7 +150,7 @@ def _full_like(data: Array, fill_value: Array) -> Array:
     return np.broadcast_to(fill_value, data.shape)
 
 
-@define_op("full_like", kernel=_full_like, pattern=0)
+@define_op("full_like", exact="always", kernel=_full_like, pattern=0)
 def full_like(data: TensorType, fill_value: TensorType) -> TensorType:
     """The scalar `fill_value` in the shape of `data`, whose element type it has. Relay full_like; written as ConstantOfShape or Expand."""
     scalar_type(fill_value, tensor_type(data, "data").dtype)
@@ -213,7 +213,7 @@ def _arange(start: Array, stop: Array, step: Array, dtype: str | None) -> Array:
     return np.asarray(begin + np.arange(max(lengths.pop(), 0)).astype(wide) * delta).astype(start.dtype)
 
 
-@define_op("arange", kernel=_arange, shape_arith=True)
+@define_op("arange", exact="integers", kernel=_arange, shape_arith=True)
 def arange(start: Known, stop: Known, step: Known, *, dtype: str | None = None) -> TensorType:
     """`start`, `start + step` ... to before `stop`; scalars of one element type, which `dtype` may repeat. 16-bit floats are computed in
     float32. ONNX Range (11, 27), Relay arange.
@@ -255,7 +255,7 @@ def _known_shape(types: Sequence[Type], values: Sequence[KnownValue | None], att
     return np.array(tensor_type(types[0]).shape[attrs["start"] : attrs["end"]], np.object_)
 
 
-@define_op("shape_of", kernel=_shape_of, cost=view, pattern=8, known=_known_shape)
+@define_op("shape_of", exact="always", kernel=_shape_of, cost=view, pattern=8, known=_known_shape)
 def shape_of(data: TensorType, *, start: int | None = None, end: int | None = None, dtype: str = "int64") -> TensorType:
     """The shape of `data` as a vector, from axis `start` to before axis `end`, clamped like a slice. ONNX Shape (1, 13, 15 ... 25), Relay
     shape_of.
@@ -304,7 +304,7 @@ def _known_size(types: Sequence[Type], values: Sequence[KnownValue | None], attr
     return found
 
 
-@define_op("ndarray_size", kernel=_ndarray_size, cost=view, pattern=2, known=_known_size)
+@define_op("ndarray_size", exact="always", kernel=_ndarray_size, cost=view, pattern=2, known=_known_size)
 def ndarray_size(data: TensorType, *, dtype: str = "int64") -> TensorType:
     """The number of elements of `data`, as a scalar (of a scalar that is 1). ONNX Size (1, 13 ... 25), Relay ndarray_size."""
     tensor_type(data, "data")

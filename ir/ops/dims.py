@@ -61,12 +61,15 @@ def floor_remainder(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def greatest(a: Dim, b: Dim) -> Dim:
-    """The greater of two dimensions, or of integers computed from them.
+    """The greater of two dimensions, or of integers computed from them; `Any` of integers beyond 32 bits, some of which ONNX Runtime
+    confuses.
 
     >>> n = SymDim.named("n")
     >>> greatest(n, 0), greatest(n, n + 2), greatest(4, n)
     (n, n + 2, max(0, n - 4) + 4)
     """
+    if isinstance(a, int) and isinstance(b, int):
+        return ANY if max(abs(a), abs(b)) >= 1 << 31 else max(a, b)
     if isinstance(a, int) or (isinstance(b, SymDim) and repr(a) < repr(b)):
         a, b = b, a  # one form, whichever comes first
     return b + positive_part(a - b)

@@ -68,7 +68,7 @@ def _reshape(data: Array, shape: Array, allowzero: bool) -> Array:
     return data.reshape(reshaped(data.shape, _elements(shape), allowzero))  # type: ignore[arg-type]  # all integers, or reshape refuses
 
 
-@define_op("dyn.reshape", kernel=_reshape, cost=view, pattern=2, shape_arith=True)
+@define_op("dyn.reshape", exact="always", kernel=_reshape, cost=view, pattern=2, shape_arith=True)
 def dyn_reshape(data: TensorType, shape: Known, *, allowzero: bool = False) -> Type:
     """The elements of `data`, in order, in the shape that the vector `shape` holds: sizes, 0 for the size of `data` there (unless
     `allowzero`), or -1, once, for what is left. ONNX Reshape (5, 13, 14 ... 25).
@@ -91,7 +91,7 @@ def _broadcast_to(data: Array, shape: Array) -> Array:
     return np.broadcast_to(data, broadcast(data.shape, tuple(_elements(shape))))  # type: ignore[arg-type]  # as above
 
 
-@define_op("dyn.broadcast_to", kernel=_broadcast_to, pattern=2, shape_arith=True)
+@define_op("dyn.broadcast_to", exact="always", kernel=_broadcast_to, pattern=2, shape_arith=True)
 def dyn_broadcast_to(data: TensorType, shape: Known) -> Type:
     """`data` repeated so that it has the shape to which its own and that in `shape` broadcast. ONNX Expand (8, 13)."""
     dims = _sizes(shape, "shape")
@@ -108,7 +108,7 @@ def _full(fill_value: Array, shape: Array, dtype: str | None) -> Array:
     return np.broadcast_to(fill_value, _integers(shape))
 
 
-@define_op("dyn.full", kernel=_full, pattern=0, shape_arith=True)
+@define_op("dyn.full", exact="always", kernel=_full, pattern=0, shape_arith=True)
 def dyn_full(fill_value: TensorType, shape: Known, *, dtype: str | None = None) -> Type:
     """A tensor of the shape in `shape` whose every element is the scalar `fill_value`. ONNX ConstantOfShape (9, 20 ... 25)."""
     dims, kind = _sizes(shape, "shape"), scalar_type(fill_value, dtype)
@@ -131,7 +131,7 @@ def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, axes: 
     return data[tuple(parts)]
 
 
-@define_op("dyn.strided_slice", kernel=_strided_slice, pattern=2, shape_arith=True)
+@define_op("dyn.strided_slice", exact="always", kernel=_strided_slice, pattern=2, shape_arith=True)
 def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known, axes: Known) -> TensorType:
     """The elements from `begin` to before `end` in steps of `strides` along `axes`, as strided_slice does. ONNX Slice (10, 11, 13)."""
     rank = tensor_type(data, "data").ndim
@@ -172,7 +172,7 @@ def _tile(data: Array, reps: Array) -> Array:
     return np.tile(data, _integers(reps))
 
 
-@define_op("dyn.tile", kernel=_tile, pattern=2, shape_arith=True)
+@define_op("dyn.tile", exact="always", kernel=_tile, pattern=2, shape_arith=True)
 def dyn_tile(data: TensorType, reps: Known) -> TensorType:
     """`data` laid out as many times along each of its axes as the vector `reps` says. ONNX Tile (6, 13)."""
     dims = _sizes(reps, "reps") or [ANY] * tensor_type(data, "data").ndim
@@ -191,7 +191,7 @@ def _pad(data: Array, pad_width: Array, pad_value: Array, pad_mode: str) -> Arra
     return pad_array(data, list(zip(widths[: data.ndim], widths[data.ndim :], strict=True)), pad_mode, pad_value.reshape(()))
 
 
-@define_op("dyn.pad", kernel=_pad, pattern=2, shape_arith=True)
+@define_op("dyn.pad", exact="always", kernel=_pad, pattern=2, shape_arith=True)
 def dyn_pad(data: TensorType, pad_width: Known, pad_value: TensorType, *, pad_mode: str = "constant") -> TensorType:
     """`data` padded, as nn.pad does, by the widths in the vector `pad_width`: those before each axis, then those after each.
 
@@ -217,7 +217,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
     return one_hot_array(indices, on_value, off_value, int(depth.reshape(())), axis)
 
 
-@define_op("dyn.one_hot", kernel=_one_hot, pattern=4, shape_arith=True)
+@define_op("dyn.one_hot", exact="always", kernel=_one_hot, pattern=4, shape_arith=True)
 def dyn_one_hot(
     indices: TensorType, depth: Known, on_value: TensorType, off_value: TensorType, *, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
@@ -234,7 +234,7 @@ def _topk(data: Array, k: Array, axis: int, largest: bool, sorted: bool) -> tupl
     return topk_arrays(data, int(k.reshape(())), axis, largest, sorted)
 
 
-@define_op("dyn.topk", kernel=_topk, cost=reduction, results=2)
+@define_op("dyn.topk", exact="always", kernel=_topk, cost=reduction, results=2)
 def dyn_topk(data: TensorType, k: Known, *, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
     """The topk of as many elements as `k`, one integer, says. ONNX TopK (10, 11, 24)."""
     return topk_type(data, _one(k, "k"), axis)

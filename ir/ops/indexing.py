@@ -41,7 +41,7 @@ def _take(data: Array, indices: Array, axis: int | None) -> Array:
     return found
 
 
-@define_op("take", kernel=_take, cost=_picked, pattern=2, shape_arith=True)
+@define_op("take", exact="always", kernel=_take, cost=_picked, pattern=2, shape_arith=True)
 def take(data: TensorType, indices: TensorType, *, axis: int | None = None) -> TensorType:
     """The slices of `data` along `axis` that `indices` names, in its place; without an axis, elements of the flattened tensor.
 
@@ -82,7 +82,7 @@ def _gather(data: Array, indices: Array, axis: int) -> Array:
     return np.take_along_axis(window, indices, at)
 
 
-@define_op("gather", kernel=_gather, cost=_picked, pattern=2, shape_arith=True)
+@define_op("gather", exact="always", kernel=_gather, cost=_picked, pattern=2, shape_arith=True)
 def gather(data: TensorType, indices: TensorType, *, axis: int = 0) -> TensorType:
     """Each element of `indices` replaced by that element of `data` along `axis`, at the same place in the other axes, in which `indices`
     may be shorter than `data`. Negative indices count from the back. ONNX GatherElements (11, 13), Relay gather.
@@ -120,7 +120,7 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
     return np.asarray(data[(*before, *(indices[..., i] for i in range(length)))])
 
 
-@define_op("gather_nd", kernel=_gather_nd, cost=_picked, pattern=2)
+@define_op("gather_nd", exact="always", kernel=_gather_nd, cost=_picked, pattern=2)
 def gather_nd(data: TensorType, indices: TensorType, *, batch_dims: int = 0) -> TensorType:
     """Slices of `data`: the last axis of `indices` holds their places, in the axes after the first `batch_dims`, which both share.
 

@@ -29,7 +29,7 @@ def _cast_like(data: Array, dtype_like: Array) -> Array:
     return found
 
 
-@define_op("cast_like", kernel=_cast_like, pattern=0)
+@define_op("cast_like", exact="always", kernel=_cast_like, pattern=0)
 def cast_like(data: TensorType, dtype_like: TensorType) -> TensorType:
     """`data` in the element type of the other operand (`cast`). Relay cast_like; written as Cast."""
     return same_type(data, PLAIN).with_dtype(same_type(dtype_like, PLAIN).dtype)
@@ -40,7 +40,7 @@ def _write_cast_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Cast", inputs[:1], {"to": _NUMBERS[tensor_type(call.checked_type).dtype]})
 
 
-@define_op("reshape_like", kernel=lambda data, shape_like: data.reshape(shape_like.shape), cost=view, pattern=2)
+@define_op("reshape_like", exact="always", kernel=lambda data, shape_like: data.reshape(shape_like.shape), cost=view, pattern=2)
 def reshape_like(data: TensorType, shape_like: TensorType) -> TensorType:
     """The elements of `data` in the shape of the other operand, which has as many. Relay reshape_like; written as Reshape."""
     shape = tensor_type(shape_like, "shape_like").shape
@@ -62,7 +62,7 @@ def _emit_reshape(emit: Emitter, name: str, like: str, result: TensorType) -> st
     return emit.node("Reshape", [name, emit.node("Shape", [like])], {"allowzero": 1})
 
 
-@define_op("broadcast_to_like", kernel=lambda data, broadcast_type: np.broadcast_to(data, broadcast_type.shape), pattern=1)
+@define_op("broadcast_to_like", exact="always", kernel=lambda data, broadcast_type: np.broadcast_to(data, broadcast_type.shape), pattern=1)
 def broadcast_to_like(data: TensorType, broadcast_type: TensorType) -> TensorType:
     """`data` broadcast to the shape of the other operand. Relay broadcast_to_like; written as Expand."""
     shape = tensor_type(broadcast_type, "broadcast_type").shape

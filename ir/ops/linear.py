@@ -66,7 +66,7 @@ def matrix_product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     return narrow(np.matmul(_swapped(wide(a), transpose_a), _swapped(wide(b), transpose_b)), a.dtype)
 
 
-@define_op("nn.matmul", kernel=matrix_product, cost=product_cost, pattern=4)
+@define_op("nn.matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
 def matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = False) -> TensorType:
     """The matrix product of `numpy.matmul`: vectors, matrices, and stacks of matrices that broadcast.
 
@@ -86,7 +86,7 @@ def _dense(data: Array, weight: Array) -> Array:
     return narrow(np.matmul(wide(data), wide(weight).T), data.dtype)
 
 
-@define_op("nn.dense", kernel=_dense, cost=product_cost, pattern=4)
+@define_op("nn.dense", exact="integers", kernel=_dense, cost=product_cost, pattern=4)
 def dense(data: TensorType, weight: TensorType) -> TensorType:
     """`data` (..., inputs) times the transpose of `weight` (units, inputs): (..., units).
 
@@ -100,7 +100,7 @@ def dense(data: TensorType, weight: TensorType) -> TensorType:
     return TensorType((*data.shape[:-1], weight.shape[0]), data.dtype)
 
 
-@define_op("nn.batch_matmul", kernel=matrix_product, cost=product_cost, pattern=4)
+@define_op("nn.batch_matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
 def batch_matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = True) -> TensorType:
     """The products of two stacks of matrices of rank 3, `b` transposed unless told otherwise (Relay's default).
 
@@ -120,7 +120,7 @@ def _taken_along(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
     return Cost(elements(result), nbytes(args[1]))
 
 
-@define_op("nn.bias_add", kernel=_bias_add, cost=_taken_along, pattern=1)
+@define_op("nn.bias_add", exact="always", kernel=_bias_add, cost=_taken_along, pattern=1)
 def bias_add(data: TensorType, bias: TensorType, *, axis: int = 1) -> TensorType:
     """`data` plus the vector `bias` along an axis; the vector has as many elements as the axis.
 

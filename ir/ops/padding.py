@@ -45,7 +45,7 @@ def _pad(data: Array, pad_width: Sequence[Sequence[int]], pad_mode: str, pad_val
     return pad_array(data, pad_width, pad_mode, "" if data.dtype == np.object_ and pad_value == 0 else pad_value)
 
 
-@define_op("nn.pad", kernel=_pad, pattern=2)
+@define_op("nn.pad", exact="always", kernel=_pad, pattern=2)
 def pad(data: TensorType, *, pad_width: tuple[tuple[int, int], ...], pad_mode: str = "constant", pad_value: PadValue = 0.0) -> TensorType:
     """`data` with elements added before and after each axis, as `pad_width` says; negative widths take elements away, before any are added.
 

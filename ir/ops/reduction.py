@@ -158,13 +158,17 @@ def reduce_sum_square(x: TensorType, *, axis: Axis = None, keepdims: bool = Fals
     return _reduced(x, axis, keepdims, exclude)
 
 
-@define_op("all", kernel=_over_axes(lambda x, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3)
+@define_op(
+    "all", exact="always", kernel=_over_axes(lambda x, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3
+)
 def all_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
     """Whether all elements are true; of none True. ONNX ReduceMin-20 of bool; before, ReduceProd between two casts."""
     return _reduced(x, axis, keepdims, exclude, BOOLEAN)
 
 
-@define_op("any", kernel=_over_axes(lambda x, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3)
+@define_op(
+    "any", exact="always", kernel=_over_axes(lambda x, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3
+)
 def any_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
     """Whether an element is true; of none False. ONNX ReduceMax-20 of bool; before, ReduceSum between two casts."""
     return _reduced(x, axis, keepdims, exclude, BOOLEAN)

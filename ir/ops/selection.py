@@ -49,7 +49,7 @@ def one_hot_type(
     return TensorType((*indices.shape[:at], depth, *indices.shape[at:]), kind)
 
 
-@define_op("one_hot", kernel=_one_hot, pattern=4, shape_arith=True)
+@define_op("one_hot", exact="always", kernel=_one_hot, pattern=4, shape_arith=True)
 def one_hot(
     indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: int, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
@@ -110,7 +110,7 @@ def _trilu(data: Array, k: int, upper: bool) -> Array:
     return np.triu(data, k) if upper else np.tril(data, k)
 
 
-@define_op("trilu", kernel=_trilu, pattern=2)
+@define_op("trilu", exact="always", kernel=_trilu, pattern=2)
 def trilu(data: TensorType, *, k: int = 0, upper: bool = True) -> TensorType:
     """The upper (or lower) triangle of the matrices in the last two axes, from diagonal `k`, and zeros elsewhere. ONNX Trilu (14), Relay
     trilu.
@@ -176,7 +176,7 @@ def topk_type(data: TensorType, k: Dim, axis: int) -> TupleType:
     return TupleType((values, values.with_dtype("int64")))
 
 
-@define_op("topk", kernel=_topk, cost=reduction, results=2)
+@define_op("topk", exact="always", kernel=_topk, cost=reduction, results=2)
 def topk(data: TensorType, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
     """The `k` largest (or smallest) elements along `axis`, and their indices (int64); of equal elements those that come first.
 

@@ -27,13 +27,13 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, Type
 
 
-@define_op("abs", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True)
+@define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True)
 def abs_(x: TensorType) -> TensorType:
     """The absolute value; of the lowest integer itself. ONNX Abs-13."""
     return same_type(x, ARITHMETIC)
 
 
-@define_op("negative", kernel=np.negative, onnx="Neg", elementwise=True, involution=True, shape_arith=True)
+@define_op("negative", exact="always", kernel=np.negative, onnx="Neg", elementwise=True, involution=True, shape_arith=True)
 def negative(x: TensorType) -> TensorType:
     """The element with the other sign; of the lowest integer itself. ONNX Neg-13."""
     return same_type(x, SIGNED_NUMBERS)
@@ -45,25 +45,25 @@ def sign(x: TensorType) -> TensorType:
     return same_type(x, ARITHMETIC)
 
 
-@define_op("ceil", kernel=np.ceil, onnx="Ceil", elementwise=True, idempotent=True)
+@define_op("ceil", exact="always", kernel=np.ceil, onnx="Ceil", elementwise=True, idempotent=True)
 def ceil(x: TensorType) -> TensorType:
     """The next integer that is not smaller. ONNX Ceil-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("floor", kernel=np.floor, onnx="Floor", elementwise=True, idempotent=True)
+@define_op("floor", exact="always", kernel=np.floor, onnx="Floor", elementwise=True, idempotent=True)
 def floor(x: TensorType) -> TensorType:
     """The next integer that is not greater. ONNX Floor-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("round", kernel=np.rint, onnx="Round@11", elementwise=True, idempotent=True)
+@define_op("round", exact="always", kernel=np.rint, onnx="Round@11", elementwise=True, idempotent=True)
 def round_(x: TensorType) -> TensorType:
     """The nearest integer, of two the even one. ONNX Round-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("sqrt", kernel=in_float32(np.sqrt), onnx="Sqrt", elementwise=True)
+@define_op("sqrt", exact="always", kernel=in_float32(np.sqrt), onnx="Sqrt", elementwise=True)
 def sqrt(x: TensorType) -> TensorType:
     """The square root; of negative numbers nan. ONNX Sqrt-13."""
     return same_type(x, FLOATING)
@@ -85,7 +85,7 @@ def _write_rsqrt(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Reciprocal", [emit.node("Sqrt", inputs)])
 
 
-@define_op("reciprocal", kernel=in_float32(np.reciprocal), onnx="Reciprocal", elementwise=True)
+@define_op("reciprocal", exact="always", kernel=in_float32(np.reciprocal), onnx="Reciprocal", elementwise=True)
 def reciprocal(x: TensorType) -> TensorType:
     """One divided by the element. ONNX Reciprocal-13."""
     return same_type(x, FLOATING)

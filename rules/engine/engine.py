@@ -9,6 +9,7 @@ from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
+from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Op
 from passat.ir.ops.static_forms import ARE_STATIC_FORMS, HAVE_STATIC_FORM
 from passat.ir.sealed import is_sealed
@@ -35,7 +36,8 @@ from passat.rules.rule import LOWERING
 
 
 class Engine:
-    """Rules, whether to fold constants, limits and a cost model: everything that a run needs but the program.
+    """Rules, whether to fold constants, limits and a cost model: everything that a run needs but the program. With `exact` folding keeps
+    every bit (`Folder`).
 
     `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
     which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
@@ -50,6 +52,7 @@ class Engine:
         model: CostModel | None = None,
         fold: bool = False,
         static: bool = False,
+        exact: bool = False,
         max_growth: int = 1 << 20,
         merge: bool = False,
         exact_seconds: float = 0.0,
@@ -70,6 +73,8 @@ class Engine:
         self.model = model or ROOFLINE
         self.fold = fold
         self.static = static
+        self.exact = exact
+        self.opset = DEFAULT_OPSET
         self.max_growth = max_growth
         self.merge = merge
         self.exact_seconds = exact_seconds
@@ -119,7 +124,7 @@ class Engine:
     def _has_nothing_for(self, facts: FunctionFacts) -> bool:
         """Whether no rule can match and there is nothing to fold or merge."""
         return (
-            (not self.fold or (self.static, self.max_growth) in facts.folded)
+            (not self.fold or (self.static, self.exact, self.max_growth) in facts.folded)
             and (not self.merge or facts.distinct)
             and not any(symbols <= facts.symbols for symbols in self._needed())
         )
@@ -136,7 +141,7 @@ class Engine:
         if made is function and not self.rank:
             facts.distinct = facts.distinct or self.merge
             if self.fold:
-                facts.folded.add((self.static, self.max_growth))
+                facts.folded.add((self.static, self.exact, self.max_growth))
         return made
 
     def _with_regions(self, function: Function, report: EngineReport) -> Function:
@@ -183,7 +188,7 @@ class Engine:
         return self._optimise(graph, graph.load(body), body, done, report)
 
     def _graph(self) -> Graph:
-        folder = Folder(self.max_growth, static=self.static) if self.fold else None
+        folder = Folder(self.max_growth, static=self.static, exact=self.exact, opset=self.opset) if self.fold else None
         return Graph(folder, compare_large=self.merge)
 
     def optimise(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:

@@ -1,4 +1,4 @@
-"""Constant folding as a decision: what may be folded, what it costs in bytes, and the folding itself by the operators' kernels."""
+"""Constant folding as a decision: what may be folded, and what it costs in bytes."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,9 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.folding import folded_value, keeps_bits
+from passat.ir.module import IRModule
+from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
@@ -13,22 +16,33 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.engine.deferred import deferred, is_worth_deferring
 
 
+def written_opset(mod: IRModule | None) -> int:
+    """The opset that a module is written in: that of the ONNX model which it was read from, or the one for all others."""
+    return int(getattr(None if mod is None else mod.attrs.get("onnx"), "version", DEFAULT_OPSET))
+
+
 class Folder:
     """Decides and folds. A result may be `max_growth` bytes larger than the constants it is made of, since these may go;
     what is refused for its size is counted in `refused`. Splats weigh nothing. A kernel that fails leaves the call as it is.
     With `static`, dynamic operators whose shapes are known become static ones on the way, so that the types behind them become better.
+    With `exact` only calls are folded that `keeps_bits` allows; the others are left to ONNX Runtime.
+    `opset` is that of the model which the calls are part of.
     """
 
-    def __init__(self, max_growth: int = 1 << 20, max_bytes: int = 1 << 30, *, static: bool = False) -> None:
+    def __init__(
+        self, max_growth: int = 1 << 20, max_bytes: int = 1 << 30, *, static: bool = False, exact: bool = False, opset: int = DEFAULT_OPSET
+    ) -> None:
         self.max_growth = max_growth
         self.max_bytes = max_bytes
         self.static = static
+        self.exact = exact
+        self.opset = opset
         self.refused = 0
         self.failed: dict[str, int] = {}
 
     def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value | None:
-        """The value of a call on constants, or None: stateful, without operands or kernel, of unknown size, or too large."""
-        if op.stateful or op.kernel is None or not values:
+        """The value of a call on constants, or None: stateful, without operands or kernel, of unknown size, too large, or not exact."""
+        if op.stateful or op.kernel is None or not values or (self.exact and not keeps_bits(op, values, type_)):
             return None
         size = _bytes(type_)
         if size is None:
@@ -45,8 +59,18 @@ class Folder:
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
         """The value of a call; one that takes long is computed when its elements are first needed. Raises EvaluateError."""
         if isinstance(type_, TensorType) and is_worth_deferring(op, values, attrs, type_):
-            return deferred(evaluate_call, op, values, attrs, type_)
-        return evaluate_call(op, values, attrs, type_)
+            return deferred(self._value_in_any_case, op, values, attrs, type_)
+        return self._value(op, values, attrs, type_)
+
+    def _value(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        return folded_value(op, values, attrs, type_, self.opset)
+
+    def _value_in_any_case(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of a deferred call, which has become part of the program: by the kernel where ONNX Runtime refuses."""
+        try:
+            return self._value(op, values, attrs, type_)
+        except EvaluateError:
+            return evaluate_call(op, values, attrs, type_)
 
     def from_known(self, known: KnownValue | None, type_: TensorType) -> Tensor | None:
         """The constant that shape arithmetic knows in full (all elements integers or bools)."""

@@ -19,7 +19,7 @@ class FunctionFacts:
     """
 
     symbols: frozenset[Symbol]
-    folded: set[tuple[bool, int]] = field(default_factory=set)
+    folded: set[tuple[bool, bool, int]] = field(default_factory=set)
     distinct: bool = False
 
 

@@ -14,7 +14,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.fold import Folder, written_opset
+from passat.rules.rule import EXACT
 
 SKIPPED_IN_07: Final = frozenset({"zeros_like", "ones_like", "full_like", "full"})
 """What v0.7 does not evaluate."""
@@ -100,8 +101,12 @@ def fold_constant_expr(expr: Expr, mod: IRModule | None = None, fold_qnn: bool =
     if fold_qnn:
         raise ValueError("FoldConstantExpr: there are no quantised operators to fold: fold_qnn=True is not supported")
     typed = infer_type(expr)
-    folded = fold_expr(typed, Folder(PassContext.current().get_config("rules.max_growth")))
+    folded = fold_expr(typed, _folder(PassContext.current(), mod))
     return typed if folded is typed else infer_type(folded)
+
+
+def _folder(ctx: PassContext, mod: IRModule | None) -> Folder:
+    return Folder(ctx.get_config("rules.max_growth"), exact=ctx.get_config("rules.math") == EXACT, opset=written_opset(mod))
 
 
 class FoldConstantOf(FunctionPass):
@@ -119,7 +124,7 @@ class FoldConstantOf(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Folds one function."""
-        folder = Folder(ctx.get_config("rules.max_growth"))
+        folder = _folder(ctx, mod)
         infer_type(func)
         skip = SKIPPED_IN_07 if self.version == "v0.7" else ()
         made = fold_expr(func, folder, skip=skip, shapes=self.version != "v0.5", branches=self.version in ("v0.8", "v0.18"))

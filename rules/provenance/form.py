@@ -106,8 +106,9 @@ def _check_part(part: AnyValue, number: int, count: int) -> None:
         return
     if "together" in part:
         expect(part, "together", bool, where)
-    if part.get("growth") is not None:
-        expect(part, "growth", int, where)
+    for name in ("growth", "opset"):
+        if part.get(name) is not None:
+            expect(part, name, int, where)
     for place, step in enumerate(expect(part, "steps", list, where), 1):
         _check_step(step, f"{where}, step {place}", count)
 

@@ -6,9 +6,11 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value
 from passat.ir.expr import Call, Constant, Expr, If, Tuple, TupleGetItem
+from passat.ir.folding import folded_value
 from passat.ir.infer import InferError, infer_type, known_value
+from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op, OpTypeError, get_op
 from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import ANY
@@ -313,7 +315,11 @@ class Saturated:
         if label[0] == "field":
             return values[0][label[1]] if isinstance(values[0], tuple) else None
         op: Op = label[1]
-        return None if op.stateful or op.kernel is None else evaluate_call(op, values, label[2], expr.checked_type)
+        return (
+            None
+            if op.stateful or op.kernel is None
+            else folded_value(op, values, label[2], expr.checked_type, self.part.get("opset") or DEFAULT_OPSET)
+        )
 
     def _propagate(self) -> None:
         """Folds what is made of classes that have become constant."""

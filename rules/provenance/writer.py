@@ -176,7 +176,8 @@ class Writer:
         """Adds what a saturation did; returns what of it is not covered."""
         if run.result is run.body:
             return ""
-        growth = None if run.graph.folder is None else run.graph.folder.max_growth
+        folder = run.graph.folder
+        settings = {} if folder is None else {"growth": folder.max_growth, "opset": folder.opset}
         try:
             nodes = _Nodes(run.graph, self.terms)
             before = self.terms.encode(run.body)
@@ -187,7 +188,7 @@ class Writer:
         self.count += len(steps)
         if self.count > MOST_STEPS:
             raise CertificateError(f"the certificate would have more than {MOST_STEPS} steps; a lower rules.matches makes fewer")
-        head = {"pass": run.pass_name, "function": run.function, "growth": growth}
+        head = {"pass": run.pass_name, "function": run.function, **settings}
         self.steps.append({**head, "before": before, "after": after, "steps": steps})
         return ""
 

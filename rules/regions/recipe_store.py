@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from passat.ir.tensor import Tensor
     from passat.rules.engine.engine import Engine
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the table and of the texts in it."""
 FILE: Final = "recipes.sqlite"
 _LONGEST: Final = 1 << 24
@@ -97,7 +97,17 @@ def identity_of(engine: "Engine") -> Identity | None:
     if rules is None:
         return None
     machine = model.machine if isinstance(model, Roofline) else ""
-    settings = (engine.fold, engine.static, engine.max_growth, engine.exact_seconds > 0, engine.rank, type(model).__name__, machine)
+    settings = (
+        engine.fold,
+        engine.static,
+        engine.exact,
+        engine.opset,
+        engine.max_growth,
+        engine.exact_seconds > 0,
+        engine.rank,
+        type(model).__name__,
+        machine,
+    )
     limits = engine.limits._replace(seconds=0.0, memory=0.0)
     return Identity(f"{rules.text}\n{settings}\n{limits}", rules.functions)
 

@@ -150,7 +150,7 @@ def _step(step: Question | Opinion | Folding | Literal, names: Mapping[Callable[
         return ["opinion", names[step.function], args, step.decides, step.answer]
     if isinstance(step, Literal):
         return ["literal", *_tensor(step.tensor)]
-    return ["fold", step.op.name, step.operands, _attrs(step.attrs), _type(step.type_), step.result, step.shape]
+    return ["fold", step.op.name, step.operands, _attrs(step.attrs), _type(step.type_), step.opset, step.result, step.shape]
 
 
 def _read_step(step: Sequence[AnyValue], functions: Functions) -> Question | Opinion | Folding | Literal:
@@ -163,8 +163,8 @@ def _read_step(step: Sequence[AnyValue], functions: Functions) -> Question | Opi
         return Opinion(functions[step[1]], args, bool(step[3]), step[4])
     if kind == "literal":
         return Literal(_read_tensor(*step[1:]))
-    _, name, operands, attrs, type_, result, shape = step
-    return Folding(_op(name), _nested(operands), _read_attrs(attrs), _read_type(type_), _nested(result), _nested(shape))
+    _, name, operands, attrs, type_, opset, result, shape = step
+    return Folding(_op(name), _nested(operands), _read_attrs(attrs), _read_type(type_), _count(opset), _nested(result), _nested(shape))
 
 
 def _item(item: Item | Leaf) -> list[AnyValue]:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 def solve(engine: "Engine", sample: Sample, region: Region, report: EngineReport) -> Recipe:
     """The recipe for the region that a sample was made of. What the engine does goes to the report."""
-    graph = TracedGraph(sample.trace, TracedFolder(sample.trace, engine.max_growth, static=engine.static) if engine.fold else None)
+    folder = None
+    if engine.fold:
+        folder = TracedFolder(sample.trace, engine.max_growth, static=engine.static, exact=engine.exact, opset=engine.opset)
+    graph = TracedGraph(sample.trace, folder)
     result = engine.optimise(graph, graph.load(sample.body), sample.body, report)
     return recipe_of(sample, region.nodes, result) or unchanged(sample, region)
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value
 from passat.ir.expr import Constant
+from passat.ir.folding import folded_value
 from passat.ir.infer import InferError, known_value
 from passat.ir.op import Op, OpTypeError, is_followed
 from passat.ir.tensor import Array, Tensor
@@ -51,13 +52,14 @@ class Slot(NamedTuple):
 
 
 class Folding(NamedTuple):
-    """A call that was folded: operands and results are numbers of tensors, in tuples where the values are; the results count on from
-    the tensors there were. None, where the kernel refused; `shape` has the types and shapes of the results."""
+    """A call that was folded, in a model of an opset: operands and results are numbers of tensors, in tuples where the values are; the
+    results count on from the tensors there were. None, where it was refused; `shape` has the types and shapes of the results."""
 
     op: Op
     operands: tuple[AnyValue, ...]
     attrs: Attrs
     type_: Type
+    opset: int
     result: AnyValue
     shape: object
 
@@ -93,18 +95,18 @@ class Trace:
         self.tensors.append(tensor)
         return self.wrap(len(self.tensors) - 1)
 
-    def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-        """The value of a call on traced tensors, traced. Raises EvaluateError like `evaluate_call`."""
+    def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type, opset: int) -> Value:
+        """The value of a call on traced tensors, traced. Raises EvaluateError like `folded_value`."""
         operands = tuple(map(_numbers, values))
         try:
-            value = evaluate_call(op, [taken(part, self.tensors) for part in operands], attrs, type_)
+            value = folded_value(op, [taken(part, self.tensors) for part in operands], attrs, type_, opset)
         except EvaluateError:
-            self.steps.append(Folding(op, operands, attrs, type_, None, None))
+            self.steps.append(Folding(op, operands, attrs, type_, opset, None, None))
             raise
         first = len(self.tensors)
         self.tensors += flattened(value)
         result = _counted(value, iter(range(first, len(self.tensors))))
-        self.steps.append(Folding(op, operands, attrs, type_, result, shapes(value)))
+        self.steps.append(Folding(op, operands, attrs, type_, opset, result, shapes(value)))
         return self._wrap_all(result)
 
     def _wrap_all(self, numbers: AnyValue) -> Value:
@@ -148,7 +150,7 @@ class Trace:
                 tensors.append(step.tensor)
             else:
                 try:
-                    value = evaluate_call(step.op, [taken(part, tensors) for part in step.operands], step.attrs, step.type_)
+                    value = folded_value(step.op, [taken(part, tensors) for part in step.operands], step.attrs, step.type_, step.opset)
                 except EvaluateError:
                     if step.result is None:
                         continue
@@ -268,13 +270,13 @@ class Traced(Tensor):
 class TracedFolder(Folder):
     """Folds traced tensors to traced ones."""
 
-    def __init__(self, trace: Trace, max_growth: int, *, static: bool) -> None:
-        super().__init__(max_growth, static=static)
+    def __init__(self, trace: Trace, max_growth: int, *, static: bool, exact: bool, opset: int) -> None:
+        super().__init__(max_growth, static=static, exact=exact, opset=opset)
         self._trace = trace
 
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
         """The value of the call. Raises EvaluateError."""
-        return self._trace.fold(op, values, attrs, type_)
+        return self._trace.fold(op, values, attrs, type_, self.opset)
 
 
 class TracedGraph(Graph):

@@ -1,0 +1,239 @@
+"""What calls on constants are folded to, against ONNX Runtime with its optimizations off: every operator, on values of every kind.
+
+In CI on one draw of each kind of values, in one opset; `make kernels` tries more (KERNELS=all).
+"""
+
+import functools
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any as AnyValue
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+
+from passat.ir.dtypes import FLOATS, from_numpy
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.expr import Call, Constant, Function, Tuple
+from passat.ir.folding import is_exact
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, to_onnx
+from passat.ir.onnx.frame import Frame
+from passat.ir.op import Op, OpTypeError, list_ops
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.engine.fold import Folder
+from passat.verify import Runner
+from tests.ir.ops.kernel_examples import PAIR, Example, Operand, examples_of
+from tests.ir.ops.kernel_values import DTYPES, EXTREME, FILLS, filled, same_bits, spread, up_to_rounding
+
+ALL = os.environ.get("KERNELS") == "all"
+OPSETS = (8, 13, 18, 24) if ALL else (24,)
+SEEDS = range(2 if ALL else 1)
+OPS = [op for op in list_ops() if op.to_onnx is not None and op.kernel is not None and not op.stateful and op.operand_names]
+
+
+def variants(example: Example) -> Iterator[Example]:
+    """An example, and the same with a dimension of size 0."""
+    yield example
+    shapes = [part for operand in example.operands for part in (operand if isinstance(operand, list) else [operand])]
+    for size in sorted({dim for shape in shapes if isinstance(shape, tuple) for dim in shape}):
+
+        def without(shape: Operand, size: int = size) -> Operand:
+            if isinstance(shape, list):
+                return [without(part) for part in shape]  # type: ignore[misc]  # of a list of shapes, shapes
+            return tuple(0 if dim == size else dim for dim in shape) if isinstance(shape, tuple) else shape
+
+        yield Example(tuple(map(without, example.operands)), example.attrs)
+
+
+def arrays(op: Op, example: Example, dtype: str, fill: str, seed: int) -> list[AnyValue]:
+    """The operands of an example, a tuple of them as a tuple."""
+    random = np.random.default_rng([seed, len(op.name)])
+    width = max(len(example.operands), *(len(operand) for operand in example.operands if isinstance(operand, list)), 1)
+
+    def fill_in(operand: Operand, place: int) -> AnyValue:
+        if isinstance(operand, np.ndarray):
+            return operand
+        if isinstance(operand, list):
+            return tuple(fill_in(part, i) for i, part in enumerate(operand))
+        own = "bool" if op.name == "where" and place == 0 else dtype
+        return spread(own, place, width, random) if operand == PAIR else filled(own, operand, fill, random)
+
+    return [fill_in(operand, place) for place, operand in enumerate(example.operands)]
+
+
+def call_on(op: Op, operands: Sequence[AnyValue], attrs: dict[str, AnyValue]) -> Call:
+    """The call on constants."""
+
+    def constant(operand: AnyValue) -> Constant | Tuple:
+        return Tuple([constant(part) for part in operand]) if isinstance(operand, tuple) else Constant(Tensor.dense(operand))
+
+    call = op(*map(constant, operands), **attrs)
+    infer_type(call)
+    return call
+
+
+def run(call: Call, opset: int) -> list[Array] | str | None:
+    """What ONNX Runtime computes of the call; why it does not; or None where it has no kernel, or ONNX no form."""
+    model = onnx.ModelProto(ir_version=10)
+    model.opset_import.add(domain="", version=opset)
+    model.opset_import.add(domain="com.microsoft", version=1)
+    module = IRModule({"main": infer_type(Function([], call))}, attrs={"onnx": Frame(model, onnx.GraphProto(name="g"))})  # type: ignore[dict-item]  # of a function, a function
+    try:
+        runner = Runner(to_onnx(module), threads=1)
+    except OnnxError:
+        return None
+    except Exception as error:  # ONNX Runtime's own, with no common base
+        return None if type(error).__name__ in ("NotImplemented", "InvalidGraph") else str(error)
+    try:
+        return [np.asarray(result) for result in runner.run({})]
+    except Exception as error:  # as above
+        return str(error)
+
+
+def tensors(value: Value | None) -> list[Array] | None:
+    if value is None:
+        return None
+    return [array for part in value for array in tensors(part) or []] if isinstance(value, tuple) else [value.numpy()]
+
+
+def values_of(call: Call) -> list[Value]:
+    return [tuple(part.data for part in arg.fields) if isinstance(arg, Tuple) else arg.data for arg in call.args]  # type: ignore[union-attr, attr-defined]  # they are constants
+
+
+def by_kernel(call: Call) -> list[Array] | None:
+    assert isinstance(call.op, Op)
+    try:
+        return tensors(evaluate_call(call.op, values_of(call), call.attrs, call.checked_type))
+    except EvaluateError:
+        return None
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool) -> str:
+    """The first element that differs, or nothing."""
+    for one, other in zip(found, expected, strict=True):
+        if from_numpy(one.dtype) != from_numpy(other.dtype) or one.shape != other.shape:
+            return f"{one.dtype}{one.shape} for {other.dtype}{other.shape}"
+        agree = (same_bits if exact else up_to_rounding)(one, other)
+        if not agree.all():
+            place = tuple(int(i) for i in np.argwhere(~agree)[0])
+            return f"{one[place]!r} for {other[place]!r} at {place}, {int((~agree).sum())} of {agree.size} differ"
+    return ""
+
+
+class Comparison(NamedTuple):
+    """What comparing an operator found: where folded values differ from ONNX Runtime's, and where those of the kernel do by more than
+    rounding; the element types that ONNX Runtime computes, and those of them that are folded."""
+
+    folded_otherwise: list[str]
+    kernel_otherwise: list[str]
+    computed: set[str]
+    folded: set[str]
+
+
+@functools.cache
+def comparison(op: Op) -> Comparison:
+    found = Comparison([], [], set(), set())
+    for given, opset, seed in itertools.product(examples_of(op), OPSETS, SEEDS):
+        for example in variants(given):
+            # What has no elements is the same for all types of one kind, and what is exact on extreme values is so on others.
+            dtypes = (
+                DTYPES if example.is_filled and (ALL or example is given) else ("float32", "int64") if example.is_filled else DTYPES[:1]
+            )
+            for dtype in dtypes:
+                if not takes(op, example, dtype):
+                    continue
+                plain = ALL or not (op.exact == "always" or (op.exact == "integers" and dtype not in FLOATS))
+                for fill in FILLS if plain and example is given and example.is_filled and not example.is_spread else FILLS[:1]:
+                    call = call_on(op, arrays(op, example, dtype, fill, seed), example.attrs)
+                    expected = None if is_left(call) else run(call, opset)
+                    if expected is None:
+                        break
+                    if not isinstance(expected, str):
+                        where = f"{op.name}, {dtype}, {fill}, {example}, opset {opset}"
+                        # Sums and products of extreme values are whatever the order of their terms makes of them.
+                        compare(call, expected, found, opset, where, kernel=fill != EXTREME or example.is_spread)
+    return found
+
+
+def takes(op: Op, example: Example, dtype: str) -> bool:
+    """Whether an operator takes operands of an element type."""
+
+    def type_of(operand: Operand, place: int) -> Type:
+        if isinstance(operand, np.ndarray):
+            return TensorType(operand.shape, from_numpy(operand.dtype))
+        if isinstance(operand, list):
+            return TupleType([type_of(part, place) for part in operand])
+        return TensorType([abs(dim) for dim in operand], "bool" if op.name == "where" and place == 0 else dtype)
+
+    try:
+        values = [np.array(operand, np.object_) if isinstance(operand, np.ndarray) else None for operand in example.operands]
+        op.infer([type_of(operand, place) for place, operand in enumerate(example.operands)], op.bind_attrs(example.attrs), values)
+    except OpTypeError:
+        return False
+    return True
+
+
+def is_left(call: Call) -> bool:
+    """Whether a call is not folded because it is of no elements: ONNX Runtime ends the process over some of these."""
+    assert isinstance(call.op, Op)
+    values = values_of(call)
+    operands = tensors(tuple(values)) or []
+    return any(not operand.size for operand in operands) and Folder().fold(call.op, values, call.attrs, call.checked_type) is None
+
+
+def compare(call: Call, expected: list[Array], found: Comparison, opset: int, where: str, *, kernel: bool) -> None:
+    op, values, dtype = call.op, values_of(call), where.split(", ")[1]
+    assert isinstance(op, Op)
+    found.computed.add(dtype)
+    for exact in (False, True):
+        folded = tensors(Folder(exact=exact, opset=opset).fold(op, values, call.attrs, call.checked_type))
+        if folded is not None:
+            assert not exact or is_exact(op, values)
+            found.folded.add(dtype)
+            if problem := difference(folded, expected, exact=True):
+                found.folded_otherwise.append(f"{where}: {problem}")
+    computed = by_kernel(call) if kernel and not is_exact(op, values) else None
+    if computed is not None and (problem := difference(computed, expected, exact=False)):
+        found.kernel_otherwise.append(f"{where}: {problem}")
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_folded_values_are_those_of_onnx_runtime(op: Op) -> None:
+    try:
+        found = comparison(op)
+    except KeyError:
+        pytest.fail(f"{op.name} needs examples in tests/ir/ops/kernel_examples.py")
+    assert not found.folded_otherwise, "\n".join(found.folded_otherwise[:9])
+    assert found.folded == (set() if op.name in LEFT else found.computed)
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_kernels_compute_what_onnx_runtime_does_up_to_rounding(op: Op) -> None:
+    found = comparison(op)
+    if op.name in OTHERWISE:
+        assert found.kernel_otherwise, f"{op.name} need not be excused any more"
+    else:
+        assert not found.kernel_otherwise, "\n".join(found.kernel_otherwise[:9])
+
+
+LEFT = {op.name for op in OPS if op.name.startswith("contrib.")}
+"""Calls of ONNX Runtime's own operators on constants are left to it: the onnx package cannot say whether a node is valid."""
+OTHERWISE = {
+    **dict.fromkeys(("argmax", "argmin", "max", "min"), "NaN counts or not, by its place"),
+    **{f"nn.{kind}_pool{rank}d": "NaN counts or not, by its place" for kind in ("max", "global_max") for rank in (1, 2, 3)},
+    **dict.fromkeys(("clip", "elemwise_max", "elemwise_min", "maximum", "minimum", "sign"), "2**31 as int64 is taken for less than 0"),
+    **dict.fromkeys(("prod",), "integers beyond the limits become the limits"),
+    **dict.fromkeys(("contrib.fast_gelu", "nn.attention", "nn.shrink"), "float64 is narrowed to float32 on the way"),
+    "fast_exp": "written as Exp, which overflows",
+    "nn.gelu": "float64 is narrowed to float32 on the way",
+    "nn.instance_norm": "another formula, with less digits",
+    "nn.log_softmax": "of infinities in float64, what the greatest element is not taken from",
+    "nn.lrn": "an infinity spoils all channels",
+}
+"""Where ONNX Runtime computes something else than ONNX and Passat's kernels do, by more than rounding. Folded values are ONNX Runtime's all
+the same; rules are checked by the kernels."""
