@@ -42,6 +42,10 @@ REDUCING, EXPLORING, MERGING, LOWERING = "reducing", "exploring", "merging", "lo
 roots; what a lowering one matched is not taken out."""
 
 
+_LIBRARY: Final = "passat.rules.library."
+"""Types in rules of these modules are checked by their tests, not whenever they are imported: that takes longer than a small model."""
+
+
 def _described(conditions: Iterable[Condition]) -> Iterator[tuple[str, AnyValue]]:
     return ((f"the condition {each!r}", each.args) for each in conditions)
 
@@ -239,7 +243,8 @@ class _Body(dict[str, AnyValue]):
 
 
 class RuleSetMeta(type):
-    """Collects the rules of a class body, names them after the class and the attribute, and checks them."""
+    """Collects the rules of a class body, names them after the class and the attribute, and checks them. (The types in rules of Passat's
+    own library are checked by its tests.)"""
 
     rules: tuple[Rule, ...]
 
@@ -264,7 +269,7 @@ class RuleSetMeta(type):
             elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
         cls.rules = (*inherited, *own)
-        if own:
+        if own and not cls.__module__.startswith(_LIBRARY):
             from passat.rules.typecheck import check_types  # which needs this module
 
             for rule in own:

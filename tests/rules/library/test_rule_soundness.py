@@ -3,6 +3,7 @@
 With PASSAT_SOAK=1 in the environment, on many more.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,9 @@ from passat.rules.checking.relations import circles, covered, enlarges
 from passat.rules.checking.text import rule_lines
 from passat.rules.checking.trial import Verdict
 from passat.rules.checking.trying import WRONG, tried
+from passat.rules.pattern import RuleError, op, tensor
 from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.typecheck import check_types
 
 INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 20
 RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
@@ -48,6 +51,19 @@ def without_types(case: Case) -> Iterator[Case]:
         yield case._replace(types=types, unknown={}, computed={})
 
 
+def test_both_sides_of_every_rule_have_one_type() -> None:
+    """What is checked of rules of users when they are made."""
+    for rule in RULES:
+        check_types(rule)
+
+
+def test_types_in_rules_of_the_library_alone_are_not_checked_when_they_are_made() -> None:
+    rule = op.cast(tensor("x"), dtype="int32") >> tensor("x")
+    for module, refused in (("mine", True), ("passat.rules.library.none", False), ("passat.rules.passes", True)):
+        with pytest.raises(RuleError, match="different types") if refused else contextlib.nullcontext():
+            RuleSetMeta("Wrong", (RuleSet,), {"__module__": module, "wrong": rule})
+
+
 def test_no_rules_of_the_library_go_round_in_a_circle_or_are_superfluous_or_only_enlarge() -> None:
     checked = [tried(rule, 0, 6) for rule in RULES]
     assert circles(checked) == []
@@ -64,7 +80,7 @@ def all_sets(base: RuleSetMeta = RuleSet) -> Iterator[RuleSetMeta]:
 
 def test_every_rule_set_that_a_file_of_the_library_makes_is_found() -> None:
     found = set(library.rule_sets().values())
-    made = {rules for rules in all_sets() if rules.__module__.startswith(f"{library.__name__}.")}
+    made = {rules for rules in all_sets() if rules.__module__.startswith(f"{library.__name__}.") and rules.__module__ in sys.modules}
     assert {rules.__name__ for rules in made - found if rules.rules} == set()
     assert all(len(rules) for rules in found)
     assert len({rule.name for rule in RULES}) == len(RULES)
