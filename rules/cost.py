@@ -1,6 +1,7 @@
 """Cost models: what a node costs on a machine. Costs are positive and finite; lower is better; those of nodes add up."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -9,12 +10,13 @@ from numbers import Real
 from typing import Any as AnyValue
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from passat.ir.attrs import Attrs
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import memory_bound
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from passat.ir.op import Op
-from passat.ir.traverse import post_order
-from passat.ir.types import IncompleteType, TupleType, Type
+from passat.ir.op import Op, get_op
+from passat.ir.ops.linear import accepts_bias
+from passat.ir.traverse import children, post_order
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 _REMEMBERED: Final = 50_000
 """A model remembers so many prices."""
@@ -67,6 +69,14 @@ def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: 
         why = "positive and finite" if not 0 < cost < math.inf else f"at most {LARGEST:g}"
         raise CostError(f"{_about(model)} gave {cost} for {_show(op, types, result)}; costs are {why}")
     return cost
+
+
+def price_apart(model: CostModel, types: Sequence[Type], result: Type, axis: int, constants: Sequence[bool]) -> float:
+    """What `nn.bias_add` costs where no product or convolution takes it along: an addition. Raises CostError."""
+    data, bias = types
+    if isinstance(data, TensorType) and isinstance(bias, TensorType):
+        bias = TensorType((*bias.shape, *(1,) * (data.ndim - axis % data.ndim - 1)), bias.dtype)
+    return price(model, get_op("add"), [data, bias], result, EMPTY_ATTRS, constants)
 
 
 def _about(model: object) -> str:
@@ -141,8 +151,8 @@ def _is_known(type_: Type) -> bool:
 
 
 def _launches(op: Op, result: Type) -> int:
-    """How many starts a call takes: none where it is written as the bias of the product that it follows; one for each piece that a tensor
-    is split into, since each is copied by itself: what three small products save by being one, splitting their result costs."""
+    """How many starts a call takes: none where it is the bias of the product that it follows (see `price_apart`); one for each piece that a
+    tensor is split into, since each is copied by itself: what three small products save by being one, splitting their result costs."""
     if op.name == "nn.bias_add":
         return 0
     return len(result.fields) if op.name == "split" and isinstance(result, TupleType) else 1
@@ -198,20 +208,36 @@ def _made_elsewhere(what: str) -> AnyValue:
 
 
 def program_cost(root: Expr, model: CostModel) -> float:
-    """What a program costs, shared parts once. Calls on nothing but constants are free: whoever runs the program folds them."""
+    """What a program costs, shared parts once. Calls on nothing but constants are free: whoever runs the program folds them. Biases cost
+    next to nothing where a product or convolution takes them along that nothing else reads, and elsewhere what additions do."""
     constant: set[int] = set()
     total = 0.0
-    for node in post_order(root):
+    nodes = post_order(root)
+    along = _taken_along(root, nodes)
+    for node in nodes:
         if isinstance(node, Constant):
             constant.add(id(node))
         elif isinstance(node, Call) and isinstance(node.op, Op):
             known = [id(arg) in constant for arg in node.args]
             if node.args and not node.op.stateful and all(known):
                 constant.add(id(node))
-            else:
-                total += price(model, node.op, [arg.checked_type for arg in node.args], node.checked_type, node.attrs, known)
+                continue
+            types, result = [arg.checked_type for arg in node.args], node.checked_type
+            cost = price(model, node.op, types, result, node.attrs, known)
+            if node.op.name == "nn.bias_add" and id(node) not in along:
+                cost = max(cost, price_apart(model, types, result, node.attrs.axis, known))
+            total += cost
         elif isinstance(node, (Tuple, TupleGetItem)):
             parts = node.fields if isinstance(node, Tuple) else (node.tuple_value,)
             if all(id(part) in constant for part in parts):
                 constant.add(id(node))
     return total
+
+
+def _taken_along(root: Expr, nodes: Sequence[Expr]) -> set[int]:
+    """The biases that the product before them takes along, since it can and nothing else reads it."""
+    biases = [node for node in nodes if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "nn.bias_add"]
+    if not biases:
+        return set()
+    readers = Counter(id(part) for node in (*nodes, Tuple([root])) for part in children(node))
+    return {id(node) for node in biases if readers[id(node.args[0])] == 1 and accepts_bias(node)}

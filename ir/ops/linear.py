@@ -142,27 +142,33 @@ _CONVOLUTIONS: Final = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) f
 
 
 def accepts_bias(call: Call) -> bool:
-    """Whether the ONNX node of the product or convolution that a bias is added to can add it: the bias of Gemm and Conv.
-
-    `call` is the `nn.bias_add`, operands with types. Products need operands of rank 2, of floating-point numbers, and a bias along the
-    last axis, convolutions a bias along their channels. Their writers then take the name of the bias as one operand more.
-    """
-    product, axis = call.args[0], call.attrs["axis"]
+    """Whether the ONNX node of the product or convolution that a bias is added to can add it (`takes_bias`); `call` is the `nn.bias_add`,
+    operands with types."""
+    product = call.args[0]
     if not isinstance(product, Call) or not isinstance(product.op, Op):
         return False
-    name = product.op.name
-    if name in _CONVOLUTIONS:
-        layout = product.attrs["data_layout"]
+    return takes_bias(product.op, product.attrs, [arg.checked_type for arg in product.args], call.attrs["axis"])
+
+
+def takes_bias(op: Op, attrs: Attrs, types: Sequence[Type], axis: int) -> bool:
+    """Whether the ONNX node of a call on operands of these types can add a bias along an axis of its result: Gemm and Conv can.
+
+    Products need operands of rank 2, of floating-point numbers, and a bias along the last axis, convolutions a bias along their channels.
+    Their writers then take the name of the bias as one operand more.
+    """
+    if op.name in _CONVOLUTIONS:
+        layout = attrs["data_layout"]
         return bool(axis % len(layout) == layout.index("C"))
-    if name not in ("nn.dense", "nn.matmul"):
-        return False
-    return axis in (1, -1) and _is_gemm(product)
+    return op.name in ("nn.dense", "nn.matmul") and axis in (1, -1) and _are_for_gemm(types)
 
 
 def _is_gemm(product: Call) -> bool:
+    return _are_for_gemm([arg.checked_type for arg in product.args])
+
+
+def _are_for_gemm(types: Sequence[Type]) -> bool:
     """Whether Gemm is for these operands. ONNX has it for integers too, but ONNX Runtime does not, where it has MatMul."""
-    types = [tensor_type(arg.checked_type) for arg in product.args]
-    return all(type_.ndim == 2 and type_.dtype in FLOATS for type_ in types)
+    return all(isinstance(type_, TensorType) and type_.ndim == 2 and type_.dtype in FLOATS for type_ in types)
 
 
 @from_onnx("MatMul")

@@ -37,8 +37,9 @@ class Exact(NamedTuple):
 class Programme:
     """What there is to choose from for some roots, without what no cheapest choice takes.
 
-    `nodes` has the nodes of each class; `users` for each class and each class that some of its nodes need, those nodes; `cyclic` the pairs
-    of them that may lie on a cycle; `places` how many places there are in the order of the classes that each class may lie on a cycle with.
+    `nodes` has the nodes of each class; `users` for each class and each class that some of its nodes need, those nodes; `biases` the nodes
+    that cost more where they are not taken along; `cyclic` the pairs of classes that may lie on a cycle; `places` how many places there are
+    in the order of the classes that each class may lie on a cycle with.
     """
 
     def __init__(self, space: Space, roots: Sequence[int]) -> None:
@@ -52,6 +53,7 @@ class Programme:
             for node in nodes:
                 for part in dict.fromkeys(space.children[node]):
                     self.users.setdefault((cls, part), []).append(node)
+        self.biases = {node: space.biases[node] for found in self.nodes.values() for node in found if node in space.biases}
         graph = nx.DiGraph(iter(self.users))
         components = [component for component in nx.strongly_connected_components(graph) if len(component) > 1]
         self.places = {cls: len(component) for component in components for cls in sorted(component)}
@@ -60,7 +62,12 @@ class Programme:
 
     def cost(self, choice: Mapping[int, int]) -> float:
         """What a choice costs, each node once."""
-        return sum([self.space.costs[node] for node in choice.values()])
+        return self.space.cost(choice, self.roots)
+
+    def readers(self, bias: int) -> list[int]:
+        """The nodes beside a bias that read what it is added to."""
+        on = self.biases[bias].on
+        return [node for cls in self.nodes for node in self.users.get((cls, on), ()) if node != bias]
 
     def needed(self, choice: Mapping[int, int]) -> dict[int, int]:
         """The part of a choice that the roots need, parts before wholes."""
@@ -132,8 +139,10 @@ def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
     if len(nodes) > _COMPARED:
         return list(nodes)
     kept: list[tuple[int, frozenset[int]]] = []
+    dearest: list[float] = []
     for node in sorted(nodes, key=lambda node: (space.costs[node], len(space.children[node]), node)):
-        parts = frozenset(space.children[node])
-        if not any(others <= parts for _, others in kept):
+        parts, cost = frozenset(space.children[node]), space.costs[node]
+        if not any(others <= parts and most <= cost for (_, others), most in zip(kept, dearest, strict=True)):
             kept.append((node, parts))
+            dearest.append(cost + space.biases[node].apart if node in space.biases else cost)
     return [node for node, _ in kept]

@@ -16,7 +16,8 @@ def solve_by_cpsat(programme: Programme, known: Mapping[int, int], seconds: floa
     from ortools.sat.python import cp_model
 
     space, nodes = programme.space, programme.nodes
-    scale, loss = _scale([space.costs[node] for found in nodes.values() for node in found])
+    biases = programme.biases
+    scale, loss = _scale([*(space.costs[node] for found in nodes.values() for node in found), *(bias.apart for bias in biases.values())])
     model = cp_model.CpModel()
     needed = {cls: model.new_bool_var("") for cls in nodes}
     taken = {node: model.new_bool_var("") for found in nodes.values() for node in found}
@@ -30,7 +31,16 @@ def solve_by_cpsat(programme: Programme, known: Mapping[int, int], seconds: floa
     for cls, part in programme.cyclic:
         for node in programme.users[cls, part]:
             model.add(places[part] < places[cls]).only_enforce_if(taken[node])
-    model.minimize(sum([round(space.costs[node] * scale) * variable for node, variable in taken.items()]))
+    apart = {node: model.new_bool_var("") for node in biases}
+    for node, bias in biases.items():
+        if bias.on in programme.roots:
+            model.add(taken[node] <= apart[node])
+        for reader in programme.readers(node):
+            model.add(taken[node] + taken[reader] - 1 <= apart[node])
+        model.add(taken[node] - sum([taken[taker] for taker in bias.takers if taker in taken]) <= apart[node])
+    dues = [round(space.costs[node] * scale) * variable for node, variable in taken.items()]
+    dues += [round(biases[node].apart * scale) * variable for node, variable in apart.items()]
+    model.minimize(sum(dues))
     for cls, variable in needed.items():
         model.add_hint(variable, cls in known)
     for node, variable in taken.items():

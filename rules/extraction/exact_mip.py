@@ -27,9 +27,19 @@ def solve_by_mip(programme: Programme, known: Mapping[int, int], seconds: float,
     for cls, part in programme.cyclic:
         for node in programme.users[cls, part]:
             model.add_linear_constraint(places[part] + 1 <= places[cls] + programme.places[cls] * (1 - taken[node]))
+    apart = {node: model.add_variable(lb=0.0, ub=1.0) for node in programme.biases}
+    for node, bias in programme.biases.items():
+        if bias.on in programme.roots:
+            model.add_linear_constraint(taken[node] <= apart[node])
+        for reader in programme.readers(node):
+            model.add_linear_constraint(taken[node] + taken[reader] - 1 <= apart[node])
+        takers = mathopt.fast_sum([taken[taker] for taker in bias.takers if taker in taken])
+        model.add_linear_constraint(taken[node] - takers <= apart[node])
     # The solver's tolerances are absolute as well: costs come as parts of what is known, a hundred thousand of them.
     scale = _WHOLE / (programme.cost(known) or 1.0)
-    model.minimize(mathopt.fast_sum([scale * space.costs[node] * variable for node, variable in taken.items()]))
+    dues = [scale * space.costs[node] * variable for node, variable in taken.items()]
+    dues += [scale * programme.biases[node].apart * variable for node, variable in apart.items()]
+    model.minimize(mathopt.fast_sum(dues))
     limits = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=seconds),
         random_seed=seed,

@@ -4,7 +4,6 @@ The program that went in is always one of the candidates: the smallest node of e
 one of the next best is asked for.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -79,10 +78,9 @@ def _best(
 
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)
         assert found.choice is not None, "the known choice at least"
-        cost = sum([space.costs[node] for node in found.choice.values()])
-        return Extraction(found.choice, cost, input_cost, found.bound, places, space)
+        return Extraction(found.choice, space.cost(found.choice, classes), input_cost, found.bound, places, space)
     choice = best.in_order()
-    cost = math.fsum([space.costs[node] for node in choice.values()])
+    cost = space.cost(choice, classes)
     if cost * LESS > input_cost:  # totals that changed many times, of prices that are many orders of magnitude apart, are off
         return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost, None, places, space)
     return Extraction(choice, cost, input_cost, None, places, space)

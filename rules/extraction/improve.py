@@ -37,6 +37,10 @@ class Solution:
                 for part in children[node]:
                     uses[part] += 1
         self.total = total
+        self._apart: dict[int, float] = {}
+        """What biases cost more that are not taken along, by the class that they are added to; part of the total."""
+        for cls in space.biased:
+            self._recount(cls)
 
     @staticmethod
     def of_input(space: Space, roots: Sequence[int]) -> "Solution":
@@ -80,8 +84,22 @@ class Solution:
         used.sort(key=self.position.__getitem__)
         return {cls: self.choice[cls] for cls in used}
 
+    def _recount(self, cls: int) -> None:
+        """Brings up to date what biases on a class cost more."""
+        space, uses, choice = self.space, self.uses, self.choice
+        apart = 0.0
+        for node in space.biased[cls]:
+            own = space.classes[node]
+            if uses[own] and choice[own] == node:
+                bias = space.biases[node]
+                if uses[cls] > 1 or choice[cls] not in bias.takers:
+                    apart += bias.apart
+        self.total += apart - self._apart.get(cls, 0.0)
+        self._apart[cls] = apart
+
     def _use(self, cls: int) -> None:
         uses, choice, children, costs = self.uses, self.choice, self.space.children, self.space.costs
+        biased = self.space.biased
         stack = [cls]
         while stack:
             top = stack.pop()
@@ -89,9 +107,12 @@ class Solution:
             if uses[top] == 1:
                 self.total += costs[choice[top]]
                 stack.extend(children[choice[top]])
+            if top in biased:
+                self._recount(top)
 
     def _free(self, cls: int) -> None:
         uses, choice, children, costs = self.uses, self.choice, self.space.children, self.space.costs
+        biased = self.space.biased
         stack = [cls]
         while stack:
             top = stack.pop()
@@ -99,6 +120,15 @@ class Solution:
             if not uses[top]:
                 self.total -= costs[choice[top]]
                 stack.extend(children[choice[top]])
+            if top in biased:
+                self._recount(top)
+
+    def _recount_around(self, cls: int, *nodes: int) -> None:
+        """Brings up to date what biases cost more where a class has taken another of its nodes."""
+        biased, children = self.space.biased, self.space.children
+        for part in (cls, *(part for node in nodes for part in children[node])):
+            if part in biased:
+                self._recount(part)
 
     def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = ()) -> None:
         """Tries each alternative of each class, and each group of choices at once, and keeps what makes the whole cheaper, until nothing
@@ -138,7 +168,7 @@ class Solution:
 
     def _try(self, cls: int, node: int, preferred: Mapping[int, int]) -> None:
         """Lets a class take a node where that makes the whole cheaper and keeps it acyclic."""
-        if self._frees_nothing(self.choice[cls], node) and self.space.costs[node] >= self.space.costs[self.choice[cls]]:
+        if self.space.costs[node] >= self.space.costs[self.choice[cls]] and self._frees_nothing(self.choice[cls], node):
             return
         total = self.total
         undo = self._take(cls, node, preferred)
@@ -181,6 +211,8 @@ class Solution:
         choice[cls] = node
         for part in space.children[old]:
             self._free(part)
+        if space.biased:
+            self._recount_around(cls, node, old)
         # What came in stands right after what it uses, as far before this class as can be.
         for new, chosen in added:
             low = max((position[part] for part in space.children[chosen]), default=-2.0)
@@ -195,11 +227,13 @@ class Solution:
             self._free(part)
         for new, chosen in undo.saved:
             self.choice[new] = chosen
+        if self.space.biased:
+            self._recount_around(cls, node, undo.old)
 
     def _frees_nothing(self, old: int, node: int) -> bool:
-        """Whether all operands of the one node stay in use when the other takes its place."""
-        kept, parts = self.space.children[node], self.space.children[old]
-        return all(self.uses[part] > parts.count(part) or part in kept for part in parts)
+        """Whether all operands of the one node stay in use when the other takes its place, and no bias may be taken along then."""
+        kept, parts, biased = self.space.children[node], self.space.children[old], self.space.biased
+        return all((self.uses[part] > parts.count(part) and part not in biased) or part in kept for part in parts)
 
     def _cone(self, node: int, cls: int, here: float, preferred: Mapping[int, int]) -> list[tuple[int, int]] | None:
         """The classes that taking a node brings in, parts before wholes, with their nodes; None where that could close a cycle:

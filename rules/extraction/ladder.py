@@ -45,13 +45,13 @@ def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int
     start = time.perf_counter()
     solution.improve(trees)
     choice = solution.in_order()
-    cost = sum([space.costs[node] for node in choice.values()])
+    cost = space.cost(choice, roots)
     stages["dag"] = (cost, time.perf_counter() - start)
     if seconds <= 0:
         return Climb(choice, cost, 0.0, False, stages)
     start = time.perf_counter()
     exact = solve_exactly(space, roots, choice, seconds, seed=seed)
     assert exact.choice is not None, "the known choice at least"
-    cost = sum([space.costs[node] for node in exact.choice.values()])
+    cost = space.cost(exact.choice, roots)
     stages["exact"] = (cost, time.perf_counter() - start)
     return Climb(exact.choice, cost, exact.bound, exact.proven, stages)

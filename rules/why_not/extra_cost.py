@@ -27,7 +27,7 @@ def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | 
     graph, space, choice = run.graph, run.space, run.choice
     root = graph.find(run.root)
     trees = cheapest_trees(space)
-    cost = sum([space.costs[node] for node in choice.values()])
+    cost = space.cost(choice, [root])
     now = Solution.of_choice(space, choice, [root])
     few = len(applications) <= _SEARCHED
     found: list[Priced | None] = []
@@ -47,7 +47,7 @@ def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | 
 def _searched(space: Space, choice: Mapping[int, int], trees: Mapping[int, int], forced: Mapping[int, int], root: int) -> list[float]:
     """The costs of the programs that are found which have certain nodes."""
     alternatives = {**space.alternatives, **{cls: [node] for cls, node in forced.items()}}
-    narrow = Space(space.classes, space.children, space.costs, alternatives, space.default)
+    narrow = Space(space.classes, space.children, space.costs, alternatives, space.default, space.biases)
     totals = []
     for start in ({**trees, **choice}, {**choice, **trees}):
         solution = Solution.of_choice(narrow, {**start, **forced}, [root])

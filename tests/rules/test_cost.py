@@ -8,7 +8,7 @@ from passat.ir.infer import infer_type
 from passat.ir.op import get_op
 from passat.ir.types import TensorType
 from passat.rules.cost import EPSILON, Machine, NodeCount, Roofline, program_cost
-from tests.rules.building import const, func, ops, splat, tup, var
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
 
 x = var("x", (1000, 1000))
 BIG = TensorType((1000, 1000))
@@ -37,6 +37,42 @@ def test_a_bias_starts_no_operator_of_its_own() -> None:
     scalar = TensorType((1, 1))
     bias = get_op("nn.bias_add")
     assert Roofline().call(bias, [scalar, TensorType((1,))], scalar, bias.bind_attrs({})) < Roofline().machine.launch
+
+
+def biased(product: Expr, length: int, axis: int = -1, seed: int = 0) -> Expr:
+    made: Expr = ops.nn.bias_add(product, numbers((length,), seed=seed), axis=axis)
+    return made
+
+
+CONVOLUTION = ops.nn.conv2d(var("image", (1, 2, 4, 5)), numbers((3, 2, 1, 1)))
+DENSE = ops.nn.dense(var("matrix", (4, 3)), numbers((3, 3)))
+DEEP = ops.nn.dense(var("stack", (2, 4, 3)), numbers((3, 3)))
+
+
+def starts_of(body: Expr) -> int:
+    """Starts of operators that a program takes."""
+    machine = Machine(flops=1e30, bandwidth=1e30, launch=1.0)
+    function = func(body)
+    infer_type(function)
+    return round(program_cost(function.body, Roofline(machine)))
+
+
+@pytest.mark.parametrize(
+    ("body", "starts"),
+    [
+        pytest.param(biased(CONVOLUTION, 3, 1), 1, id="a convolution"),
+        pytest.param(biased(CONVOLUTION, 5), 2, id="not along channels"),
+        pytest.param(biased(DENSE, 3), 1, id="a product of matrices"),
+        pytest.param(biased(DEEP, 3), 2, id="a product of stacks"),
+        pytest.param(biased(ops.nn.relu(DENSE), 3), 3, id="no product"),
+        pytest.param(biased(biased(DENSE, 3), 3, seed=1), 2, id="a bias of a bias"),
+        pytest.param(biased(DENSE, 3) * biased(DENSE, 3, seed=1), 4, id="two biases"),
+        pytest.param(biased(DENSE, 3) * DENSE, 3, id="the product is read"),
+        pytest.param(tup(biased(DENSE, 3), DENSE), 2, id="the product is a result"),
+    ],
+)
+def test_a_bias_is_free_where_a_product_takes_it_along_that_nothing_else_reads(body: Expr, starts: int) -> None:
+    assert starts_of(body) == starts
 
 
 def test_the_same_question_has_the_same_answer() -> None:

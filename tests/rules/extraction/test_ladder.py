@@ -3,24 +3,29 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.rules.extraction import exact as exact_module
+from passat.rules.extraction.biases import Bias
 from passat.rules.extraction.exact import ExactUnavailableError, Programme, solve_exactly, useful_nodes
 from passat.rules.extraction.exact_cpsat import solve_by_cpsat
 from passat.rules.extraction.exact_mip import solve_by_mip
+from passat.rules.extraction.improve import Solution
 from passat.rules.extraction.ladder import NoProgramError, climb
 from passat.rules.extraction.space import Space
 from passat.rules.extraction.trees import trees_from_leaves
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]
 """Nodes as (class by number, cost, classes of the operands by number)."""
+Biases = Mapping[int, tuple[frozenset[int], float]]
+"""Nodes that cost more unless nothing else reads their first operand, and that is one of some nodes: those, and how much more."""
 
 
-def space_of(nodes: Nodes) -> tuple[Space, dict[int, int]]:
+def space_of(nodes: Nodes, biases: Biases | None = None) -> tuple[Space, dict[int, int]]:
     """The space of nodes, and the names of their classes in it."""
     first: dict[int, int] = {}
     for node, (cls, _, _) in enumerate(nodes):
@@ -34,6 +39,7 @@ def space_of(nodes: Nodes) -> tuple[Space, dict[int, int]]:
         [cost for _, cost, _ in nodes],
         {cls: found for cls, found in members.items() if len(found) > 1},
         list(range(len(nodes))),
+        {node: Bias(first[nodes[node][2][0]], takers, apart) for node, (takers, apart) in (biases or {}).items()},
     )
     return space, first
 
@@ -51,8 +57,15 @@ def reached(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> di
     return done
 
 
-def cost_of(space: Space, choice: Mapping[int, int]) -> float:
-    return math.fsum(space.costs[node] for node in choice.values())
+def cost_of(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> float:
+    """The cost of a choice, counted anew."""
+    read = [*roots, *(part for node in choice.values() for part in space.children[node])]
+    total = [space.costs[node] for node in choice.values()]
+    for node in choice.values():
+        bias = space.biases.get(node)
+        if bias is not None and not (read.count(bias.on) == 1 and choice[bias.on] in bias.takers):
+            total.append(bias.apart)
+    return math.fsum(total)
 
 
 def cheapest(space: Space, roots: Sequence[int]) -> float | None:
@@ -63,26 +76,31 @@ def cheapest(space: Space, roots: Sequence[int]) -> float | None:
     best: float | None = None
     for nodes in itertools.product(*members.values()):
         found = reached(space, dict(zip(members, nodes, strict=True)), roots)
-        if found is not None and (best is None or cost_of(space, found) < best):
-            best = cost_of(space, found)
+        if found is not None and (best is None or cost_of(space, found, roots) < best):
+            best = cost_of(space, found, roots)
     return best
 
 
 @st.composite
-def egraphs(draw: st.DrawFn) -> tuple[Nodes, list[int]]:
-    """Small e-graphs, with cycles and shared parts, and roots of them."""
+def egraphs(draw: st.DrawFn) -> tuple[Nodes, Biases, list[int]]:
+    """Small e-graphs, with cycles, shared parts and biases, and roots of them."""
     count = draw(st.integers(1, 6))
     costs = st.one_of(st.integers(0, 9).map(float), st.sampled_from([0.1, 0.25, 1 / 3, 1e-9, 1e6]))
     parts = st.lists(st.integers(0, count - 1), max_size=3)
     nodes = [(cls, draw(costs), draw(parts)) for cls in range(count) for _ in range(draw(st.integers(1, 3)))]
-    return nodes, draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2))
+    biases: dict[int, tuple[frozenset[int], float]] = {}
+    for node, (_, _, operands) in enumerate(nodes):
+        if operands and operands.count(operands[0]) == 1 and draw(st.booleans()):
+            takers = [other for other, (cls, _, _) in enumerate(nodes) if cls == operands[0] and draw(st.booleans())]
+            biases[node] = frozenset(takers), draw(st.integers(1, 5).map(float))
+    return nodes, biases, draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2))
 
 
 @settings(deadline=None, max_examples=60)
 @given(egraphs())
-def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, list[int]]) -> None:
-    nodes, named = egraph
-    space, first = space_of(nodes)
+def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, Biases, list[int]]) -> None:
+    nodes, biases, named = egraph
+    space, first = space_of(nodes, biases)
     roots = [first[root] for root in named]
     best = cheapest(space, roots)
     if best is None:
@@ -92,7 +110,7 @@ def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, lis
     greedy, found = climb(space, roots), climb(space, roots, 10)
     for each in (greedy, found):
         assert reached(space, each.choice, roots) is not None
-        assert each.cost == pytest.approx(cost_of(space, each.choice))
+        assert each.cost == pytest.approx(cost_of(space, each.choice, roots))
         assert each.cost >= best - 1e-9
     assert found.cost == pytest.approx(best, rel=1e-6, abs=1e-6)
     assert found.bound <= best * (1 + 1e-6) + 1e-6
@@ -102,9 +120,9 @@ def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, lis
 
 @settings(deadline=None, max_examples=30)
 @given(egraphs())
-def test_each_solver_alone_is_right(egraph: tuple[Nodes, list[int]]) -> None:
-    nodes, named = egraph
-    space, first = space_of(nodes)
+def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> None:
+    nodes, biases, named = egraph
+    space, first = space_of(nodes, biases)
     roots = [first[root] for root in named]
     best = cheapest(space, roots)
     if best is None:
@@ -116,7 +134,41 @@ def test_each_solver_alone_is_right(egraph: tuple[Nodes, list[int]]) -> None:
         assert found.choice is not None
         choice = programme.needed(found.choice)
         assert reached(space, choice, roots) == choice
-        assert cost_of(space, choice) == pytest.approx(best, rel=1e-5, abs=1e-5)
+        assert cost_of(space, choice, roots) == pytest.approx(best, rel=1e-5, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=200)
+@given(egraphs(), st.randoms(use_true_random=False))
+def test_what_a_change_adds_is_what_the_whole_costs_more(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
+    """However classes take other nodes, the total that is kept along is that of the program."""
+    nodes, biases, named = egraph
+    space, first = space_of(nodes, biases)
+    roots = [first[root] for root in dict.fromkeys(named)]
+    trees = trees_from_leaves(space)
+    solution = Solution.of_choice(space, trees, roots) if all(root in trees for root in roots) else None
+    if solution is None:
+        return
+    for _ in range(10):
+        before = solution.in_order()
+        cls = random.choice([cls for cls in before if cls in space.alternatives] or [roots[0]])
+        node = random.choice(space.alternatives.get(cls, [before[cls]]))
+        added = solution.difference(cls, node, trees)
+        assert solution.in_order() == before
+        assert solution.total == pytest.approx(cost_of(space, before, roots), abs=1e-6)
+        if added is not None:
+            solution._take(cls, node, trees)
+            assert solution.total == pytest.approx(cost_of(space, solution.in_order(), roots), abs=1e-6)
+            assert solution.total == pytest.approx(cost_of(space, before, roots) + added, abs=1e-6)
+
+
+def test_two_biases_on_one_product_cost_more_than_one_and_a_sum() -> None:
+    """A product that two biases read takes neither of them along: the second sum is added to the first."""
+    nodes = [(0, 1.0, (2, 1)), (1, 0.25, (3,)), (2, 2.0, (1,)), (2, 0.25, (3,)), (3, 9.0, ())]
+    space, first = space_of(nodes, {1: (frozenset({4}), 1.5), 3: (frozenset({4}), 1.5)})
+    found = climb(space, [first[0]])
+    assert found.cost == 1.0 + 0.25 + 2.0 + 9.0
+    assert set(found.choice.values()) == {0, 1, 2, 4}
+    assert climb(space, [first[0]], 10).cost == found.cost
 
 
 def test_trees_share_nothing_and_dags_do() -> None:

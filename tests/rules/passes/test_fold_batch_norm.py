@@ -56,6 +56,10 @@ FOLDED = {
 }
 KEPT = {
     "another axis": (IMAGE.replace("2, 4, 4", "2, 3, 4"), norm(f"nn.conv2d(%x, {KERNEL})", axis=2)),
+    "a shift of a biased product that something else reads": (
+        IMAGE,
+        f"let %y = nn.bias_add(nn.conv2d(%x, {KERNEL}), full(5f, shape=[3]));\nmultiply(%y, nn.relu(add(%y, 3f)))",
+    ),
     "a weight that is no constant": (f"{IMAGE}, %w: (3, 2, 1, 1)", norm("nn.conv2d(%x, %w)")),
     "something between": (IMAGE, norm(f"nn.relu(nn.conv2d(%x, {KERNEL}))")),
     "channels last": ("%x: (1, 4, 4, 2)", norm(f'nn.conv2d(%x, {KERNEL}, data_layout="NHWC")', axis=3)),
