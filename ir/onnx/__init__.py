@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["OnnxError", "check", "from_onnx", "load", "read_model", "save", "to_onnx"]
 
 
-def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None) -> IRModule:
+def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenient: bool = False) -> IRModule:
     """The module of a model or of a file: `main` is the graph; `attrs["onnx"]` keeps what else the model holds (`Frame`).
 
     Tensors are not copied: the module reads them from `model`, which must not change afterwards. `folder` is where the
     external data of a `ModelProto` lies. Raises OnnxError.
+
+    `lenient`: what contradicts itself is a warning (`Frame.warnings`), not an error: for models that ONNX Runtime loads all the same.
+    Shapes that are declared wrong are never more than that.
     """
     require_onnx()
     if isinstance(model, (str, os.PathLike)):
-        return load(model)
+        return load(model, lenient=lenient)
     from passat.ir.onnx.importer import import_model
 
-    return import_model(model, folder=None if folder is None else os.fspath(folder))
+    return import_model(model, folder=None if folder is None else os.fspath(folder), lenient=lenient)
 
 
 def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) -> "ModelProto":
@@ -41,16 +44,17 @@ def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) ->
     return export_model(module, written=written)
 
 
-def load(path: "Path") -> IRModule:
-    """The module of a model file. External data is mapped when it is first needed. Raises OnnxError."""
+def load(path: "Path", *, lenient: bool = False) -> IRModule:
+    """The module of a model file; `lenient` as in `from_onnx`. External data is mapped when it is first needed. Raises OnnxError."""
     require_onnx()
     from passat.ir.onnx.files import load_module
 
-    return load_module(os.fspath(path))
+    return load_module(os.fspath(path), lenient=lenient)
 
 
-def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None) -> None:
-    """Writes a module, or a model, to a file, checked by `onnx.checker`, through temporary files that are moved into place.
+def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None, check: bool = True) -> None:
+    """Writes a module, or a model, to a file, through temporary files that are moved into place; with `check`, once `onnx.checker`
+    accepts it.
 
     Where tensors lie in external files, or the model would be larger than protobuf allows (2 GB), all large tensors go to
     `<name>.data` beside it (or to `<name>.1.data` ..., as a file that is there is never written over). `folder` is where the
@@ -59,7 +63,7 @@ def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None"
     require_onnx()
     from passat.ir.onnx.files import save_module
 
-    save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder))
+    save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder), check=check)
 
 
 def read_model(path: "Path") -> "ModelProto":
@@ -71,7 +75,7 @@ def read_model(path: "Path") -> "ModelProto":
 
 
 def check(model: "ModelProto") -> None:
-    """Runs `onnx.checker` over a model; whether its external data is there is not looked at. Raises OnnxError."""
+    """Runs `onnx.checker` over a model; whether its external data is there is not looked at. Raises CheckerError."""
     require_onnx()
     from passat.ir.onnx import files
 

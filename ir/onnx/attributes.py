@@ -22,13 +22,22 @@ _INTEGERS: Final = (
 )
 """Names that only ever hold integers today: looking an operator's schema up takes most of a millisecond."""
 
+_FLAGS: Final = (
+    frozenset({"align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative"})
+    | {"detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved", "inverse", "is_causal", "keepdims"}
+    | {"largest", "linear_before_reset", "new_axis", "noop_with_empty_axes", "onesided", "output_sequence", "periodic", "reverse"}
+    | {"saturate", "select_last_index", "sorted", "storage_order", "training_mode", "transA", "transB", "upper"}
+)
+"""Attributes that are 0 or 1. ONNX does not say what other numbers mean; its inference and ONNX Runtime's kernels differ on them."""
+
 
 def read_attributes(
     attributes: Iterable[AttributeProto], folder: str | None, kinds: Mapping[str, int] | None = None
 ) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
     """The values of attributes by name, and the attributes that have no value of ours.
 
-    Where the `kinds` of an operator's attributes are given, those of another name or kind have no value either.
+    Where the `kinds` of an operator's attributes are given, those of another name or kind have no value either, nor have flags that
+    are neither 0 nor 1.
     """
     values: dict[str, AnyValue] = {}
     rest: list[AttributeProto] = []
@@ -39,7 +48,7 @@ def read_attributes(
             rest.append(attribute)
             continue
         if kind == 2:
-            value = attribute.i
+            value = None if kinds is not None and is_odd_flag(attribute) else attribute.i
         elif kind == 7:
             value = tuple(attribute.ints)
         elif kind == 1:
@@ -59,6 +68,11 @@ def read_attributes(
         else:
             values[attribute.name] = value
     return values, rest
+
+
+def is_odd_flag(attribute: AttributeProto) -> bool:
+    """Whether an attribute of ONNX's own operators is a flag, and neither 0 nor 1."""
+    return attribute.name in _FLAGS and not 0 <= attribute.i <= 1
 
 
 def _kind(attribute: AttributeProto) -> int:

@@ -24,12 +24,18 @@ class OnnxError(DiagnosticError, ValueError):
 class ContradictionError(OnnxError):
     """Something in a model does not fit what it stands with; what else the model says can be read all the same.
 
+    ONNX Runtime may load such a model: then it is read with `lenient=True`.
+
     `span` says where; `excerpt` shows what it is about (`passat.ir.diagnostics.Diagnostic`).
     """
 
     def __init__(self, message: str, span: Span | None = None, excerpt: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.diagnostics = (Diagnostic(DiagnosticLevel.ERROR, span, str(self.args[0]), excerpt=tuple(excerpt)),)
+
+
+class CheckerError(OnnxError):
+    """`onnx.checker` does not accept a model."""
 
 
 def require_text(*texts: object) -> None:

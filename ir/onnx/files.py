@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from passat.ir.dtypes import itemsize
 from passat.ir.module import IRModule
 from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
-from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.errors import CheckerError, OnnxError
 from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
@@ -30,11 +30,11 @@ _COMPLAINT: Final = 400
 """Characters of what onnx.checker says that are shown."""
 
 
-def load_module(path: str) -> IRModule:
+def load_module(path: str, *, lenient: bool = False) -> IRModule:
     """The module of a model file. Raises OnnxError that begins with the file's name."""
     model = read_model(path)
     try:
-        return import_model(model, folder=os.path.dirname(path) or ".")
+        return import_model(model, folder=os.path.dirname(path) or ".", lenient=lenient)
     except OnnxError as error:
         raise OnnxError(f"{path}: {error}") from error
 
@@ -60,7 +60,7 @@ def read_model(path: str) -> ModelProto:
 
 
 def check_model(model: ModelProto) -> None:
-    """Runs `onnx.checker`, without looking for external data. Raises OnnxError."""
+    """Runs `onnx.checker`, without looking for external data. Raises CheckerError."""
     if model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
         model = _outline(model)
     _check(model)
@@ -101,12 +101,12 @@ def _check(model: ModelProto | bytes | str) -> None:
     except onnx.checker.ValidationError as error:
         # Which node it is stands on further lines.
         text = "; ".join(filter(None, (" ".join(part.split()) for part in str(error).split("==> Context:"))))
-        raise OnnxError(f"onnx.checker does not accept the model: {text[:_COMPLAINT]}") from error
+        raise CheckerError(f"onnx.checker does not accept the model: {text[:_COMPLAINT]}") from error
     except UnicodeDecodeError as error:
-        raise OnnxError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
+        raise CheckerError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
 
 
-def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None) -> None:
+def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> None:
     """Writes a module or a model to a file, and its large tensors to another where that is needed.
 
     A file that was there is replaced and its mode kept; so is a link, while what it leads to stays as it is.
@@ -126,7 +126,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             frame = module.attrs.get("onnx")
             folder = frame.folder if isinstance(frame, Frame) else None
         model = _gathered(model, data, folder)
-        if not data.used:
+        if check and not data.used:
             check_model(model)
         try:
             content = model.SerializeToString(deterministic=True)
@@ -137,7 +137,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             file.flush()
             os.fsync(file.fileno())
         data.commit()
-        if data.used:
+        if check and data.used:
             _check(temporary)
         if mode is not None:
             for name in (temporary, *([data.path] if data.committed else [])):

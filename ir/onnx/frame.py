@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+from passat.ir.diagnostics import Diagnostic
 from passat.ir.expr import Expr
 
 M = TypeVar("M", ModelProto, GraphProto)
@@ -38,6 +39,8 @@ class Frame:
     """Where values were made in the source, by name: what the order of writing follows."""
     origins: dict[int, Origin] = field(default_factory=dict)
     """The nodes that calls were read from, by the identity of the call."""
+    warnings: list[Diagnostic] = field(default_factory=list)
+    """Where the model contradicts itself, and can be read all the same."""
 
     def __getstate__(self) -> dict[str, AnyValue]:
         # A copy of the module has calls of other identities; its nodes are then written anew.

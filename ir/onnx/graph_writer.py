@@ -233,8 +233,8 @@ class GraphWriter:
         return graph
 
     def _declare(self, call: Call, names: Sequence[str]) -> None:
-        """Declares the results whose types inference would not find again."""
-        types = declared_types(call.attrs)
+        """Declares the results whose types inference would not find again, and those that are disputed as they were."""
+        types = declared_types(call.attrs, "disputed") or declared_types(call.attrs)
         for name, type_ in zip(names, types or (), strict=False):
             if not isinstance(type_, IncompleteType) and name not in self.outputs:
                 self.value_infos.append(value_info(name, type_))

@@ -1,6 +1,7 @@
 """From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final
 
@@ -9,12 +10,13 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
 from passat.ir.collector import collector_paused
-from passat.ir.diagnostics import Diagnostic
+from passat.ir.diagnostics import Diagnostic, DiagnosticLevel
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
-from passat.ir.infer import UNKNOWN, InferError, infer_type, type_of_call
+from passat.ir.infer import InferError, infer_type, type_of_call
 from passat.ir.infer_error import MAX_ERRORS
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import Signature, read_attributes, signature_of
+from passat.ir.onnx.declared import DisbeliefError, Grounds, contradicts, same_kind
 from passat.ir.onnx.errors import ContradictionError, OnnxError
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
@@ -24,11 +26,13 @@ from passat.ir.onnx.value_types import show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, compatible
+from passat.ir.types import TensorType, TupleType, Type
 
 OLDEST_READ: Final = 7
 """Operators of older versions mean other things; they all become opaque calls."""
 _WALK: Final = 32
+_READINGS: Final = 3
+"""A model is read so often without declarations that contradict others; then without any."""
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
 _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 """Operators whose later outputs are there for training or for other operators, and often declared without being read.
@@ -37,18 +41,24 @@ Until version 14 a batch normalisation is in training mode where its later outpu
 """
 
 
-def import_model(model: ModelProto, *, folder: str | None = None) -> IRModule:
-    """The module of a model whose external data lies in `folder`. Raises OnnxError."""
+def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool = False) -> IRModule:
+    """The module of a model whose external data lies in `folder`; `lenient` as in `from_onnx`. Raises OnnxError."""
+    disbelief: list[DisbeliefError] = []
     try:
         header = ModelProto()
         copy_fields(model, header, except_for={"graph"})
-        frame = Frame(header, GraphProto(), folder)
-        _check_versions(frame)
-        with collector_paused():
-            function = Importer(frame).main(model.graph)
+        while True:
+            frame = Frame(header, GraphProto(), folder)
+            _check_versions(frame)
+            frame.warnings += (Diagnostic(DiagnosticLevel.WARNING, None, str(found)) for found in disbelief)
+            try:
+                with collector_paused():
+                    function = Importer(frame, disbelief, lenient=lenient).main(model.graph)
+                return IRModule({"main": function}, attrs={"onnx": frame})
+            except DisbeliefError as found:
+                disbelief.append(found)
     except UnicodeDecodeError as error:
         raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
-    return IRModule({"main": function}, attrs={"onnx": frame})
 
 
 def _check_versions(frame: Frame) -> None:
@@ -60,22 +70,27 @@ def _check_versions(frame: Frame) -> None:
         raise OnnxError(f"the model uses version {frame.version} of the ONNX operators; {advice % newest}")
 
 
-def check_node(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> None:
-    """Asks `onnx.checker` about one node. Raises OnnxError."""
+def complaint(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> str:
+    """What `onnx.checker` says against one node; nothing where it accepts it."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = ir_version
     context.opset_imports = dict(opsets)
     try:
         onnx.checker.check_node(node, context)
     except onnx.checker.ValidationError as error:
-        raise OnnxError(f"{describe(node)} is not valid: {str(error).strip().splitlines()[0]}") from error
+        return f"{describe(node)} is not valid: {str(error).strip().splitlines()[0]}"
+    return ""
 
 
 class Importer:
-    """Reads the graphs of one model."""
+    """Reads the graphs of one model; of what it declares, all but what is not believed. `lenient` as in `from_onnx`."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, disbelief: Sequence[DisbeliefError] = (), *, lenient: bool = False) -> None:
         self.frame = frame
+        self.grounds = Grounds()
+        self._lenient = lenient
+        self._disbelieved = frozenset().union(*(found.names for found in disbelief))
+        self._nothing_believed = len(disbelief) >= _READINGS
         self.opsets = frame.opsets
         self.functions = {(function.domain, function.name, function.overload): function for function in frame.model.functions}
         self.declared: dict[str, onnx.TypeProto] = {}
@@ -114,24 +129,24 @@ class Importer:
             body = self.body(graph, scope)
         except UndefinedError as missing:
             raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
-        except ContradictionError:
-            raise
         except OnnxError as error:
-            self._raise_contradictions(*error.diagnostics)
+            if not isinstance(error, ContradictionError):
+                self._raise_contradictions(*error.diagnostics)
             raise
-        for value, result in zip(graph.output, body.fields if isinstance(body, Tuple) else (body,), strict=True):
-            if not compatible(type_of(value.type), result.checked_type):
-                declared, found = show_type(type_of(value.type)), show_type(result.checked_type)
-                sentence = f"the output {value.name!r} is declared as {declared}, but what makes it gives {found}"
-                self._contradictions.append(ContradictionError(sentence, Span("", outputs=(value.name,))))
         self._raise_contradictions()
         function = Function(params, body)
         infer_type(function)
         return function
 
     def _raise_contradictions(self, *others: Diagnostic) -> None:
-        """Raises ContradictionError where there were any: the first, with the diagnostics of all, and what else is wrong."""
-        if self._contradictions:
+        """Raises ContradictionError where there were any: the first, with the diagnostics of all, and what else is wrong.
+
+        Where reading is lenient they are warnings.
+        """
+        if self._contradictions and self._lenient:
+            found = [diagnostic for error in self._contradictions for diagnostic in error.diagnostics]
+            self.frame.warnings += (replace(diagnostic, level=DiagnosticLevel.WARNING) for diagnostic in found)
+        elif self._contradictions:
             first = self._contradictions[0]
             first.diagnostics = (*(diagnostic for error in self._contradictions for diagnostic in error.diagnostics), *others)
             raise first
@@ -147,8 +162,9 @@ class Importer:
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))
-        declared, self.declared = self.declared, {value.name: value.type for value in (*graph.value_info, *graph.output)}
-        start, wrong = len(scope.values), len(self._contradictions)
+        said = () if self._nothing_believed else (*graph.value_info, *graph.output)
+        declared, self.declared = self.declared, {value.name: value.type for value in said if value.name not in self._disbelieved}
+        start, mark = len(scope.values), self.mark()
         try:
             self.read_nodes(graph.node, scope)
         except UndefinedError as missing:
@@ -156,17 +172,19 @@ class Importer:
                 raise
             for name in list(scope.values)[start:]:
                 del scope.values[name]
-            del self._contradictions[wrong:]
+            self.forget(mark)
             self.read_nodes(sort_nodes(graph.node), scope)
-        finally:
-            self.declared = declared
         fields: list[Expr] = []
+        made = {name for node in graph.node for name in node.output}
         for value in graph.output:
             try:
                 fields.append(scope.find(value.name))
             except UndefinedError as missing:
                 missing.reader = missing.reader or "the list of outputs"
                 raise
+            if value.name not in made:
+                self.is_disputed(value.name, fields[-1].checked_type, "the graph", frozenset(), "the declaration is ignored")
+        self.declared = declared
         return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
 
     def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:
@@ -176,6 +194,7 @@ class Importer:
         order = self.frame.order
         version = self.opsets.get("", 1)
         readers: dict[str, FromOnnx] = READERS if version >= OLDEST_READ else {}
+        declared = self.declared
         for node in nodes:
             op_type = node.op_type
             inputs: list[Expr | None] = []
@@ -210,29 +229,62 @@ class Importer:
                 results = self._constant(node, attrs, rest, span)
             elif tensors and not rest and reader is not None and (not own or _fits(signature, len(inputs), len(outputs))):
                 results = self._read(reader, seen, node)
+            opaque = results is None
             if results is None:
-                try:
-                    results = opaque_call(self, node, seen, rest, scope)
-                except ContradictionError as error:
-                    results = self._contradicted(error, len(outputs))
+                results = opaque_call(self, node, seen, rest, scope)
             order[outputs[0] if outputs else ""] = len(order)
+            grounds = self.grounds.of(inputs)
             for name, result in zip(outputs, results, strict=False):
                 if name:
                     if name in values:
                         raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
                     values[name] = result
+                    if not opaque:
+                        self.grounds.put(result, grounds)
+                        if name in declared:
+                            self.is_disputed(name, result.checked_type, describe(node), grounds, "the declaration is ignored")
 
     def _foreign(self, node: NodeProto) -> FromOnnx | None:
         """The reader of a node of another domain, unless the model says itself what such a node computes."""
         reader = READERS.get(f"{node.domain}::{node.op_type}")
         return None if (node.domain, node.op_type, node.overload) in self.functions else reader
 
-    def _contradicted(self, error: ContradictionError, count: int) -> Sequence[Expr]:
-        """What stands for the outputs of a node that is wrong, while the other nodes are read to see whether they are too."""
-        self._contradictions.append(error)
-        if len(self._contradictions) >= MAX_ERRORS:
+    def is_disputed(self, name: str, type_: Type, maker: str, grounds: frozenset[str], follows: str) -> bool:
+        """Whether a value of a type cannot be what is declared of it; then it warns, and says what follows.
+
+        Raises DisbeliefError where the type rests on other declarations.
+        """
+        said = self.declared.get(name)
+        if said is None or not contradicts(said, type_):
+            return False
+        declared = type_of(said)
+        sentence = f"{name!r} is declared as {show_type(declared)}, but {maker} gives {show_type(type_)}"
+        if grounds:
+            raise DisbeliefError(grounds, sentence)
+        span = Span("", outputs=(name,))
+        if same_kind(declared, type_):
+            self.warn(f"{sentence}; {follows}", span)
+        else:
+            self.contradiction(sentence, span)
+        return True
+
+    def warn(self, sentence: str, span: Span | None) -> None:
+        """Notes what is wrong with the model, and keeps nobody from running it."""
+        self.frame.warnings.append(Diagnostic(DiagnosticLevel.WARNING, span, sentence))
+
+    def contradiction(self, sentence: str, span: Span | None, excerpt: Iterable[str] = ()) -> None:
+        """Notes what is wrong with the model, so that it cannot be run. Reading goes on, to see whether more is."""
+        self._contradictions.append(ContradictionError(sentence, span, excerpt))
+        if len(self._contradictions) >= MAX_ERRORS and not self._lenient:
             self._raise_contradictions()
-        return [Var("", UNKNOWN) for _ in range(count)]
+
+    def mark(self) -> tuple[int, int]:
+        """How much was found wrong so far."""
+        return len(self._contradictions), len(self.frame.warnings)
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """Takes back what was found wrong since then: it is read once more."""
+        del self._contradictions[mark[0] :], self.frame.warnings[mark[1] :]
 
     def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
         """The outputs of a node up to the last that somebody reads; the first is always there."""
@@ -284,8 +336,11 @@ class Importer:
             # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
             return None
         except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
-            check_node(proto, self.opsets, self.frame.model.ir_version)  # an operand or attribute that is missing or of another kind
-            raise
+            sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
+            if not sentence:
+                raise
+            self.contradiction(sentence, node.span)  # an operand or attribute is missing, or of another kind
+            return None
         type_ = found._checked_type
         if type(type_) is TupleType:
             if len(type_.fields) < node.n_outputs:

@@ -10,11 +10,13 @@ from onnx.shape_inference import InferenceError, infer_function_output_types, in
 
 from passat.ir.infer import join
 from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.declared import agreed
+from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, compatible, refine
+from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
 
 
 def newest_version(domain: str) -> int:
@@ -89,7 +91,8 @@ def node_types(
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
     except (InferenceError, onnx.checker.ValidationError) as error:
         raise OpTypeError(reason(error)) from error
-    return [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
+    inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
+    return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
 
 
 def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
@@ -143,9 +146,9 @@ def _imports(domain: str, version: int) -> list[onnx.OperatorSetIdProto]:
     return [onnx.OperatorSetIdProto(domain=domain, version=version)]
 
 
-def declared_types(attrs: Mapping[str, AnyValue]) -> list[Type] | None:
+def declared_types(attrs: Mapping[str, AnyValue], name: str = "types") -> list[Type] | None:
     """The types that a call carries, where it does."""
-    return list(map(parse_type, attrs["types"])) if attrs.get("types") else None
+    return list(map(parse_type, attrs[name])) if attrs.get(name) else None
 
 
 def all_known(types: Sequence[Type]) -> bool:
@@ -154,10 +157,10 @@ def all_known(types: Sequence[Type]) -> bool:
 
 
 def merge(inferred: Sequence[Type], declared: Sequence[Type] | None) -> list[Type]:
-    """What inference and declaration say together; where they contradict each other, inference is right."""
+    """What inference and declaration say together (`agreed`)."""
     if declared is None or len(declared) != len(inferred):
         return list(inferred)
-    return [refine(found, said) if compatible(found, said) else found for found, said in zip(inferred, declared, strict=True)]
+    return list(map(agreed, inferred, declared))
 
 
 def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:

@@ -5,6 +5,7 @@ A call of one keeps all that the node said. Its attributes are the node's own an
 * `opset`: the version of the operator's domain;
 * `outputs`: which outputs the node has, as "1", "110" ...; of several the call is a tuple of those that are there;
 * `types`: the types of the results, as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
+* `disputed`: what the model declares of the results, where inference contradicts it: then those in `types` are all that is known;
 * `protos`: a serialised node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
 * `overload`: of a call of a local function;
 * `unique`: of a call whose graphs may do anything (random numbers, custom operators), so that no other call is equal to it;
@@ -24,7 +25,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType, Type
 
 PREFIX: Final = "onnx."
-RESERVED: Final = frozenset({"opset", "outputs", "types", "protos", "overload", "bodies", "captured", "unique"})
+RESERVED: Final = frozenset({"opset", "outputs", "types", "disputed", "protos", "overload", "bodies", "captured", "unique"})
 REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 """Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
@@ -98,7 +99,7 @@ def _relation(op: OpaqueOp, types: tuple[Type, ...], attrs: dict[str, AnyValue])
     from passat.ir.onnx import inference
 
     declared = inference.declared_types(attrs)
-    if declared is not None and inference.all_known(declared):
+    if declared is not None and ("disputed" in attrs or inference.all_known(declared)):
         found = declared
     elif "bodies" in attrs:
         found = inference.merge(inference.region_types(op.op_type, types, attrs), declared)

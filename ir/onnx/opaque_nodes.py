@@ -10,7 +10,8 @@ from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
-from passat.ir.onnx.errors import ContradictionError, OnnxError, require_text
+from passat.ir.onnx.declared import DisbeliefError, holding
+from passat.ir.onnx.errors import require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
@@ -18,7 +19,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
 from passat.ir.onnx_mapping import OnnxNode
 from passat.ir.op import OpTypeError, get_op
-from passat.ir.types import TupleType, Type
+from passat.ir.types import TupleType, Type, compatible
 
 if TYPE_CHECKING:
     from passat.ir.onnx.importer import Importer
@@ -37,16 +38,16 @@ def opaque_call(
     """The values of a node's outputs, as fields of an opaque call.
 
     `seen` is the node with its operands read, `rest` are its attributes that have no value of ours.
-    Raises ContradictionError where the operands' types contradict each other.
+    Raises DisbeliefError where declarations contradict each other.
     """
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span
     outputs = node.output
     domain = "" if node.domain == "ai.onnx" else node.domain
     require_text(node.op_type, domain, *seen.attrs)
     version = importer.opsets.get(domain)
-    local = importer.functions.get((domain, node.op_type, node.overload))
     if version is None and (domain or importer.frame.model.ir_version >= 3):
-        raise OnnxError(f"{describe(node)} is of the operator domain {domain!r}, which the model does not import")
+        importer.contradiction(f"{describe(node)} is of the operator domain {domain!r}, which the model does not import", span)
+        version = inference.newest_version(domain)
     op = get_op(opaque_name(domain, node.op_type))
     assert isinstance(op, OpaqueOp)
     mask = "".join("1" if name else "0" for name in outputs) or "1"
@@ -62,7 +63,8 @@ def opaque_call(
         captured: list[Expr] = []
         counts: list[int] = []
         for attribute in bodies:
-            function, outer = _region(importer, attribute.g, scope)
+            carried = operands[2:] if node.op_type == "Loop" else []
+            function, outer = _region(importer, attribute.g, scope, [operand.checked_type for operand in carried])
             functions.append(function)
             captured += outer
             counts.append(len(outer))
@@ -81,56 +83,103 @@ def opaque_call(
         values["protos"] = kept.SerializeToString(deterministic=True)
     for operand in operands:
         infer_type(operand)
-    declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in outputs if name]
-    try:
-        types, needed = _types(op, operands, values, declared or [UNKNOWN], local)
-    except OpTypeError as error:
-        shown = ["nothing" if value is None else show_type(value.checked_type) for value in inputs]
-        sentence = f"{describe(node)} cannot take operands of types {', '.join(shown)}: {error.__cause__ or error}"
-        excerpt = [f"{', '.join(outputs)} = {node.op_type}({', '.join(node.input)})"]
-        excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
-        raise ContradictionError(sentence, span, dict.fromkeys(excerpt)) from error
-    if needed:
-        values["types"] = tuple(map(show_type, types))
+    types, grounds = _result_types(importer, node, seen, op, operands, values)
     call = Call(op, operands, Attrs(values), span=span)
     call._checked_type = types[0] if len(types) == 1 else TupleType(types)
+    importer.grounds.put(call, grounds)
     if "captured" not in values:
         importer.record(call, node, inputs)
     if len(types) == 1:
         return [call] * len(outputs)
     fields = [infer_type(TupleGetItem(call, i, span)) for i in range(len(types))]
+    for field in fields:
+        importer.grounds.put(field, grounds)
     # An output that is not there has no name, so what stands in its place is not read.
     places = [mask[:i].count("1") if there == "1" else 0 for i, there in enumerate(mask)]
     return [fields[place] for place in places]
 
 
+def _result_types(
+    importer: "Importer", node: NodeProto, seen: OnnxNode, op: OpaqueOp, operands: Sequence[Expr], values: dict[str, AnyValue]
+) -> tuple[list[Type], frozenset[str]]:
+    """The types of a call's results, which it carries where they do not follow from those of its operands; and on whose declarations they
+    rest."""
+    inputs, outputs, title = seen.inputs, node.output, describe(node)
+    names = [name for name in outputs if name]
+    declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in names] or [UNKNOWN]
+    grounds = importer.grounds.of(operands)
+    try:
+        plain, found = _types(op, operands, values, importer.functions.get((op.domain, node.op_type, node.overload)))
+        follows = "neither is relied on where they differ"
+        disputed = [importer.is_disputed(name, type_, title, grounds, follows) for name, type_ in zip(names, found, strict=False)]
+    except OpTypeError as error:
+        shown = ["nothing" if value is None else show_type(value.checked_type) for value in inputs]
+        sentence = f"{title} cannot take operands of types {', '.join(shown)}: {error.__cause__ or error}"
+        if grounds:
+            raise DisbeliefError(grounds, sentence) from error
+        excerpt = [f"{', '.join(outputs)} = {node.op_type}({', '.join(node.input)})"]
+        excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
+        importer.contradiction(sentence, seen.span, dict.fromkeys(excerpt))
+        plain, found, disputed = [], [UNKNOWN] * len(declared), [True]
+    types = inference.merge(found, declared)
+    if any(disputed):
+        values["disputed"] = tuple(map(show_type, declared))
+    if any(disputed) or types != plain:
+        values["types"] = tuple(map(show_type, types))
+    return types, grounds.union(name for name, a, b in zip(names, found, types, strict=False) if a != b)
+
+
 def _types(
-    op: OpaqueOp, operands: Sequence[Expr], attrs: Mapping[str, AnyValue], declared: Sequence[Type], local: FunctionProto | None
-) -> tuple[list[Type], bool]:
-    """The types of the results, and whether the call has to carry them because they do not follow from the operands' types alone."""
+    op: OpaqueOp, operands: Sequence[Expr], attrs: Mapping[str, AnyValue], local: FunctionProto | None
+) -> tuple[list[Type], list[Type]]:
+    """The types of the results: as far as they follow from the operands' types alone, and as far as they follow from all that is known."""
     types = [operand.checked_type for operand in operands]
     relation = op.infer(types, Attrs(attrs))
     plain = list(relation.fields) if isinstance(relation, TupleType) else [relation]
-    found = plain
     if local is not None:
-        found = inference.function_types(local, types, attrs)
-    elif "bodies" not in attrs and not inference.all_known(plain):
+        return plain, inference.function_types(local, types, attrs)
+    if "bodies" not in attrs and not inference.all_known(plain):
         data = {
             i: tensor_proto(operand.data, "")
             for i, operand in enumerate(operands)
             if isinstance(operand, Constant) and operand.data.size <= _DATA_ELEMENTS
         }
         if data:
-            found = inference.node_types(op, types, attrs, data)
-    found = inference.merge(found, declared)
-    return found, found != plain
+            return plain, inference.node_types(op, types, attrs, data)
+    return plain, plain
 
 
-def _region(importer: "Importer", graph: GraphProto, scope: Scope) -> tuple[Function, list[Expr]]:
-    """A subgraph as a function that is closed, and the outer values that its last parameters stand for."""
-    inner = Scope(scope)
-    params = [inner.define(value.name, Var(value.name, type_of(value.type), Span("", outputs=(value.name,)))) for value in graph.input]
-    body = importer.body(graph, inner)
+def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequence[Type]) -> tuple[Function, list[Expr]]:
+    """A subgraph as a function that is closed, and the outer values that its last parameters stand for.
+
+    `carried` are the types of what a loop carries, as it begins: the subgraph's inputs behind the first two.
+    """
+    types = [type_of(value.type) for value in graph.input]
+    declared = types[2 : 2 + len(carried)]
+    # What is declared of a value that a loop carries has to hold as the loop begins, and after each iteration.
+    held = list(map(holding, declared, carried))
+    given = [list(carried)]
+    while True:
+        mark, inner = importer.mark(), Scope(scope)
+        types[2 : 2 + len(held)] = held
+        params = [
+            inner.define(value.name, Var(value.name, type_, Span("", outputs=(value.name,))))
+            for value, type_ in zip(graph.input, types, strict=True)
+        ]
+        body = importer.body(graph, inner)
+        results = body.fields if isinstance(body, Tuple) else (body,)
+        found = [result.checked_type for result in results[1 : 1 + len(held)]]
+        kept = list(map(holding, held, found)) if len(found) == len(held) else held
+        if kept == held:
+            break
+        importer.forget(mark)
+        given.append(found)
+        held = kept
+    for value, said, *types_given in zip(graph.input[2:], declared, *given, strict=False):
+        wrong = next((type_ for type_ in types_given if not compatible(said, type_)), None)
+        if wrong is not None:
+            sentence = f"the input {value.name!r} of a loop is declared as {show_type(said)}, but the loop gives it {show_type(wrong)}"
+            importer.warn(f"{sentence}; neither is relied on where they differ", Span("", outputs=(value.name,)))
     header = GraphProto()
     copy_fields(graph, header, except_for=NOT_KEPT)
     captured = list(inner.captured.values())

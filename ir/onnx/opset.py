@@ -27,8 +27,9 @@ _MOST_BYTES: Final = 2**31 - 1
 """Protocol buffers hold no more, and the tools of onnx that are needed for a few models work on them."""
 
 
-def in_opset(model: ModelProto, opset: int, *, folder: str | None = None) -> ModelProto:
-    """The model in a later opset of the default domain; itself where it is in that opset. External data lies in `folder`.
+def in_opset(model: ModelProto, opset: int, *, folder: str | None = None, lenient: bool = False) -> ModelProto:
+    """The model in a later opset of the default domain; itself where it is in that opset. External data lies in `folder`; it is
+    read as `lenient` says.
 
     Raises OnnxError for an earlier opset, one that this `onnx` does not know, and where a node has no form in that opset.
     """
@@ -44,9 +45,9 @@ def in_opset(model: ModelProto, opset: int, *, folder: str | None = None) -> Mod
         )
     if found < OLDEST_READ:
         model = _by_onnx(model, found, min(opset, OLDEST_READ))
-        return in_opset(model, opset, folder=folder)
+        return in_opset(model, opset, folder=folder, lenient=lenient)
     model = _with_functions_inlined(model, found, opset)
-    module = import_model(model, folder=folder)
+    module = import_model(model, folder=folder, lenient=lenient)
     return export_model(_raised(module, opset))
 
 

@@ -10,6 +10,7 @@ from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Kernel, Op, define_op
 from passat.ir.ops.elementwise import ARITHMETIC, WIDE, in_float32, same_type
+from passat.ir.ops.reduction import is_reduced
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
 
@@ -43,9 +44,12 @@ def argmin(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_
 
 def _place_mapping(op_type: str, op: Op) -> None:
     def read(node: OnnxNode) -> Expr | None:
+        axis = node.attrs.get("axis", 0)
+        if not is_reduced(node.type(0), (axis,)):
+            return None
         return op(
             node.input(0),
-            axis=_from_front(node.attrs.get("axis", 0), node.type(0).ndim),
+            axis=_from_front(axis, node.type(0).ndim),
             keepdims=bool(node.attrs.get("keepdims", 1)),
             select_last_index=bool(node.attrs.get("select_last_index", 0)),
             span=node.span,

@@ -264,6 +264,19 @@ def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
     return {"pool_size": tuple(window), "strides": strides, "padding": padding, "dilation": dilation, "ceil_mode": ceil}
 
 
+def window_counts(node: OnnxNode) -> Shape | None:
+    """How many windows a pooling of ONNX has along each spatial dimension; None where that is not known.
+
+    Raises OpTypeError where none fits.
+    """
+    sizes = node.type(0).shape[2:]
+    attrs = _read_attrs(node, len(sizes)) if sizes else None
+    if attrs is None:
+        return None
+    axes = _axes(len(sizes), attrs["pool_size"], attrs["strides"], attrs["padding"], attrs["dilation"])
+    return tuple(axis.places(size, attrs["ceil_mode"]) for axis, size in zip(axes, sizes, strict=True))
+
+
 @from_onnx("MaxPool")
 def _read_max(node: OnnxNode) -> Expr | None:
     rank = node.type(0).ndim - 2

@@ -174,6 +174,11 @@ def any_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: b
     return _reduced(x, axis, keepdims, exclude, BOOLEAN)
 
 
+def is_reduced(data: TensorType, axes: Sequence[int]) -> bool:
+    """Whether ONNX Runtime reduces a tensor over axes: where there are no elements, it leaves those that count from the end as they are."""
+    return 0 not in data.shape or min(axes) >= 0
+
+
 def _mapping(op_type: str, op: Op, allowed: frozenset[str], *, input_since: int = 18, of_bool: Op | None = None) -> None:
     """Reader and writer of a reduction whose axes are an input from opset `input_since` on, an attribute before.
 
@@ -190,6 +195,8 @@ def _mapping(op_type: str, op: Op, allowed: frozenset[str], *, input_since: int 
         if not axes and node.attrs.get("noop_with_empty_axes", 0):
             return None
         ndim = node.type(0).ndim
+        if axes and not is_reduced(node.type(0), axes):
+            return None
         counted = None if not axes else tuple(sorted(axis + ndim if -ndim <= axis < 0 else axis for axis in axes))
         chosen = op if dtype in allowed or of_bool is None else of_bool
         return chosen(node.input(0), axis=counted, keepdims=bool(node.attrs.get("keepdims", 1)), span=node.span)

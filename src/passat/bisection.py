@@ -93,7 +93,7 @@ def bisect_model(
     tell = progress or (lambda _: None)
     command = None if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
     tell("reading the model")
-    module = load(source)
+    module = load(source, lenient=True)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
     pipeline = settings.run(build_pipeline, passes, rules)
     asked = command or CHECKS[check](source, seed, margin)

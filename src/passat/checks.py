@@ -158,7 +158,7 @@ class Larger(Check):
     def __init__(self, original: str, folder: str | None = None, *, margin: float = 0.1) -> None:
         super().__init__(folder)
         self._margin = margin
-        self._nodes, self._bytes = _size(to_onnx(load(original)))
+        self._nodes, self._bytes = _size(to_onnx(load(original, lenient=True)))
 
     def judge(self, model: "ModelProto") -> str | None:
         """The sizes, where the model is larger."""

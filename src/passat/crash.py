@@ -214,7 +214,7 @@ def _kept_model(folder: str, kept: object) -> IRModule | None:
     """The module of the model in a folder, or of the file that it was read from, where that is still the same; None without either."""
     path = kept_path(folder, kept)
     try:
-        return None if path is None else from_onnx(path)
+        return None if path is None else from_onnx(path, lenient=True)
     except OnnxError:
         return None
 

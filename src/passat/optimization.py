@@ -11,13 +11,14 @@ from passat.checks import READ_AND_WRITTEN, check_candidate, coarsest, find_guil
 from passat.choose import programs
 from passat.crash import FailureWatch, check_passes, make_reproducer
 from passat.ir.module import IRModule
-from passat.ir.onnx import OnnxError, from_onnx
+from passat.ir.onnx import OnnxError
+from passat.ir.onnx.errors import CheckerError
 from passat.measure import Measured
 from passat.outcome import Decision, Outcome, begin_pricing, bytes_of
 from passat.page.record import Record
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument, Sequential
 from passat.pipelines import Passes, build_pipeline, text_of
-from passat.report import MismatchError, Report, histogram
+from passat.report import MismatchError, Report, histogram, warnings_of
 from passat.result import Result
 from passat.rules import RuleSet
 from passat.rules.cost import CostError
@@ -25,9 +26,9 @@ from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal
 from passat.rules.pick import check_pick
 from passat.rules.provenance.trail import Trail
-from passat.source import Source, about, open_source
+from passat.source import Source, open_source
 from passat.tracing import Tracing
-from passat.verify import Reference, VerifyReport
+from passat.verify import Reference, VerifyReport, loads
 from passat.vetoes import VetoWatch
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Optimization:
     _optimised: IRModule
     _context: PassContext
     _crash: CrashReproducer | None
+    _accepted: bool
+    """Whether `onnx.checker` has accepted the result: another one is written unchecked."""
 
     def __init__(
         self, level: int | None, options: Mapping[str, AnyValue], seed: int, wishes: Wishes, progress: Progress | None = None
@@ -98,13 +101,10 @@ class Optimization:
             self._tell("reading the model")
             self._opset = opset
             self.source = source = open_source(model, folder)
-            from passat.ir.onnx.opset import in_opset  # which needs onnx
-
             report.source = source.name
             report.nodes_before, report.bytes_before = histogram(source.proto), bytes_of(source.proto)
-            with source.named():
-                self.given = source.proto if opset is None else in_opset(source.proto, opset, folder=source.folder)
-                self.module = from_onnx(self.given, folder=source.folder)
+            self.given, self.module = source.read(opset)
+            report.warnings = warnings_of(self.module)
 
     def run(
         self,
@@ -173,6 +173,21 @@ class Optimization:
             self._tell("timing the candidates on ONNX Runtime")
             return decision.fastest(rivals, self._seed)
 
+    def check_form(self) -> None:
+        """Asks `onnx.checker` about the result. Where it does not accept the input either, ONNX Runtime decides. Raises OnnxError."""
+        from passat.ir.onnx.files import check_model
+
+        source, model = self.source, self.outcome.model
+        self._accepted = True
+        self._tell("checking the result")
+        try:
+            check_model(model)
+        except CheckerError as error:
+            if (model is not source.proto and source.is_accepted) or not loads(source.original, source.folder):
+                raise error.about(source.name) from error
+            self._accepted = False
+            self.report.warnings.append(f"ONNX Runtime loads the input, but {error}")
+
     def write_down(self) -> None:
         """Writes down what was wanted beside the model: where nodes come from, the certificate, and what a page shows."""
         report, outcome, wishes, tracing = self.report, self.outcome, self._wishes, self._tracing
@@ -198,9 +213,6 @@ class Optimization:
         if outcome.model is source.proto:
             return
         with report.clock("verify"):
-            tell("checking the result")
-            with about(source.name):
-                _check_form(outcome.model)
             tell("comparing with the original on ONNX Runtime")
             reference = Reference(source.original, seed=self._seed, folder=source.folder, coarsest=coarsest(self.module))
             report.verification = check_candidate(reference, outcome.model, source.folder)
@@ -214,13 +226,7 @@ class Optimization:
     @property
     def result(self) -> Result:
         """What comes back."""
-        return Result(self.outcome.model, self.report, self.source.folder, self._record, self._tracing)
-
-
-def _check_form(model: "ModelProto") -> None:
-    from passat.ir.onnx.files import check_model
-
-    check_model(model)
+        return Result(self.outcome.model, self.report, self.source.folder, self._record, self._tracing, accepted=self._accepted)
 
 
 def _accusation(report: VerifyReport) -> str:

@@ -92,6 +92,7 @@ def optimize(
         run.read(model, folder, opset)
         run.run(passes, tuple(rules), tuple(instruments), reproducer)
         run.decide(candidates if choose == "time" else 0)
+        run.check_form()
         run.write_down()
     if verify:
         run.verify()

@@ -119,7 +119,7 @@ class Decision:
     def _cost_as_written(self, model: "ModelProto", module: IRModule) -> float:
         """What a program costs as the model that it is written as: one call may be several nodes there. Of sizes, the more that is known
         of the program and of what is read from the model decides."""
-        read = from_onnx(model, folder=self._source.folder)
+        read = from_onnx(model, folder=self._source.folder, lenient=True)
         cost = _cost(read, self._prices)
         return max(cost, _cost(module, self._prices)) if _has_unknown_sizes(read) else cost
 

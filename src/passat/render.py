@@ -34,7 +34,7 @@ def render_report(report: Report) -> RenderableType:
         parts += [Text(), _timings(report)]
     parts += [Text(), _statistics(report) if report.recorded else _rules(report)]
     parts += _idle(report)
-    parts += [Text(f"! {limit}", style="yellow") for limit in report.limits]
+    parts += [Text(f"! {said}", style="yellow") for said in (*report.warnings, *report.limits)]
     parts += [Text(f"cost: {note}") for note in report.cost_notes]
     parts += [Text(remark) for remark in report.remarks if remark.startswith(PROVENANCE)]
     parts += [Text(), _verification(report)]

@@ -9,11 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.diagnostics import SENTENCES
 from passat.passmgr import PassTime, Statistics
 from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+
+    from passat.ir.module import IRModule
 
 NOT_COUNTED: Final = frozenset(("Constant", "ConstantOfShape"))
 """Operators that only hold data: they do not count as nodes."""
@@ -69,15 +72,17 @@ class Report:
 
     Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
     are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
-    are those of the input and of the candidates, where the time was to decide. `kept` says why the
-    input came back, where it did. `limits` lists limits that stopped a pass, with the best so far as its result; `interrupted` says that
-    Ctrl-C did. `lowered` calls were put into other words whatever that costs. `recorded` says that rules have all of their statistics.
+    are those of the input and of the candidates, where the time was to decide. `kept` says why the input came back, where it did.
+    `warnings` says what is wrong with the model, and does not keep it from running. `limits` lists limits that stopped a pass, with the
+    best so far as its result; `interrupted` says that Ctrl-C did. `lowered` calls were put into other words whatever that costs.
+    `recorded` says that rules have all of their statistics.
     """
 
     source: str = ""
     pipeline: str = ""
     nodes_before: dict[str, int] = field(default_factory=dict)
     nodes_after: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     cost_before: float = 0.0
     cost_after: float = 0.0
     cost_model: str = "roofline"
@@ -161,6 +166,13 @@ class Report:
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
                 limit = text.startswith("stopped at the limit") or text.endswith("the best so far was taken")
                 (self.limits if limit else self.remarks).append(said)
+
+
+def warnings_of(module: "IRModule") -> list[str]:
+    """What is wrong with the model that a module was read from, and does not keep it from running."""
+    found = [str(warning.sentence) for warning in module.attrs["onnx"].warnings]
+    rest = len(found) - SENTENCES
+    return found if rest <= 0 else [*found[:SENTENCES], f"... and {rest} more"]
 
 
 class MismatchError(RuntimeError):

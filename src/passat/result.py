@@ -24,18 +24,30 @@ class Result:
     """
 
     def __init__(
-        self, model: "ModelProto", report: Report, folder: str | None, record: Record | None = None, tracing: Tracing | None = None
+        self,
+        model: "ModelProto",
+        report: Report,
+        folder: str | None,
+        record: Record | None = None,
+        tracing: Tracing | None = None,
+        *,
+        accepted: bool = True,
     ) -> None:
         self.model = model
         self.report = report
         self.record = record
         self._tracing = tracing
         self._folder = folder
+        self._accepted = accepted
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model, checked, through a temporary file that is moved into place. Raises OnnxError, and writes nothing then."""
+        """Writes the model through a temporary file that is moved into place; `onnx.checker` is asked, unless it accepted
+        neither the input nor this model.
+
+        Raises OnnxError, and writes nothing then.
+        """
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
-            save(self.model, path, folder=self._folder)
+            save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
 
     def explain(self, node: str | None = None) -> Explanation:

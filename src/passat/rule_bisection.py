@@ -191,7 +191,7 @@ def bisect_rules(
         read_command(check, os.path.dirname(source) or ".")  # for its errors: before any work
     tell = progress or (lambda _: None)
     tell("reading the model")
-    module = load(source)
+    module = load(source, lenient=True)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
     pipeline = settings.run(build_pipeline, passes, rules)
     runs = RuleRuns(pipeline, module, settings)

@@ -166,7 +166,9 @@ def _on_smallest(
     path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, seed: int, margin: float
 ) -> RuleReplay:
     """Whether rules make a model bad that is good without any."""
-    asked = Questions(RuleRuns(pipeline, load(path), settings), make_check(check, path, seed, margin), crashes=check == "crash")
+    asked = Questions(
+        RuleRuns(pipeline, load(path, lenient=True), settings), make_check(check, path, seed, margin), crashes=check == "crash"
+    )
     return _replay(asked, SMALLEST, ((), 0), (names, ALL))
 
 
@@ -218,7 +220,7 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
         raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
     if model is not None:
         check_made = make_check(asked_for, model, data["seed"], data["margin"])
-        asked = Questions(RuleRuns(pipeline, load(model), settings), check_made, crashes=asked_for == "crash")
+        asked = Questions(RuleRuns(pipeline, load(model, lenient=True), settings), check_made, crashes=asked_for == "crash")
         number = data["application"]["number"] if data["application"] is not None else None
         first, second = (((), 0), (names, 0)) if number is None else ((names, number - 1), (names, number))
         found.append(_replay(asked, "the model", first, second))

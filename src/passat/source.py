@@ -4,10 +4,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from passat.ir.onnx import OnnxError
-from passat.ir.onnx.errors import require_onnx
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, from_onnx
+from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,6 +35,36 @@ class Source:
     def original(self) -> "ModelSource":
         """The model for ONNX Runtime: its file, unless that is a pipe, which cannot be read again."""
         return self.name if self.in_file and os.path.isfile(self.name) else self.proto
+
+    @cached_property
+    def is_accepted(self) -> bool:
+        """Whether `onnx.checker` accepts it. ONNX Runtime runs models that it does not."""
+        from passat.ir.onnx.files import check_model
+
+        try:
+            check_model(self.proto)
+        except CheckerError:
+            return False
+        return True
+
+    def read(self, opset: int | None) -> "tuple[ModelProto, IRModule]":
+        """The model in an opset, its own where none is given, and its module. Where it contradicts itself, ONNX Runtime decides
+        whether it can be read. Raises OnnxError."""
+        with self.named():
+            try:
+                return self._read(opset, lenient=False)
+            except ContradictionError:
+                from passat.verify import loads
+
+                if not loads(self.original, self.folder):
+                    raise
+                return self._read(opset, lenient=True)
+
+    def _read(self, opset: int | None, *, lenient: bool) -> "tuple[ModelProto, IRModule]":
+        from passat.ir.onnx.opset import in_opset  # which needs onnx
+
+        model = self.proto if opset is None else in_opset(self.proto, opset, folder=self.folder, lenient=lenient)
+        return model, from_onnx(model, folder=self.folder, lenient=lenient)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Lets an OnnxError begin with the name of the file, where there is one."""

@@ -46,4 +46,4 @@ class Tracing:
 
     def _certificate(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, *, kept: bool) -> Certificate:
         passed = [] if kept else self.trail.passed
-        return Writer().write(before, passed, self.journal.runs, before if kept else after, from_onnx(result, folder=folder))
+        return Writer().write(before, passed, self.journal.runs, before if kept else after, from_onnx(result, folder=folder, lenient=True))

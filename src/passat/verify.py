@@ -122,6 +122,15 @@ class Runner:
         return self._values.ortvalue_from_numpy(value)
 
 
+def loads(model: ModelSource, folder: str | None = None) -> bool:
+    """Whether ONNX Runtime is there, and loads a model."""
+    try:
+        Runner(model, folder=folder, threads=1)
+    except Exception:  # as above
+        return False
+    return True
+
+
 def _onnxruntime() -> AnyValue:
     try:
         import onnxruntime
@@ -356,5 +365,6 @@ __all__ = [
     "VerifyError",
     "VerifyReport",
     "compare_models",
+    "loads",
     "runtime_version",
 ]

@@ -12,6 +12,7 @@ from passat.ir.onnx import OnnxError
 from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, random_case
 from tests.fuzz.judge import LEVELS, MATHS, Settings
 from tests.fuzz.mutation import mutated, mutated_bytes
+from tests.fuzz.node_cases import mutated_case
 from tests.fuzz.operators import operators
 from tests.fuzz.rule_models import exported, feed_of, instance, rules
 
@@ -95,10 +96,16 @@ def mutations(seed: int) -> tuple[Case | None, Settings]:
     return counted(name, model, original.feeds) or Case(name, model, (), model.SerializeToString()), settings
 
 
+def nodes(seed: int) -> tuple[Case | None, Settings]:
+    """The test cases of the onnx package, changed at random, with the shapes of their results."""
+    return mutated_case(seed), settings_of(seed)
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "graphs": graphs,
     "rules": rule_instances,
     "constants": constants,
+    "nodes": nodes,
     "conversions": conversions,
     "mutations": mutations,
 }

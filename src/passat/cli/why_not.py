@@ -50,7 +50,7 @@ def why_not(
 
         with in_settings(passes, opt_level, disable, require, rules, config) as (text, sets):
             try:
-                inquiry = Inquiry(read(model), build_pipeline(text, sets))
+                inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)
                 if whole and node is not None:
                     fail(f"--node goes with one rule, and {rule} is a set", USAGE)

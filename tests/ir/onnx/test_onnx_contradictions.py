@@ -38,7 +38,9 @@ def test_all_contradictions_in_one_go() -> None:
         node("Add", ["r", "m"], "o", "follows"),
         node("Relu", ["a"], "p"),
     ]
-    error = refused(model(nodes, {"o": [2], "p": [7]}))
+    proto = model(nodes, {"o": [2], "p": [2, 3]})
+    proto.graph.output[1].type.tensor_type.elem_type = TensorProto.INT64
+    error = refused(proto)
     assert isinstance(error, DiagnosticError)
     assert (
         error.render()
@@ -56,7 +58,7 @@ error: node 'second' (MatMul) cannot take operands of types float32[2, 3], float
   | m = MatMul(a, a)
   |   a: float32[2, 3]
 
-error: the output 'p' is declared as float32[7], but what makes it gives float32[2, 3]
+error: 'p' is declared as int64[2, 3], but the Relu node that makes 'p' gives float32[2, 3]
  --> what makes "p\""""
     )
     assert str(error).split("\n") == [found.message for found in error.diagnostics]

@@ -16,6 +16,9 @@ from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.op import Op
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
+from tests.fuzz.judge import examine
+from tests.fuzz.kinds import settings_of
+from tests.fuzz.node_cases import mutated_case
 
 CONTRADICTORY = {"test_stft", "test_stft_with_window"}
 """With its operands known, ONNX's own inference finds another shape than the case declares."""
@@ -109,3 +112,15 @@ def test_what_is_read_has_the_value_of_the_case(constant: bool) -> None:
         checked.update(names)
     assert not wrong, "\n".join(wrong)
     assert len(checked) > 100  # operators that had a case
+
+
+def test_changed_cases_have_the_shapes_and_values_of_the_runtime() -> None:
+    """A small fixed share of what `make fuzz` tries."""
+    wrong, counted = {}, 0
+    for seed in range(160):
+        case = mutated_case(seed)
+        if case is not None:
+            counted += 1
+            wrong[case.name] = examine(case, settings_of(seed))
+    assert {name: finding for name, finding in wrong.items() if finding is not None} == {}
+    assert counted > 60

@@ -1,0 +1,69 @@
+"""Nodes whose shapes ONNX's inference gets wrong, as measured against ONNX Runtime."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from onnx import NodeProto
+
+from passat.ir.expr import Var
+from passat.ir.onnx.attributes import is_odd_flag
+from passat.ir.onnx.value_types import UNKNOWN
+from passat.ir.onnx_mapping import OnnxNode
+from passat.ir.op import OpTypeError
+from passat.ir.ops.pooling import window_counts
+from passat.ir.shape import ANY, Dim, broadcast
+from passat.ir.types import TensorType, Type
+
+_POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
+
+_PRODUCT: Final = 3
+"""The last output of Attention, the product of queries and keys."""
+_BROADCASTING: Final = 7
+"""The opset since which operands of ONNX broadcast as those of NumPy do."""
+
+
+def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
+    """What ONNX's inference says of the results of a node, less what ONNX Runtime does not make true.
+
+    Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
+    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end.
+    """
+    if any(map(is_odd_flag, node.attribute)):
+        return [UNKNOWN] * len(results)
+    automatic = attrs.get("auto_pad", "NOTSET").startswith("SAME")
+    if node.op_type in _POOLING and (automatic or attrs.get("ceil_mode")):
+        return [_with_sizes(type_, 2, _windows(node.op_type, attrs, operands[0])) for type_ in results]
+    if node.op_type == "ConvTranspose" and automatic:
+        return [_with_sizes(type_, 2) for type_ in results]
+    if node.op_type == "Resize" and attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return [_with_sizes(type_, 0) for type_ in results]
+    if node.op_type == "Attention" and len(node.output) > _PRODUCT and node.output[_PRODUCT]:
+        return [*results[:-1], _with_sizes(results[-1], 3)]
+    first = operands[0] if operands else UNKNOWN
+    if node.op_type.startswith(("Arg", "Reduce")) and isinstance(first, TensorType) and 0 in first.shape:
+        return [_with_sizes(type_, 0) for type_ in results]
+    if node.op_type == "PRelu" and attrs["opset"] >= _BROADCASTING:
+        return [_broadcast(*operands)]
+    return list(results)
+
+
+def _broadcast(x: Type, slope: Type) -> Type:
+    """ONNX broadcasts the slope to x, ONNX Runtime x to the slope, too."""
+    if not isinstance(x, TensorType) or not isinstance(slope, TensorType):
+        return UNKNOWN
+    return x.with_shape(broadcast(x.shape, slope.shape))
+
+
+def _windows(op_type: str, attrs: Mapping[str, AnyValue], data: Type) -> Sequence[Dim]:
+    with contextlib.suppress(OpTypeError):  # where no window fits; ONNX Runtime gives something all the same
+        return window_counts(OnnxNode(op_type, attrs["opset"], [Var("", data)], attrs)) or ()
+    return ()
+
+
+def _with_sizes(type_: Type, start: int, sizes: Sequence[Dim] = ()) -> Type:
+    """A type with other dimensions from `start` on: unknown ones where none are given."""
+    if not isinstance(type_, TensorType):
+        return type_
+    return type_.with_shape((*type_.shape[:start], *(sizes or (ANY for _ in type_.shape[start:]))))

@@ -1,0 +1,205 @@
+"""Declarations that contradict what is inferred: they cost a warning, never the model, and nothing is relied on where both differ."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+
+from passat.ir.expr import Call
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, from_onnx, to_onnx
+from passat.ir.onnx.declared import agreed, holding
+from passat.ir.onnx.value_types import parse_type, show_type
+from passat.ir.traverse import post_order
+
+Parse = Callable[..., ModelProto]
+CUSTOM = ', "com.mycompany" : 1'
+
+
+def warnings(module: IRModule) -> list[str]:
+    return [warning.message for warning in module.attrs["onnx"].warnings]
+
+
+def types(module: IRModule) -> dict[str, str]:
+    """The types of all values that calls make, by name; those inside subgraphs too."""
+    calls = [node for node in post_order(module["main"]) if isinstance(node, Call) and node.span is not None and node.span.outputs]
+    return {call.span.outputs[0]: show_type(call.checked_type) for call in calls if call.span is not None}
+
+
+def declare(model: ModelProto, name: str, *shape: int | str, element: int = TensorProto.FLOAT) -> ModelProto:
+    model.graph.value_info.append(helper.make_tensor_value_info(name, element, shape))
+    return model
+
+
+def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
+    model = parse("g (float[T, 8210] x) => (float[1, seqlen] y) { b = Unsqueeze(x, a) y = Relu(b) }")
+    model.graph.initializer.append(helper.make_tensor("a", TensorProto.INT64, [1], [1]))
+    module = from_onnx(model)
+    sentence = (
+        "'y' is declared as float32[1, seqlen], but the Relu node that makes 'y' gives float32[T, 1, 8210]; the declaration is ignored"
+    )
+    assert warnings(module) == [sentence]
+    assert to_onnx(module).graph.output == model.graph.output
+
+
+def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
+    module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
+    assert warnings(module) == [
+        "'a' is declared as float32[9], but the Relu node that makes 'a' gives float32[2, 3]; the declaration is ignored"
+    ]
+    assert types(module) == {"a": "float32[2, 3]", "y": "float32[2, 3]"}
+
+
+def test_neither_side_is_relied_on_where_onnx_infers(parse: Parse) -> None:
+    text = "g (float[2, 3] x) => (int64[p, q] y) { a = NonZero(x) b = Transpose(a) y = Neg(b) }"
+    module = from_onnx(declare(parse(text), "a", 5, 7, element=TensorProto.INT64))
+    sentence = (
+        "'a' is declared as int64[5, 7], but the NonZero node that makes 'a' gives int64[2, ?]; neither is relied on where they differ"
+    )
+    assert warnings(module) == [sentence]
+    assert types(module)["a"] == "int64[?, 7]"
+    assert types(module)["b"] == "int64[7, ?]"
+    again = from_onnx(to_onnx(module))
+    assert (types(again), warnings(again)) == (types(module), warnings(module))
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.DOUBLE], ids=["shape", "element type"])
+def test_a_declaration_that_leads_to_a_contradiction_is_not_believed(element: int, parse: Parse) -> None:
+    text = "g (float[3, 3] x) => (float[3, 3] y) { a = com.mycompany.Thing(x) b = Neg(a) y = Relu(b) }"
+    model = declare(parse(text, imports=CUSTOM), "a", 7, 7, element=element)
+    module = from_onnx(model)
+    (sentence,) = warnings(module)
+    assert sentence.endswith("what is declared of 'a' is ignored")
+    assert types(module) == {"a": "_", "b": "_", "y": "float32[3, 3]"}
+    assert from_onnx(declare(parse(text, imports=CUSTOM), "a", 3, 3)).attrs["onnx"].warnings == []
+
+
+def test_operands_that_do_not_fit_because_of_a_declaration(parse: Parse) -> None:
+    text = "g (float[3, 3] x) => (float[3, 3] y) { a = com.mycompany.Thing(x) b = MatMul(a, x) y = Relu(b) }"
+    module = from_onnx(declare(parse(text, imports=CUSTOM), "a", 3, 7))
+    assert warnings(module) == [
+        "the MatMul node that makes 'b' cannot take operands of types float32[3, 7], float32[3, 3]: Incompatible dimensions for matrix "
+        "multiplication; what is declared of 'a' is ignored"
+    ]
+
+
+def test_declarations_that_contradict_each_other_one_by_one(parse: Parse) -> None:
+    """After a few of them none is believed, so that a model is not read once for each."""
+    nodes = [f"a{i} = com.mycompany.Thing(x) b{i} = Neg(a{i})" for i in range(10)]
+    model = parse(f"g (float[3] x) => (float[3] b9) {{ {' '.join(nodes)} }}", imports=CUSTOM)
+    for i in range(10):
+        declare(declare(model, f"a{i}", 7), f"b{i}", 3)
+    module = from_onnx(model)
+    assert 3 <= len(warnings(module)) <= 4
+    assert set(types(module).values()) == {"_"}
+
+
+@pytest.mark.parametrize("place", ["value_info", "output"])
+def test_another_element_type_is_an_error(place: str, parse: Parse) -> None:
+    """ONNX Runtime does not load such models either."""
+    model = parse(f"g (float[2] x) => ({'int64' if place == 'output' else 'float'}[2] y) {{ a = Neg(x) y = Relu(a) }}")
+    if place == "value_info":
+        declare(model, "a", 2, element=TensorProto.INT64)
+    with pytest.raises(OnnxError, match="is declared as int64"):
+        from_onnx(model)
+    assert len(warnings(from_onnx(model, lenient=True))) == 1
+
+
+def test_lenient_reading_keeps_what_contradicts_itself(parse: Parse) -> None:
+    model = parse("g (float[2, 3] x) => (float[N, M] y) { a = MatMul(x, x) b = Neg(a) y = Neg(b) }")
+    with pytest.raises(OnnxError, match="cannot take operands"):
+        from_onnx(model)
+    module = from_onnx(model, lenient=True)
+    assert len(warnings(module)) == 1
+    assert types(module) == {"a": "_", "b": "_", "y": "float32[N, M]"}
+    assert [node.op_type for node in to_onnx(module).graph.node] == ["MatMul", "Neg", "Neg"]
+
+
+def test_a_domain_that_is_not_imported_can_be_read_leniently(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu(x) }")
+    assert warnings(from_onnx(model, lenient=True)) == [
+        "the com.microsoft.Gelu node that makes 'y' is of the operator domain 'com.microsoft', which the model does not import"
+    ]
+
+
+LOOP = """g (float[2, 3] x, int64 n) => (float[N, 3] y) {{
+    y = Loop(n, , x) <body = b (int64 i, bool c, {carried} v) => (bool d, float[M, 3] w) {{
+        d = Identity(c)
+        s = Relu(v)
+        w = {step}
+    }}>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("carried", "step", "inside", "warned"),
+    [
+        ("float[2, 3]", "Neg(s)", "float32[2, 3]", ""),
+        ("float[2, 3]", "Concat<axis = 0>(s, s)", "float32[?, 3]", "float32[4, 3]"),
+        ("float[K, 3]", "Concat<axis = 0>(s, s)", "float32[?, 3]", ""),
+        ("float[5, 3]", "Neg(s)", "float32[?, 3]", "float32[2, 3]"),
+        ("float[3]", "Neg(s)", "_", "float32[2, 3]"),
+        ("float[2, 3]", "Unsqueeze(s, i1)", "_", "float32[1, 2, 3]"),
+    ],
+)
+def test_what_a_loop_carries(carried: str, step: str, inside: str, warned: str, parse: Parse) -> None:
+    """The type of a value that a loop carries holds as the loop begins, and after each iteration."""
+    model = parse(LOOP.format(carried=carried, step=step))
+    model.graph.initializer.append(helper.make_tensor("i1", TensorProto.INT64, [1], [0]))
+    module = from_onnx(model)
+    assert types(module)["s"] == inside
+    name = carried.replace("float", "float32")
+    expected = f"the input 'v' of a loop is declared as {name}, but the loop gives it {warned}; neither is relied on where they differ"
+    assert warnings(module) == ([expected] if warned else [])
+
+
+def test_other_declarations_that_say_nothing(parse: Parse) -> None:
+    """Of inputs, of initializers, of nothing, twice, without a type."""
+    model = parse("g (float[2, 3] x) => (float[2, 3] y) { a = Add(x, w) y = Relu(a) }")
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]))
+    for name in ("x", "w", "nothing", ""):
+        declare(model, name, 9)
+    model.graph.value_info.append(ValueInfoProto(name="a"))
+    module = from_onnx(model)
+    assert warnings(module) == []
+    assert types(module) == {"a": "float32[2, 3]", "y": "float32[2, 3]"}
+
+
+@pytest.mark.parametrize(
+    ("inferred", "declared", "expected"),
+    [
+        ("float32[2, 3]", "float32[2, 4]", "float32[2, ?]"),
+        ("float32[2, n]", "float32[2, 4]", "float32[2, 4]"),
+        ("float32[2, n]", "float32[3, m]", "float32[?, n]"),
+        ("float32[2]", "float32[2, 1]", "_"),
+        ("float32[2]", "int64[2]", "_"),
+        ("seq(float32[2])", "seq(float32[3])", "_"),
+        ("_", "float32[3]", "float32[3]"),
+    ],
+)
+def test_what_both_say(inferred: str, declared: str, expected: str) -> None:
+    assert show_type(agreed(parse_type(inferred), parse_type(declared))) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "expected"),
+    [
+        ("float32[2, 3]", "float32[2, 4]", "float32[2, ?]"),
+        ("float32[2, n]", "float32[2, 4]", "float32[2, n]"),
+        ("float32[2, n]", "float32[2, 2*n]", "float32[2, ?]"),
+        ("float32[?, n]", "float32[5, ?]", "float32[?, n]"),
+        ("float32[2]", "float32[2, 1]", "_"),
+        ("_", "float32[3]", "_"),
+    ],
+)
+def test_what_holds_of_both(declared: str, found: str, expected: str) -> None:
+    assert show_type(holding(parse_type(declared), parse_type(found))) == expected
+
+
+def test_a_module_with_warnings_can_be_copied(parse: Parse) -> None:
+    import pickle
+
+    module = from_onnx(parse("g (float[2] x) => (float[3] y) { y = Relu(x) }"))
+    copy: Any = pickle.loads(pickle.dumps(module))
+    assert warnings(copy) == warnings(module) != []
