@@ -1,7 +1,6 @@
 """From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final
 
@@ -13,11 +12,11 @@ from passat.ir.collector import collector_paused
 from passat.ir.diagnostics import Diagnostic, DiagnosticLevel
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type, type_of_call
-from passat.ir.infer_error import MAX_ERRORS
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import Signature, read_attributes, signature_of
 from passat.ir.onnx.declared import DisbeliefError, Grounds, contradicts, same_kind
 from passat.ir.onnx.errors import ContradictionError, OnnxError
+from passat.ir.onnx.findings import Findings
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
 from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes
@@ -88,7 +87,7 @@ class Importer:
     def __init__(self, frame: Frame, disbelief: Sequence[DisbeliefError] = (), *, lenient: bool = False) -> None:
         self.frame = frame
         self.grounds = Grounds()
-        self._lenient = lenient
+        self.findings = Findings(frame.warnings, lenient=lenient)
         self._disbelieved = frozenset().union(*(found.names for found in disbelief))
         self._nothing_believed = len(disbelief) >= _READINGS
         self.opsets = frame.opsets
@@ -96,7 +95,6 @@ class Importer:
         self.declared: dict[str, onnx.TypeProto] = {}
         self.source = GraphProto()
         self._read_anywhere: set[str] | None = None
-        self._contradictions: list[ContradictionError] = []
 
     def main(self, graph: GraphProto) -> Function:
         """The function of the main graph: its parameters are the inputs that have no fixed value."""
@@ -131,25 +129,12 @@ class Importer:
             raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
         except OnnxError as error:
             if not isinstance(error, ContradictionError):
-                self._raise_contradictions(*error.diagnostics)
+                self.findings.settle(*error.diagnostics)
             raise
-        self._raise_contradictions()
+        self.findings.settle()
         function = Function(params, body)
         infer_type(function)
         return function
-
-    def _raise_contradictions(self, *others: Diagnostic) -> None:
-        """Raises ContradictionError where there were any: the first, with the diagnostics of all, and what else is wrong.
-
-        Where reading is lenient they are warnings.
-        """
-        if self._contradictions and self._lenient:
-            found = [diagnostic for error in self._contradictions for diagnostic in error.diagnostics]
-            self.frame.warnings += (replace(diagnostic, level=DiagnosticLevel.WARNING) for diagnostic in found)
-        elif self._contradictions:
-            first = self._contradictions[0]
-            first.diagnostics = (*(diagnostic for error in self._contradictions for diagnostic in error.diagnostics), *others)
-            raise first
 
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
         """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
@@ -163,8 +148,17 @@ class Importer:
             name = sparse.values.name
             scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))
         said = () if self._nothing_believed else (*graph.value_info, *graph.output)
-        declared, self.declared = self.declared, {value.name: value.type for value in said if value.name not in self._disbelieved}
-        start, mark = len(scope.values), self.mark()
+        outer, self.declared = self.declared, {value.name: value.type for value in said if value.name not in self._disbelieved}
+        try:
+            self._read_sorted(graph, scope)
+            fields = self._results(graph, scope)
+        finally:
+            self.declared = outer
+        return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
+
+    def _read_sorted(self, graph: GraphProto, scope: Scope) -> None:
+        """Reads the nodes of a graph in order, and where that is not one, in another. Raises UndefinedError."""
+        start, mark = len(scope.values), self.findings.mark()
         try:
             self.read_nodes(graph.node, scope)
         except UndefinedError as missing:
@@ -172,8 +166,11 @@ class Importer:
                 raise
             for name in list(scope.values)[start:]:
                 del scope.values[name]
-            self.forget(mark)
+            self.findings.forget(mark)
             self.read_nodes(sort_nodes(graph.node), scope)
+
+    def _results(self, graph: GraphProto, scope: Scope) -> list[Expr]:
+        """The values of a graph's outputs. Raises UndefinedError."""
         fields: list[Expr] = []
         made = {name for node in graph.node for name in node.output}
         for value in graph.output:
@@ -184,8 +181,7 @@ class Importer:
                 raise
             if value.name not in made:
                 self.is_disputed(value.name, fields[-1].checked_type, "the graph", frozenset(), "the declaration is ignored")
-        self.declared = declared
-        return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
+        return fields
 
     def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:
         """Reads nodes in order. Raises UndefinedError at the first that reads a value which no node before it makes."""
@@ -263,28 +259,10 @@ class Importer:
             raise DisbeliefError(grounds, sentence)
         span = Span("", outputs=(name,))
         if same_kind(declared, type_):
-            self.warn(f"{sentence}; {follows}", span)
+            self.findings.warn(f"{sentence}; {follows}", span)
         else:
-            self.contradiction(sentence, span)
+            self.findings.contradiction(sentence, span)
         return True
-
-    def warn(self, sentence: str, span: Span | None) -> None:
-        """Notes what is wrong with the model, and keeps nobody from running it."""
-        self.frame.warnings.append(Diagnostic(DiagnosticLevel.WARNING, span, sentence))
-
-    def contradiction(self, sentence: str, span: Span | None, excerpt: Iterable[str] = ()) -> None:
-        """Notes what is wrong with the model, so that it cannot be run. Reading goes on, to see whether more is."""
-        self._contradictions.append(ContradictionError(sentence, span, excerpt))
-        if len(self._contradictions) >= MAX_ERRORS and not self._lenient:
-            self._raise_contradictions()
-
-    def mark(self) -> tuple[int, int]:
-        """How much was found wrong so far."""
-        return len(self._contradictions), len(self.frame.warnings)
-
-    def forget(self, mark: tuple[int, int]) -> None:
-        """Takes back what was found wrong since then: it is read once more."""
-        del self._contradictions[mark[0] :], self.frame.warnings[mark[1] :]
 
     def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
         """The outputs of a node up to the last that somebody reads; the first is always there."""
@@ -339,7 +317,7 @@ class Importer:
             sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
             if not sentence:
                 raise
-            self.contradiction(sentence, node.span)  # an operand or attribute is missing, or of another kind
+            self.findings.contradiction(sentence, node.span)  # an operand or attribute is missing, or of another kind
             return None
         type_ = found._checked_type
         if type(type_) is TupleType:

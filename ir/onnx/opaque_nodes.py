@@ -46,7 +46,7 @@ def opaque_call(
     require_text(node.op_type, domain, *seen.attrs)
     version = importer.opsets.get(domain)
     if version is None and (domain or importer.frame.model.ir_version >= 3):
-        importer.contradiction(f"{describe(node)} is of the operator domain {domain!r}, which the model does not import", span)
+        importer.findings.contradiction(f"{describe(node)} is of the operator domain {domain!r}, which the model does not import", span)
         version = inference.newest_version(domain)
     op = get_op(opaque_name(domain, node.op_type))
     assert isinstance(op, OpaqueOp)
@@ -119,7 +119,7 @@ def _result_types(
             raise DisbeliefError(grounds, sentence) from error
         excerpt = [f"{', '.join(outputs)} = {node.op_type}({', '.join(node.input)})"]
         excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
-        importer.contradiction(sentence, seen.span, dict.fromkeys(excerpt))
+        importer.findings.contradiction(sentence, seen.span, dict.fromkeys(excerpt))
         plain, found, disputed = [], [UNKNOWN] * len(declared), [True]
     types = inference.merge(found, declared)
     if any(disputed):
@@ -160,7 +160,7 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequ
     held = list(map(holding, declared, carried))
     given = [list(carried)]
     while True:
-        mark, inner = importer.mark(), Scope(scope)
+        mark, inner = importer.findings.mark(), Scope(scope)
         types[2 : 2 + len(held)] = held
         params = [
             inner.define(value.name, Var(value.name, type_, Span("", outputs=(value.name,))))
@@ -172,14 +172,14 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequ
         kept = list(map(holding, held, found)) if len(found) == len(held) else held
         if kept == held:
             break
-        importer.forget(mark)
+        importer.findings.forget(mark)
         given.append(found)
         held = kept
     for value, said, *types_given in zip(graph.input[2:], declared, *given, strict=False):
         wrong = next((type_ for type_ in types_given if not compatible(said, type_)), None)
         if wrong is not None:
             sentence = f"the input {value.name!r} of a loop is declared as {show_type(said)}, but the loop gives it {show_type(wrong)}"
-            importer.warn(f"{sentence}; neither is relied on where they differ", Span("", outputs=(value.name,)))
+            importer.findings.warn(f"{sentence}; neither is relied on where they differ", Span("", outputs=(value.name,)))
     header = GraphProto()
     copy_fields(graph, header, except_for=NOT_KEPT)
     captured = list(inner.captured.values())

@@ -154,6 +154,18 @@ def test_what_a_loop_carries(carried: str, step: str, inside: str, warned: str, 
     assert warnings(module) == ([expected] if warned else [])
 
 
+def test_declarations_of_nodes_out_of_order_around_a_subgraph(parse: Parse) -> None:
+    """A subgraph that reads what comes later is read twice; what is declared around it still counts then."""
+    text = """g (float[3] x, bool c) => (float[3] y) {
+        a = com.mycompany.Thing(x)
+        z = If(c) <then_branch = t () => (float[3] p) { p = Neg(late) }, else_branch = e () => (float[3] q) { q = Neg(x) }>
+        late = Neg(a)
+        y = Relu(z)
+    }"""
+    module = from_onnx(declare(parse(text, imports=CUSTOM), "a", 3))
+    assert types(module)["late"] == "float32[3]"
+
+
 def test_other_declarations_that_say_nothing(parse: Parse) -> None:
     """Of inputs, of initializers, of nothing, twice, without a type."""
     model = parse("g (float[2, 3] x) => (float[2, 3] y) { a = Add(x, w) y = Relu(a) }")
