@@ -92,7 +92,7 @@ def optimize(
         run.read(model, folder, opset)
         run.run(passes, tuple(rules), tuple(instruments), reproducer)
         run.decide(candidates if choose == "time" else 0)
-        run.check_form()
+        run.check_form(unchanged=verify)
         run.write_down()
     if verify:
         run.verify()

@@ -6,6 +6,8 @@ each kind of refusal, with no common base but Exception; that is what is caught 
 
 import ctypes
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +32,14 @@ NOISE_FACTOR: Final = 10
 """A difference may be this many times what rounding alone does to the original."""
 _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
 """Types that ONNX Runtime does not exchange with NumPy, by their numbers in ONNX: they go in and out as raw memory."""
+
+
+_LOAD: Final = """
+import sys
+from passat.verify import Runner
+Runner(sys.argv[1] or sys.stdin.buffer.read(), folder=sys.argv[2] or None, threads=1)
+"""
+_LOADING_SECONDS: Final = 600.0
 
 
 class VerifyError(RuntimeError):
@@ -123,12 +133,14 @@ class Runner:
 
 
 def loads(model: ModelSource, folder: str | None = None) -> bool:
-    """Whether ONNX Runtime is there, and loads a model."""
+    """Whether ONNX Runtime is there, and loads a model. Asks another process: ONNX Runtime ends its own over some invalid models."""
+    source = _serialised(model)
+    path, data = (source, b"") if isinstance(source, str) else ("", source)
+    command = [sys.executable, "-P", "-c", _LOAD, path, folder or ""]
     try:
-        Runner(model, folder=folder, threads=1)
-    except Exception:  # as above
+        return not subprocess.run(command, input=data, capture_output=True, check=False, timeout=_LOADING_SECONDS).returncode
+    except (OSError, subprocess.TimeoutExpired):
         return False
-    return True
 
 
 def _onnxruntime() -> AnyValue:
