@@ -16,6 +16,7 @@ from passat.passmgr import PassContext
 from passat.report import Report, histogram, node_count
 from passat.rules.cost import CostModel, Roofline, cost_model, program_cost
 from passat.rules.passes import dynamic_to_static
+from passat.rules.passes.read_opaque import ReadOpaque
 from passat.source import Source
 from passat.turns import NothingToTimeError
 
@@ -93,9 +94,9 @@ class Decision:
             return self._kept(NAMES_ONLY)
         cost = self._cost_as_written(result, after)
         if cost > report.cost_before and _has_unknown_sizes(before):
-            # What has no known size costs next to nothing. With the sizes that follow from others, the input is what it really costs.
+            # A value of unknown size costs next to nothing. The input is priced with the sizes that follow from others.
             with self._settings:
-                report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(before), prices))
+                report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(ReadOpaque()(before)), prices))
         nodes, count = node_count(histogram(result)), node_count(histogram(self._given))
         same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
         if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count)):

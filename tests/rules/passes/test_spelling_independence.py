@@ -246,7 +246,7 @@ BLOCKS = {
 }
 FLAT = BLOCKS["masks of any size"].spellings
 FLAT["flat indices"] = (FLAT["flat indices"][0] + ", int64[1] all_of_it = {2}", FLAT["flat indices"][1])
-AS_GOOD = {"chunks", "masks of known sizes", "sizes", "means over the plane"}
+AS_GOOD = {"chunks", "masks of known sizes", "root mean squares", "sizes", "means over the plane"}
 """Blocks of which one spelling stays as it is, since it takes no more nodes than what the others become: that need not be the same."""
 
 
