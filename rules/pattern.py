@@ -48,10 +48,11 @@ class Computed:
 
 
 class Pattern:
-    """The base of terms. Two terms with the same `key` are the same term."""
+    """The base of terms. Two terms with the same `key` are the same term. `holes` is what `_holes` has found."""
 
-    __slots__ = ("key",)
+    __slots__ = ("holes", "key")
     key: tuple[AnyValue, ...]
+    holes: tuple[frozenset[str], frozenset[str]]
 
     def __add__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("add"), (self, other))
@@ -170,7 +171,8 @@ class PCall(Pattern):
                 raise RuleError(f"{op.name}({name}=...) is an attribute: attribute({name!r}) makes a hole for one, not {value!r}")
             elif name not in op.attr_params:
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
-        self.key = ("call", op.name, tuple(arg.key for arg in self.args), tuple(sorted((k, repr(v)) for k, v in self.attrs.items())))
+        attrs_key = tuple(sorted([(name, repr(value)) for name, value in self.attrs.items()])) if self.attrs else ()
+        self.key = ("call", op.name, tuple([arg.key for arg in self.args]), attrs_key)
 
     def __repr__(self) -> str:
         symbol = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "nn.matmul": "@"}.get(self.op.name)
@@ -329,31 +331,50 @@ def named_patterns(rule: "Rule") -> Iterator[Pattern]:
         yield from patterns_in(value)
 
 
-def attr_holes(pattern: Pattern) -> set[str]:
+def attr_holes(pattern: Pattern) -> frozenset[str]:
     """Names of the attribute holes in a pattern, those inside computed attributes included."""
-    return set().union(*map(holes_of, values_in(pattern)))
+    return _holes(pattern)[1]
 
 
-def holes_of(value: AnyValue) -> set[str]:
+def holes_of(value: AnyValue) -> frozenset[str]:
     """Names of the attribute holes in an attribute's value or an argument of a condition."""
-    if isinstance(value, AttrHole):
-        return {value.name}
-    if isinstance(value, Computed):
-        return set().union(*(holes_of(arg) for arg in value.args))
-    if isinstance(value, (tuple, list)):
-        return set().union(*(holes_of(part) for part in value))
     if isinstance(value, Pattern):
         return attr_holes(value)
-    return set()
+    if isinstance(value, AttrHole):
+        return frozenset((value.name,))
+    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    return _NONE.union(*map(holes_of, parts)) if parts else _NONE
 
 
-def tensor_holes(value: AnyValue) -> set[str]:
+def tensor_holes(value: AnyValue) -> frozenset[str]:
     """Names of the holes for expressions and constants in a pattern, a computed attribute or an argument."""
-    if isinstance(value, Computed):
-        return set().union(*(tensor_holes(arg) for arg in value.args))
-    if isinstance(value, (tuple, list)):
-        return set().union(*(tensor_holes(part) for part in value))
-    if not isinstance(value, Pattern):
-        return set()
-    names = {node.name for node in subterms(value) if isinstance(node, (PVar, PConst))}
-    return names.union(*map(tensor_holes, values_in(value)))
+    if isinstance(value, Pattern):
+        return _holes(value)[0]
+    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    return _NONE.union(*map(tensor_holes, parts)) if parts else _NONE
+
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the holes for tensors and for attributes, looked for once: patterns are made of others, which do not change."""
+    pending = [] if hasattr(pattern, "holes") else [pattern]
+    while pending:
+        node = pending[-1]
+        if isinstance(node, (PVar, PConst)):
+            node.holes = frozenset((node.name,)), _NONE
+            pending.pop()
+            continue
+        left = [part for part in pattern_parts(node) if not hasattr(part, "holes")]
+        if left:
+            pending += left
+            continue
+        pending.pop()
+        parts = [part.holes for part in pattern_parts(node)]
+        values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
+        node.holes = (
+            _NONE.union(*[tensors for tensors, _ in parts], *map(tensor_holes, values)),
+            _NONE.union(*[attributes for _, attributes in parts], *map(holes_of, values)),
+        )
+    return pattern.holes

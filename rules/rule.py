@@ -1,9 +1,9 @@
 """Rules and rule sets, and what is refused when they are made."""
 
 import inspect
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any as AnyValue
 from typing import ClassVar, Final, Literal
 
@@ -46,10 +46,6 @@ _LIBRARY: Final = "passat.rules.library."
 """Types in rules of these modules are checked by their tests, not whenever they are imported: that takes longer than a small model."""
 
 
-def _described(conditions: Iterable[Condition]) -> Iterator[tuple[str, AnyValue]]:
-    return ((f"the condition {each!r}", each.args) for each in conditions)
-
-
 class Rule:
     """`left >> right`: wherever `left` stands, `right` may stand instead, where the conditions hold.
 
@@ -87,7 +83,7 @@ class Rule:
         self.source = source or _caller()
         self._check_sides()
         self._check_note()
-        self._check_bound([("the right side", rhs), *_described(conditions)])
+        self._check_bound(rhs, *conditions)
 
     @property
     def reducing(self) -> bool:
@@ -119,14 +115,16 @@ class Rule:
         if self.math != EXACT and not self.note.strip():
             raise RuleError(f"{self._where()}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
 
-    def _check_bound(self, used: Iterable[tuple[str, AnyValue]]) -> None:
-        """Raises RuleError where what is described and given uses holes that the left side does not bind."""
+    def _check_bound(self, *parts: Pattern | Condition) -> None:
+        """Raises RuleError where the right side, or a condition, uses holes that the left side does not bind."""
         bound, bound_attrs = tensor_holes(self.lhs), attr_holes(self.lhs)
-        for what, value in used:
-            for name in sorted(tensor_holes(value) - bound):
-                raise RuleError(f"{self._where()}: {what} uses {name!r}, which the left side does not bind")
-            for name in sorted(holes_of(value) - bound_attrs):
-                raise RuleError(f"{self._where()}: {what} uses the attribute {name!r}, which the left side does not bind")
+        for part in parts:
+            value = part.args if isinstance(part, Condition) else part
+            tensors, attributes = tensor_holes(value), holes_of(value)
+            if not (tensors <= bound and attributes <= bound_attrs):
+                what = f"the condition {part!r}" if isinstance(part, Condition) else "the right side"
+                names = [*map(repr, sorted(tensors - bound)), *(f"the attribute {name!r}" for name in sorted(attributes - bound_attrs))]
+                raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind")
 
     def _but(self, **changes: AnyValue) -> "Rule":
         """The rule with other values in some slots. What has not changed is not checked again: rules are made in many small steps."""
@@ -137,7 +135,7 @@ class Rule:
             made.kind = EXPLORING
         made._check_note()
         if "conditions" in changes:
-            made._check_bound(_described(made.conditions[len(self.conditions) :]))
+            made._check_bound(*made.conditions[len(self.conditions) :])
         return made
 
     def when(self, *conditions: Condition) -> "Rule":
@@ -224,12 +222,15 @@ class Rule:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
 
 
+_LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in ("rule.py", "pattern.py", "multi_root.py"))
+
+
 def _caller() -> str:
     """File and line outside this package's rule language where a rule is being written."""
     frame = inspect.currentframe()
-    while frame is not None and Path(frame.f_code.co_filename).name in ("rule.py", "pattern.py", "multi_root.py"):
+    while frame is not None and frame.f_code.co_filename in _LANGUAGE:
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
 
 
 class _Body(dict[str, AnyValue]):

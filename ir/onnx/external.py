@@ -22,7 +22,8 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     """Where the `nbytes` of a tensor with external data lie.
 
     Raises OnnxError where the folder is not known, where the path is absolute or leads outside the folder (symbolic links
-    included), where the file is missing, or where the range does not lie within it or is not as long as the tensor needs.
+    included) or may do so (a file of several hard links, as in onnx from 1.21 on), where the file is missing, or where the range does not
+    lie within it or is not as long as the tensor needs.
     """
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
@@ -37,6 +38,8 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     state = _state(folder, path)
     if state == _OUTSIDE:
         raise OnnxError(f"{where}, a link that leads outside the model's folder; this is refused; a copy of the file does")
+    if state == _LINKED:
+        raise OnnxError(f"{where}, which has other hard links, perhaps outside the model's folder; this is refused; a copy of the file does")
     if state < 0:
         raise OnnxError(f"{where}, which is not there (looked for {path})")
     try:
@@ -52,14 +55,19 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
 
 
 _OUTSIDE = -2
+_LINKED = -3
 
 
 def _state(folder: str, path: str) -> int:
-    """The size of a file inside a folder; -1 where there is none, `_OUTSIDE` where it is a link to elsewhere."""
+    """The size of a file inside a folder; -1 where there is none, `_OUTSIDE` where it is a link to elsewhere, `_LINKED` where that cannot
+    be told, since it has several names."""
     root = _real(os.path.abspath(folder))
     if os.path.commonpath([root, os.path.realpath(path)]) != root:
         return _OUTSIDE
-    return os.path.getsize(path) if os.path.isfile(path) else -1
+    if not os.path.isfile(path):
+        return -1
+    found = os.stat(path)
+    return _LINKED if found.st_nlink > 1 else found.st_size
 
 
 @lru_cache(16)

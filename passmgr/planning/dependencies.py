@@ -4,6 +4,7 @@ Nodes are passes. A pass of the pipeline at hand is a node by its identity, a pa
 An edge leads from a pass to what it requires, or from a Sequential to what it contains.
 """
 
+import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -103,29 +104,29 @@ class Requirements:
     """
 
     def __init__(self, members: Sequence[Pass]) -> None:
-        import networkx as nx  # here, because it takes 0.1 s and contexts and single passes do without it
-
         self._members = {pass_.info.name: pass_ for pass_ in reversed(_flatten(members))}
         self._nodes: dict[str, str] = {}
         self._resolved: dict[str, Pass] = {}
         self._requires: dict[Node, tuple[str, ...]] = {}
-        self.graph: nx.DiGraph[Node] = nx.DiGraph()
-        """The whole graph: nodes with a `label`, edges with a `verb`, "requires" or "contains"."""
+        self._labels: dict[Node, str] = {}
+        self._edges: dict[Node, dict[Node, str]] = {}
+        """Whom each pass requires or contains, with the verb."""
         waiting: list[tuple[Node, Pass]] = [(id(pass_), pass_) for pass_ in members]
         while waiting:
             node, pass_ = waiting.pop()
             if node in self._requires:
                 continue
-            self.graph.add_node(node, label=node if isinstance(node, str) else pass_.info.name)
+            self._labels[node] = node if isinstance(node, str) else pass_.info.name
             self._requires[node] = tuple(dict.fromkeys(self._resolve(name, pass_) for name in pass_.info.required))
-            for required in self._requires[node]:
-                self.graph.add_edge(node, required, verb="requires")
-                waiting.append((required, self._resolved[required]))
+            edges = self._edges[node] = dict.fromkeys(self._requires[node], "requires")
+            waiting += [(required, self._resolved[required]) for required in edges if isinstance(required, str)]
             for member in pass_.members or ():
-                self.graph.add_edge(node, id(member), verb="contains")
+                edges[id(member)] = "contains"
                 waiting.append((id(member), member))
-        if not nx.is_directed_acyclic_graph(self.graph):
-            raise PassDependencyError(f"passes require each other in a cycle: {self._show_cycle()}")
+        try:
+            graphlib.TopologicalSorter(self._edges).prepare()
+        except graphlib.CycleError:
+            raise PassDependencyError(f"passes require each other in a cycle: {self._show_cycle()}") from None
 
     def pass_of(self, name: str) -> Pass:
         """The pass that a required name stands for."""
@@ -187,18 +188,15 @@ class Requirements:
 
     def _show_cycle(self) -> str:
         """A shortest cycle through the first pass that is in one."""
-        import networkx as nx
+        import networkx as nx  # here, because it takes 0.1 s and pipelines without an error do without it
 
-        cyclic = {
-            node for part in nx.strongly_connected_components(self.graph) for node in part if len(part) > 1 or node in self.graph[node]
-        }
-        start = next(node for node in self.graph if node in cyclic)
-        back = nx.single_target_shortest_path(self.graph, start)
-        cycle = [start, *min((back[node] for node in self.graph[start] if node in back), key=len)]
-        labels = self.graph.nodes
-        return str(labels[start]["label"]) + "".join(
-            f" {self.graph.edges[whole, part]['verb']} {labels[part]['label']}" for whole, part in pairwise(cycle)
-        )
+        graph: nx.DiGraph[Node] = nx.DiGraph()
+        graph.add_edges_from((whole, part) for whole, parts in self._edges.items() for part in parts)
+        cyclic = {node for part in nx.strongly_connected_components(graph) for node in part if len(part) > 1 or node in graph[node]}
+        start = next(node for node in self._labels if node in cyclic)
+        back = nx.single_target_shortest_path(graph, start)
+        cycle = [start, *min((back[node] for node in graph[start] if node in back), key=len)]
+        return self._labels[start] + "".join(f" {self._edges[whole][part]} {self._labels[part]}" for whole, part in pairwise(cycle))
 
 
 def _flatten(passes: Iterable[Pass]) -> list[Pass]:

@@ -215,7 +215,7 @@ class _Open:
     """An attribute that the special rule leaves open."""
 
 
-def _needed(rule: Rule) -> set[str]:
+def _needed(rule: Rule) -> frozenset[str]:
     return attr_holes(rule.rhs).union(*(holes_of(condition.args) for condition in rule.conditions))
 
 

@@ -3,11 +3,15 @@
 Everything that goes in or out is an integer. A node has an id; the class of a node is known by the smallest id in it (`key`).
 """
 
+import importlib.machinery
+import importlib.util
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -242,16 +246,34 @@ class EGraphs(threading.local):
 
 
 def _make() -> "Bindings":
-    """An e-graph of egglog's. It is imported here, for it brings a formatter and its own language along, and most runs do without."""
-    from egglog.bindings import EGraph
-
-    return EGraph()
+    """An e-graph of egglog's, which is imported here: many runs do without."""
+    made: Bindings = _bindings().EGraph()
+    return made
 
 
 def _input(table: str, path: str) -> "Input":
-    from egglog.bindings import Input, RustSpan
+    bindings = _bindings()
+    made: Input = bindings.Input(bindings.RustSpan("passat", 0, 0), table, path)
+    return made
 
-    return Input(RustSpan("passat", 0, 0), table, path)
+
+_IMPORTING: Final = threading.Lock()
+
+
+def _bindings() -> ModuleType:
+    """egglog's bindings by themselves. Its package has a language and a formatter besides, and takes fifteen times as long to import; who
+    imports that later gets these bindings in it, for there can be no others in the process."""
+    name = "egglog.bindings"
+    with _IMPORTING:
+        found = sys.modules.get(name)
+        if found is None and "egglog" not in sys.modules:
+            package = importlib.util.find_spec("egglog")
+            spec = None if package is None else importlib.machinery.PathFinder.find_spec(name, package.submodule_search_locations)
+            if spec is not None and spec.loader is not None:
+                found = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(found)
+                sys.modules[name] = found
+        return importlib.import_module(name) if found is None else found
 
 
 class _TableFile:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any as AnyValue
 from typing import NamedTuple
 
@@ -87,30 +88,57 @@ class Matcher:
     """One direction of a rule, with its commutative variants: what to look for, and how to decide.
 
     A match is a row: the class of the root, the classes of the holes and of the inner terms that conditions name, and the payloads
-    of the calls and projections.
+    of the calls and projections. Most rules have nothing to say about a program: all but their symbols is worked out when it is needed.
     """
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.name = rule.name
-        terms = list(subterms(rule.lhs))
-        self._calls = [node for node in terms if isinstance(node, (PCall, PGet)) and _has_payload(node)]
+        self.root = symbol_of(rule.lhs)
+        self.symbols = frozenset([symbol_of(node) for node in subterms(rule.lhs) if not isinstance(node, PVar)])
+
+    @cached_property
+    def makes(self) -> frozenset[Symbol]:
+        """The symbols that the right side may bring in."""
+        return frozenset(symbol_of(node) for node in subterms(self.rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
+
+    @cached_property
+    def class_keys(self) -> list[tuple[AnyValue, ...]]:
+        """The terms that the first columns of a row are the classes of."""
+        rule = self.rule
         named = {node.key for node in named_patterns(rule)}
         columns: dict[tuple[AnyValue, ...], None] = {rule.lhs.key: None}
         if rule.reducing:
             columns.update((part.key, None) for part in pattern_parts(rule.lhs))
-        for node in terms:
+        for node in self._terms:
             if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
                 columns[node.key] = None
-        self.class_keys = list(columns)
-        self._slots = {key: i for i, key in enumerate(self.class_keys)}
-        self._literals = [node for node in terms if isinstance(node, PLiteral)]
-        self.symbols = frozenset(symbol_of(node) for node in terms if not isinstance(node, PVar))
-        self.makes = frozenset(symbol_of(node) for node in subterms(rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
-        self.variants = [self._variant(swaps) for swaps in self._orders(terms)]
-        self._checks, self._binds = self._attr_plan()
-        self._plan = self._compile(rule.rhs)
-        self.root = symbol_of(rule.lhs)
+        return list(columns)
+
+    @cached_property
+    def variants(self) -> list["Variant"]:
+        """The left side, with its commutative operands in each order."""
+        return [self._variant(swaps) for swaps in self._orders(self._terms)]
+
+    @cached_property
+    def _terms(self) -> list[Pattern]:
+        return list(subterms(self.rule.lhs))
+
+    @cached_property
+    def _calls(self) -> list[PCall | PGet]:
+        return [node for node in self._terms if isinstance(node, (PCall, PGet)) and _has_payload(node)]
+
+    @cached_property
+    def _slots(self) -> dict[tuple[AnyValue, ...], int]:
+        return {key: i for i, key in enumerate(self.class_keys)}
+
+    @cached_property
+    def _literals(self) -> list[PLiteral]:
+        return [node for node in self._terms if isinstance(node, PLiteral)]
+
+    @cached_property
+    def _plan(self) -> list[tuple[Pattern, tuple[int, ...]]]:
+        return self._compile(self.rule.rhs)
 
     # ---- what to look for
 
@@ -162,7 +190,8 @@ class Matcher:
             query, frozenset(edges), tuple(steps), len(names), classes, tuple(places[id(node)] for node in self._calls), tuple(root)
         )
 
-    def _attr_plan(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
+    @cached_property
+    def _attributes(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
         """Which payload columns must hold which values, and which bind which holes; '' stands for the whole of the attributes."""
         checks: list[tuple[int, str, AnyValue]] = []
         binds: list[tuple[int, str, str]] = []
@@ -202,11 +231,12 @@ class Matcher:
     def bind(self, graph: Graph, row: Sequence[int]) -> "Bindings":
         """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
         match = Bindings(self, graph, row)
-        for column, name, wanted in self._checks:
+        checks, binds = self._attributes
+        for column, name, wanted in checks:
             given = row[column] if name == "" else graph.attrs[row[column]][name]
             if given != wanted:
                 raise Refusal(f"{name or 'the field'} is {given!r}, not {wanted!r}")
-        for column, name, hole in self._binds:
+        for column, name, hole in binds:
             attrs = graph.attrs[row[column]]
             value = attrs if name == "" else attrs[name]
             if match.attrs.setdefault(hole, value) != value:

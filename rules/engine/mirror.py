@@ -1,12 +1,13 @@
 """The graph as egglog has it: nodes and unions go there, merges and matches come back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
 from passat.rules.engine.egraph import EGraphs
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher, Variant
+from passat.rules.engine.reachable import reachable
 
 _EGRAPHS: Final = EGraphs()
 
@@ -15,12 +16,14 @@ Asked = tuple[Matcher, Variant, int]
 
 
 class Mirror:
-    """An e-graph of egglog's that follows a graph. It is begun when there is something to ask, and given back by `close`."""
+    """An e-graph of egglog's that follows a graph. It is begun when there is something to ask, and given back by `close`; those with one
+    `key` share their definitions."""
 
-    def __init__(self, graph: Graph, queries: Sequence[Asked]) -> None:
+    def __init__(self, graph: Graph, queries: Sequence[Asked], key: Hashable) -> None:
         self.begun = False
         self._graph = graph
         self._queries = queries
+        self._key = key
         self._lease = ExitStack()
         self._known_as: dict[int, int] = {}
         self._loaded = 0
@@ -38,15 +41,8 @@ class Mirror:
         """Gets an e-graph, in a stage. Only what can match needs to be defined there: rules of that stage and later ones, whose operators
         occur or can come to be."""
         self.begun = True
-        self._egraph = self._lease.enter_context(_EGRAPHS.lend(tuple([(matcher, stage) for matcher, _, stage in self._queries])))
-        matchers = list(dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
-        present = set(self._graph.symbols)
-        while True:
-            possible = [matcher for matcher in matchers if matcher.symbols <= present]
-            wider = present.union(*(matcher.makes for matcher in possible))
-            if wider == present:
-                break
-            present = wider
+        self._egraph = self._lease.enter_context(_EGRAPHS.lend(self._key))
+        possible = reachable(self._graph.symbols, dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
         self._visible = set().union(*(matcher.symbols for matcher in possible))
         for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
             self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NoReturn
 
 from passat.ir.tensor import Tensor
@@ -12,8 +12,9 @@ from passat.rules.engine.foresight import foresee
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Budget, LimitReached, Limits
-from passat.rules.engine.matching import Refusal
-from passat.rules.engine.mirror import Mirror
+from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.mirror import Asked, Mirror
+from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
 from passat.rules.engine.settled import settled
 from passat.rules.engine.stage import Stage
@@ -42,10 +43,8 @@ class Saturator:
         self._budget = Budget(limits)
         self._limits = limits
         self._initial = len(graph)
-        self._queries = [
-            (matcher, variant, number) for number, stage in enumerate(stages) for matcher in stage.matchers for variant in matcher.variants
-        ]
-        self._mirror = Mirror(graph, self._queries)
+        self._queries, self._counts = _queries_of(graph, stages)
+        self._mirror = Mirror(graph, self._queries, tuple([stage.matchers for stage in stages]))
         self._stage = 0
         self._active = range(0)
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
@@ -67,9 +66,8 @@ class Saturator:
             self._budget.check(0)
             first = 0
             for number, stage in enumerate(self.stages):
-                count = sum([len(matcher.variants) for matcher in stage.matchers])
-                self._stage, self._active = number, range(first, first + count)
-                first += count
+                self._stage, self._active = number, range(first, first + self._counts[number])
+                first += self._counts[number]
                 self._run_stage(stage)
         except LimitReached as limit:
             self.result.stopped = str(limit)
@@ -361,3 +359,19 @@ class Saturator:
             statistics.seconds += time.perf_counter() - start
         self._check(len(graph), unions)
         return unions
+
+
+def _queries_of(graph: Graph, stages: Sequence[Stage]) -> tuple[list[Asked], list[int]]:
+    """What is asked of a program: of the rules that can come to match there, in the order of stages and rules; and how much of it in each
+    stage. What rules with several roots make may bring in any other."""
+    matchers: Collection[Matcher] = dict.fromkeys([matcher for stage in stages for matcher in stage.matchers])
+    present = set(graph.symbols)
+    if not any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
+        matchers = set(reachable(present, matchers, static=graph.folder is not None and graph.folder.static))
+    asked: list[Asked] = []
+    counts = []
+    for number, stage in enumerate(stages):
+        before = len(asked)
+        asked += [(matcher, variant, number) for matcher in stage.matchers if matcher in matchers for variant in matcher.variants]
+        counts.append(len(asked) - before)
+    return asked, counts

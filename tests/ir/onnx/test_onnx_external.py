@@ -238,6 +238,7 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "drive": ({"location": "C:\\m.bin"}, "leads outside the model's folder"),
     "link": ({"location": "link.bin"}, "a link that leads outside the model's folder"),
     "linked folder": ({"location": "folder/m.bin"}, "a link that leads outside the model's folder"),
+    "hard link": ({"location": "hard.bin"}, "which has other hard links, perhaps outside the model's folder; this is refused; a copy"),
     "missing": ({"location": "none.bin"}, "which is not there"),
     "a folder": ({"location": "sub"}, "which is not there"),
     "no location": ({"offset": "0"}, "names no file"),
@@ -256,6 +257,7 @@ def test_bad_references_are_refused(name: str, source: Path) -> None:
     (outside / "m.bin").write_bytes(b"\0" * 9000)
     (source.parent / "link.bin").symlink_to(outside / "m.bin")
     (source.parent / "folder").symlink_to(outside)
+    (source.parent / "hard.bin").hardlink_to(outside / "m.bin")
     (source.parent / "sub").mkdir()
     model = onnx.load(source, load_external_data=False)
     model.graph.initializer[0].CopyFrom(external("w", WEIGHT, entries))

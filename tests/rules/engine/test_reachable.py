@@ -1,0 +1,53 @@
+"""Of the rules of a pass, those are looked at that can come to match in a program."""
+
+import subprocess
+import sys
+
+from passat.ir.op import get_op
+from passat.rules.engine.graph import CALL, Symbol, symbol
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.reachable import reachable
+from passat.rules.engine.stage import Stage
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import Rule
+
+(x,) = tensors("x")
+FIRST = op.negative(op.abs(x)) >> op.sqrt(x)
+SECOND = op.sqrt(x) >> op.exp(x)
+OTHER = op.sin(x) >> op.cos(x)
+VIEW = op.reshape(op.exp(x)) >> op.exp(x)
+
+
+def calls(*names: str) -> set[Symbol]:
+    return {symbol(CALL, get_op(name), get_op(name).arity) for name in names}
+
+
+def found(present: set[Symbol], *rules: Rule, static: bool = False) -> list[Rule]:
+    return [matcher.rule for matcher in reachable(present, [Matcher(rule) for rule in rules], static=static)]
+
+
+def test_what_a_rule_makes_may_be_what_another_matches() -> None:
+    assert found(calls("negative", "abs"), SECOND, OTHER, FIRST) == [SECOND, FIRST]
+    assert found(calls("negative"), SECOND, OTHER, FIRST) == []
+
+
+def test_dynamic_operators_may_become_static_ones() -> None:
+    present = calls("exp", "dyn.reshape")
+    assert found(present, VIEW) == []
+    assert found(present, VIEW, static=True) == [VIEW]
+
+
+def test_rules_that_cannot_match_are_not_prepared() -> None:
+    """Most rules of a pass have nothing to do in most programs."""
+    matchers = [Matcher(rule) for rule in (FIRST, SECOND, OTHER)]
+    assert Stage.of(matchers).matchers == tuple(matchers)
+    assert not any("variants" in vars(matcher) for matcher in matchers)
+
+
+def test_egglog_is_imported_without_its_language() -> None:
+    script = (
+        "import sys; from passat.rules.engine.egraph import EGraph; EGraph().begin(); "
+        "assert 'egglog' not in sys.modules and 'black' not in sys.modules; "
+        "import egglog, egglog.bindings as bindings; assert bindings.EGraph and egglog.EGraph().run(1)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
