@@ -39,7 +39,9 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     if state == _OUTSIDE:
         raise OnnxError(f"{where}, a link that leads outside the model's folder; this is refused; a copy of the file does")
     if state == _LINKED:
-        raise OnnxError(f"{where}, which has other hard links, perhaps outside the model's folder; this is refused; a copy of the file does")
+        raise OnnxError(
+            f"{where}, which has other hard links, perhaps outside the model's folder; this is refused; a copy of the file does"
+        )
     if state < 0:
         raise OnnxError(f"{where}, which is not there (looked for {path})")
     try:
