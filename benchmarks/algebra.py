@@ -184,7 +184,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=300, help="rounds for each program, at most")
     parser.add_argument("--seconds", type=float, default=6, help="for each program and number of threads")
     parser.add_argument("--sessions", type=int, default=2, help="sets of sessions that share the rounds")
-    parser.set_defaults(turn=0.0006, sizes={}, limit=120)
+    parser.set_defaults(turn=0.0006, sizes={}, limit=120, feed=None)
     return parser.parse_args()
 
 

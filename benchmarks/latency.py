@@ -40,6 +40,7 @@ from statistics import geometric_mean, median, quantiles
 from typing import Any, Final, NamedTuple
 
 import fused_operators
+import numpy as np
 import onnx
 import peers
 from optimize import OPTIMISERS, OURS
@@ -163,8 +164,11 @@ class Session(Runner):
         return values
 
 
-def feed_of(path: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Inputs with these sizes of named dimensions; where a model does not run on them, of sizes with which it does."""
+def feed_of(path: Path, sizes: Mapping[str, int], given: str | None) -> dict[str, Any]:
+    """The inputs of a file where one is given. Else inputs with these sizes of named dimensions; where a model does not run on them, of
+    sizes with which it does."""
+    if given is not None:
+        return dict(np.load(given))
     runner = Runner(path, threads=1)
     with suppress(Exception):  # ONNX Runtime has no common base of its errors
         feed = make_feed(runner.inputs, Trial(0, {name: sizes.get(name, 16) for name in symbols(runner.inputs)}))
@@ -173,9 +177,18 @@ def feed_of(path: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
     return choose_feed(runner, 0)
 
 
-def measured(paths: Mapping[str, Path], seed: int, threads: int, runs: int, seconds: float, turn: float, sizes: Mapping[str, int]) -> Any:
+def measured(
+    paths: Mapping[str, Path],
+    seed: int,
+    threads: int,
+    runs: int,
+    seconds: float,
+    turn: float,
+    sizes: Mapping[str, int],
+    given: str | None,
+) -> Any:
     """Times of all contestants in each round, and which of them do not load, or do not compute what the input does."""
-    feed = feed_of(paths[INPUT], sizes)
+    feed = feed_of(paths[INPUT], sizes, given)
     names = [INPUT, *(name for name in paths if name != INPUT)]
     random.Random(seed).shuffle(names)
     sessions: dict[str, Session] = {}
@@ -214,7 +227,8 @@ def race(paths: Mapping[str, Path], threads: int, options: argparse.Namespace) -
     wrong: dict[str, str] = {}
     different: set[str] = set()
     for seed in range(options.sessions):
-        shared = [math.ceil(options.runs / options.sessions), options.seconds / options.sessions, options.turn, options.sizes]
+        rounds, seconds_each = math.ceil(options.runs / options.sessions), options.seconds / options.sessions
+        shared = [rounds, seconds_each, options.turn, options.sizes, None if options.feed is None else str(options.feed)]
         question = json.dumps([{name: str(path) for name, path in paths.items()}, seed, threads, *shared])
         command = [sys.executable, __file__, str(paths[INPUT]), "--work", str(options.work), "--race", question]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10 * options.limit)
@@ -319,6 +333,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs before it is the next one's turn")
     parser.add_argument("--sizes", type=size_of, nargs="+", default=[], metavar="NAME=SIZE", help="of named dimensions; 16 where not given")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one optimiser on one model")
+    parser.set_defaults(feed=None)
     parser.add_argument("--keep", action="store_true", help="leave Passat's earlier results as they are")
     parser.add_argument("--json", type=Path, help="also write the results there")
     parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)

@@ -163,6 +163,13 @@ def _is_certain(type_: Type) -> bool:
 
 
 @condition
+def keeps_type(x: Term, whole: Term) -> bool | str:
+    """What is computed of a tensor and constants, element by element, has the type of the tensor, though its sizes may be unknown: where a
+    constant enlarges it, the size is that of the constant, which is known."""
+    return x.type == whole.type or f"the types differ: {x.type!r} and {whole.type!r}"
+
+
+@condition
 def same_dtype(x: Term, y: Term) -> bool | str:
     """Both tensors have one element type."""
     return x.type.dtype == y.type.dtype or f"the element types differ: {x.type.dtype} and {y.type.dtype}"

@@ -22,13 +22,14 @@ _dims: dict[str, Dim] = {}
 
 
 def dim_of(text: str) -> Dim:
-    """The dimension that a `dim_param` stands for; an empty one says nothing. Raises OnnxError for text that is not UTF-8."""
+    """The dimension that a `dim_param` stands for; an empty one says nothing, and nor does `?`, which exporters write for every size that
+    they do not know: two of these need not be equal. Raises OnnxError for text that is not UTF-8."""
     found = _dims.get(text)
     if found is None:
         require_text(text)
         if len(_dims) > 10_000:
             _dims.clear()
-        found = _dims[text] = parse_dim(text) if text else ANY
+        found = _dims[text] = ANY if text in ("", "?") else parse_dim(text)
     return found
 
 

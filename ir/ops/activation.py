@@ -188,7 +188,7 @@ def _write_mish(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @define_op("nn.swish", kernel=_parameters(lambda x, alpha: x * logistic(alpha * x)), cost=transcendental, elementwise=True)
 def swish(x: TensorType, *, alpha: float = 1.0) -> TensorType:
-    """x * sigmoid(alpha * x); with alpha 1 also called SiLU. ONNX Swish-24."""
+    """x * sigmoid(alpha * x); with alpha 1 also called SiLU. ONNX Swish-24, for which ONNX Runtime has no kernel: written as a product."""
     return same_type(x, FLOATING)
 
 
@@ -197,8 +197,6 @@ _attributes(swish, "Swish")
 
 @to_onnx(swish)
 def _write_swish(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    if emit.opset >= 24:
-        return emit.node("Swish", inputs, dict(call.attrs))
     return emit.node("Mul", [inputs[0], emit.node("Sigmoid", [_times(call, call.attrs.alpha, inputs[0], emit)])])
 
 

@@ -11,7 +11,7 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.conditions import Term, condition, equals, is_all, is_float, same_type
+from passat.rules.conditions import Term, condition, equals, is_all, is_float, keeps_type, same_type
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -30,7 +30,7 @@ def is_no_negative_zero(c: Term) -> bool | str:
 def _unit_rule(of: Op) -> Rule:
     """f(x, u) = x, and f(u, x) = x where f is commutative (the matcher tries both orders)."""
     whole = PCall(of, (x, c))
-    rule = (whole >> x).when(is_all(c, of.unit), same_type(x, whole))
+    rule = (whole >> x).when(is_all(c, of.unit), keeps_type(x, whole))
     if of.name == "subtract":
         rule = rule.when(is_no_negative_zero(c))
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
@@ -71,7 +71,7 @@ class Arithmetic(RuleSet):
     product_of_negatives = op.negative(x) * op.negative(y) >> x * y
     # The negative of the lowest integer is itself, so of integers this is not an identity.
     quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
-    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), same_type(x, op.divide(c, x)))
+    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
     multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
     where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y)))
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))

@@ -6,8 +6,10 @@ ONNX Runtime fuses most of this by itself when it loads a model; the operators a
 
 from collections.abc import Sequence
 
+from passat.ir.bounds import at_least
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
 from passat.rules.library.linear import is_scalar
+from passat.rules.library.transposed_products import other
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -38,6 +40,12 @@ def are_matrices(x: Term, y: Term) -> bool | str:
     return (x.type.ndim >= 2 and y.type.ndim >= 2) or f"{x.type!r} or {y.type!r} is a vector"
 
 
+@condition
+def sums_something(x: Term, axis: int) -> bool | str:
+    """The products are certainly sums of something: of nothing, ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
+    return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, which is summed over, may be empty"
+
+
 @computed
 def inverse_of(c: Term) -> float:
     """One by the one number that a constant holds. Refuses numbers without an inverse in range."""
@@ -54,12 +62,6 @@ def scaled_by(alpha: float, c: Term) -> float:
     if value is None or not abs(alpha * float(value)) < 1e30:
         raise Refuse(f"{alpha} * {value} is out of range")
     return alpha * float(value)
-
-
-@computed
-def other(flag: bool) -> bool:
-    """The other of two."""
-    return not flag
 
 
 class ContribGelus(RuleSet):
@@ -82,23 +84,24 @@ def _products() -> RuleSetMeta:
     plain = op.nn.matmul(x, y, transpose_a=False, transpose_b=False)
     flags = {"transpose_a": e, "transpose_b": r}
     both = {"transpose_a": False, "transpose_b": False}
-    number = is_scalar(c, plain), are_matrices(x, y), has_dtype(x, "float32")
+    number = is_scalar(c, plain), has_dtype(x, "float32")
+    able = are_matrices(x, y), sums_something(x, -1)
     turned_x, turned_y = op.transpose(x, axes=p), op.transpose(y, axes=p)
     fused = op.contrib.fused_matmul
     rules: dict[str, Rule] = {
-        "scaled": (plain * c >> fused(x, y, alpha=scalar_of(c), **both)).when(*number),
-        "divided": (plain / c >> fused(x, y, alpha=inverse_of(c), **both)).when(*number),
+        "scaled": (plain * c >> fused(x, y, alpha=scalar_of(c), **both)).when(*number, *able),
+        "divided": (plain / c >> fused(x, y, alpha=inverse_of(c), **both)).when(*number, *able),
         "left": (
             op.nn.matmul(turned_x, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=True, transpose_b=False)
-        ).when(swaps_last_two(p, x), are_matrices(x, y), has_dtype(x, "float32")),
+        ).when(swaps_last_two(p, x), are_matrices(x, y), sums_something(x, -2), has_dtype(x, "float32")),
         "right": (
             op.nn.matmul(x, turned_y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=False, transpose_b=True)
-        ).when(swaps_last_two(p, y), are_matrices(x, y), has_dtype(x, "float32")),
+        ).when(swaps_last_two(p, y), *able, has_dtype(x, "float32")),
         "scaled_left": (op.nn.matmul(x * c, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
-            is_scalar(c, x), are_matrices(x, y), has_dtype(x, "float32")
+            is_scalar(c, x), *able, has_dtype(x, "float32")
         ),
         "scaled_right": (op.nn.matmul(x, y * c, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
-            is_scalar(c, y), are_matrices(x, y), has_dtype(x, "float32")
+            is_scalar(c, y), *able, has_dtype(x, "float32")
         ),
         "left_scaled_again": (fused(x * c, y, alpha=a, **flags) >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(
             is_scalar(c, x), has_dtype(x, "float32")

@@ -7,7 +7,7 @@ What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is 
 from typing import Final
 
 from passat.ir.op import list_ops
-from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, same_type, shape_of
+from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, keeps_type, same_type, shape_of
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import along
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
@@ -46,7 +46,7 @@ class Distribution(RuleSet):
 
     divided_shift = (
         ((x + c) / d >> x / d + c / d)
-        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), same_type(x, x + c))
+        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), keeps_type(x, x + c))
         .inexact("distributes")
         .exploring()
         .budget(200)
@@ -58,14 +58,14 @@ class Outwards(RuleSet):
 
     shift = (
         ((x + c) + y >> (x + y) + c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x + c), same_type(x, x + y))
+        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x + c), same_type(x, x + y))
         .inexact(_ORDER)
         .exploring()
         .budget(128)
     )
     scale = (
         ((x * c) * y >> (x * y) * c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), same_type(x, x * c), same_type(x, x * y))
+        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x * c), same_type(x, x * y))
         .inexact(_ORDER)
         .exploring()
         .budget(128)
@@ -104,13 +104,13 @@ class Reassociation(RuleSet):
         .inexact(_ORDER)
     )
     constant_less_shifted = (
-        (c - (x + d) >> (c - d) - x).when(is_float(x), same_type(x, x + d), meet_in_range("subtract", c, d)).inexact(_ORDER)
+        (c - (x + d) >> (c - d) - x).when(is_float(x), keeps_type(x, x + d), meet_in_range("subtract", c, d)).inexact(_ORDER)
     )
     constant_less_difference = (
-        (c - (d - x) >> x + (c - d)).when(is_float(x), same_type(x, d - x), meet_in_range("subtract", c, d)).inexact(_ORDER)
+        (c - (d - x) >> x + (c - d)).when(is_float(x), keeps_type(x, d - x), meet_in_range("subtract", c, d)).inexact(_ORDER)
     )
-    shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), same_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
-    scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), same_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
+    shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), keeps_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
+    scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), keeps_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
     scaled_negative = (op.negative(x) * c >> x * op.negative(c)).when(is_float(x))
     negative_scaled = (op.negative(x * c) >> x * op.negative(c)).when(is_float(x))
 

@@ -6,7 +6,7 @@ that knows `zeros(...)` and `ones(...)`.
 """
 
 from passat.ir.ops.like import collapsed_axes
-from passat.rules.conditions import Refuse, Term, computed, dtype_of, same_type, shape_of
+from passat.rules.conditions import Refuse, Term, computed, dtype_of, is_float, same_type, shape_of
 from passat.rules.library.views import new_shape
 from passat.rules.pattern import Pattern, PCall, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -72,7 +72,9 @@ def _rules() -> RuleSetMeta:
                 rules[f"{name}_{form}"] = (right >> of(x, value)).when(same_type(x, right))
             else:
                 left: PCall = of(filled, x)
-                rules[f"{name}_{form}_right"] = (right >> of(x, value)).when(same_type(x, right))
+                rule = (right >> of(x, value)).when(same_type(x, right))
+                # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+                rules[f"{name}_{form}_right"] = rule.when(is_float(x)) if name == "divide" and value != 1 else rule
                 rules[f"{name}_{form}_left"] = (left >> of(value, x)).when(same_type(x, left))
     doc = "Arithmetic with one value repeated, in the shape of the other operand or a smaller one, is arithmetic with that value."
     return RuleSetMeta("Fills", (RuleSet,), {"__doc__": doc, **rules})

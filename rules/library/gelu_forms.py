@@ -10,7 +10,7 @@ import math
 import ml_dtypes
 
 from passat.ir.dtypes import to_numpy
-from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_float, same_type
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_float, keeps_type
 from passat.rules.library.normalisation_forms import adds_no_axes
 from passat.rules.pattern import Pattern, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
@@ -32,7 +32,7 @@ def is_about(c: Term, value: float, x: Term) -> bool | str:
 
 def _gelu(inner: Pattern, approximate: str) -> Rule:
     whole = (x * (inner + 1.0)) * 0.5
-    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), same_type(x, whole)).inexact(_ROUNDS)
+    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
 
 
 _ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
@@ -41,10 +41,10 @@ _ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
 class Gelus(RuleSet):
     """Gelu, by the error function or by its approximation with tanh, whatever order its factors are in."""
 
-    halved = (x / 2.0 >> x * 0.5).when(is_float(x), same_type(x, x / 2.0)).exploring()
+    halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
     half_last = (
         ((x * 0.5) * y >> (x * y) * 0.5)
-        .when(is_float(x), same_type(x, x * 0.5))
+        .when(is_float(x), keeps_type(x, x * 0.5))
         .exploring()
         .inexact("halves the product instead of a factor")
     )
@@ -71,7 +71,7 @@ _SIXTH = 0.16666667
 
 
 def _hard_swish(whole: Pattern) -> Rule:
-    return (whole >> op.nn.hard_swish(x)).when(has_dtype(x, "float32"), same_type(x, whole)).inexact(_ROUNDS)
+    return (whole >> op.nn.hard_swish(x)).when(has_dtype(x, "float32"), keeps_type(x, whole)).inexact(_ROUNDS)
 
 
 class Swishes(RuleSet):

@@ -4,7 +4,7 @@ Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply. 
 `arithmetic.Constants`.) SimplifyRSqrt is `normalisation_forms.Roots`.
 """
 
-from passat.rules.conditions import is_all, is_finite, is_float, same_type
+from passat.rules.conditions import is_all, is_finite, is_float, keeps_type, same_type
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.pattern import constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet, RuleSetMeta
@@ -17,16 +17,16 @@ _ROUNDS = "a power, a root and a quotient are rounded apart"
 class Powers(RuleSet):
     """Powers with a constant exponent that are products or roots, and roots that divide."""
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), same_type(x, op.power(x, c))).inexact(_ROUNDS)
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
     root = (
         (op.power(x, c) >> op.sqrt(x))
-        .when(is_all(c, 0.5), is_float(x), same_type(x, op.power(x, c)))
+        .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
         .inexact("the power of minus infinity is infinite, its root is no number", nonfinite=MIXED)
     )
-    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), same_type(x, op.power(x, c))).inexact(_ROUNDS)
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
     inverse_root = (
         (op.power(x, c) >> op.rsqrt(x))
-        .when(is_all(c, -0.5), is_float(x), same_type(x, op.power(x, c)))
+        .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
         .finite("the power of minus infinity is 0, the inverse of its root is no number")
         .exploring()  # ONNX has two operators for it
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
-from passat.rules.conditions import Refuse, Term, computed, condition, has_no_zero, is_finite, is_float, is_positive, same_type
+from passat.rules.conditions import Refuse, Term, computed, condition, has_no_zero, is_finite, is_float, is_positive, keeps_type, same_type
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.scale_axis import lies_along
@@ -107,8 +107,8 @@ def _both_ways() -> tuple[dict[str, Rule], dict[str, Rule]]:
         down[name] = (above >> below).when(is_float(x), is_finite(c), *guards)
 
     for name, of, attrs in (("relu", op.nn.relu, {}), ("leaky_relu", op.nn.leaky_relu, {"attrs": a}), ("abs", op.abs, {})):
-        add(name, of(x, **attrs) * c, of(x * c, **attrs), is_positive(c), same_type(x, x * c))
-    add("prelu", op.nn.prelu(x, y) * c, op.nn.prelu(x * c, y), is_positive(c), same_type(x, x * c))
+        add(name, of(x, **attrs) * c, of(x * c, **attrs), is_positive(c), keeps_type(x, x * c))
+    add("prelu", op.nn.prelu(x, y) * c, op.nn.prelu(x * c, y), is_positive(c), keeps_type(x, x * c))
     for dims in (1, 2, 3):
         for kind in ("max_pool", "avg_pool", "global_max_pool", "global_avg_pool"):
             pool = getattr(op.nn, f"{kind}{dims}d")
@@ -121,15 +121,15 @@ def _both_ways() -> tuple[dict[str, Rule], dict[str, Rule]]:
 def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
     up, down = _both_ways()
     # Before a rectifier TasoElementwise has the equation too; here the factors stand the other way round, so that each has its own.
-    down["relu"] = (op.nn.relu(x * c) >> c * op.nn.relu(x)).when(is_float(x), is_finite(c), is_positive(c), same_type(x, x * c))
+    down["relu"] = (op.nn.relu(x * c) >> c * op.nn.relu(x)).when(is_float(x), is_finite(c), is_positive(c), keeps_type(x, x * c))
     turned: PCall = op.transpose(x, axes=p)
     up["transpose"] = (turned * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p)).when(
-        is_float(x), same_type(turned, turned * c)
+        is_float(x), keeps_type(turned, turned * c)
     )
-    down["transpose"] = (op.transpose(x * c, axes=p) >> turned * _transposed(p, x)).when(is_float(x), same_type(x, x * c))
+    down["transpose"] = (op.transpose(x * c, axes=p) >> turned * _transposed(p, x)).when(is_float(x), keeps_type(x, x * c))
     flat = op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
     down["flatten"] = (op.nn.batch_flatten(x * c, attrs=a) >> op.nn.batch_flatten(x, attrs=a) * flat).when(
-        is_float(x), keeps_batch(c, x), same_type(x, x * c)
+        is_float(x), keeps_batch(c, x), keeps_type(x, x * c)
     )
     vector = op.reshape(c, newshape=(-1,))
     biased = op.nn.bias_add(x, b, axis=p)
@@ -142,7 +142,7 @@ def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
     for name, of in (("add", op.add), ("subtract", op.subtract)):
         whole = of(x * c, d)
         down[name] = (whole >> of(x, d / c) * c).when(
-            is_float(x), same_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
+            is_float(x), keeps_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
         )
         up[f"{name}_tensors"] = (of(x, y) * c >> of(x * c, y * c)).when(
             is_float(x), is_finite(c), same_type(x, y), same_type(x, of(x, y) * c)

@@ -12,7 +12,7 @@ import numpy as np
 
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Condition, Term, condition, is_float, same_shape, same_type
+from passat.rules.conditions import Condition, Term, condition, is_float, keeps_type, same_shape
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -42,7 +42,7 @@ class Thresholds(RuleSet):
 
     softplus = (
         (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
-        .when(is_float(x), is_past_the_bend(c), same_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
+        .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
         .inexact("softplus is rounded where its operand was chosen")
     )
 

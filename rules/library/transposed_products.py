@@ -20,7 +20,7 @@ _NOTE = "sums in another order"
 
 
 @condition
-def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
+def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose exchanges the last two axes and leaves the others where they are."""
     rank = x.type.ndim
     order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
@@ -86,12 +86,14 @@ def _products() -> RuleSetMeta:
     flagged = op.nn.matmul(x, y, transpose_a=p, transpose_b=q)
     now = {"transpose_a": other(q), "transpose_b": other(p)}
     rules = {
-        "matmul": (op.transpose(whole, axes=r) >> product(turned(y), turned(x))).when(swaps_last_two(r, whole), is_stack(x), is_stack(y)),
-        "matmul_flags": (op.transpose(flagged, axes=r) >> op.nn.matmul(y, x, **now)).when(swaps_last_two(r, flagged), is_set(p, q)),
-        "dense": (op.transpose(dense, axes=r) >> product(y, turned(x))).when(swaps_last_two(r, dense)),
-        "batch_matmul": (op.transpose(batches, axes=r) >> op.nn.batch_matmul(y, x, **now)).when(swaps_last_two(r, batches)),
+        "matmul": (op.transpose(whole, axes=r) >> product(turned(y), turned(x))).when(
+            transposes_matrices(r, whole), is_stack(x), is_stack(y)
+        ),
+        "matmul_flags": (op.transpose(flagged, axes=r) >> op.nn.matmul(y, x, **now)).when(transposes_matrices(r, flagged), is_set(p, q)),
+        "dense": (op.transpose(dense, axes=r) >> product(y, turned(x))).when(transposes_matrices(r, dense)),
+        "batch_matmul": (op.transpose(batches, axes=r) >> op.nn.batch_matmul(y, x, **now)).when(transposes_matrices(r, batches)),
         "both_turned": (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x))).when(
-            swaps_last_two(p, x), swaps_last_two(q, y)
+            transposes_matrices(p, x), transposes_matrices(q, y)
         ),
     }
     doc = "The transpose of a product is the product of the transposes, the other way round."

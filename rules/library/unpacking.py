@@ -146,6 +146,7 @@ def _per_channel(last: bool) -> dict[str, Rule]:
         "group_norm": op.nn.group_norm(x, gamma, beta, axis=p, attrs=a) >> grouped * _along(gamma, last) + _along(beta, last),
     }
     rules = {name: rule.when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon")) for name, rule in found.items()}
+    rules["instance_norm"] = rules["instance_norm"].inexact(_APART, nonfinite=MIXED)
     rules |= _batch_norms(last)
     return {f"{name}{'_last' if last else ''}": rule.when(channels_are_last(p, x, last)) for name, rule in rules.items()}
 

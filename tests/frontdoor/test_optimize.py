@@ -257,3 +257,32 @@ def test_rules_that_are_none() -> None:
         optimize(EXAMPLES / "resnet_tiny.onnx", rules=[3])  # type: ignore[list-item]  # the mistake
     with pytest.raises(TypeError, match="passes are a text, a pass or a list of passes, not 3"):
         optimize(EXAMPLES / "resnet_tiny.onnx", passes=3)  # type: ignore[arg-type]  # the mistake
+
+
+def test_two_sizes_that_nobody_knows_are_not_one() -> None:
+    """Exporters write `?` for each size that they do not know: the two of an image need not be equal."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[a,b] x) => (float[c,d] y) {
+        s = Shape(x)
+        height = Constant<value_ints=[0]>()
+        width = Constant<value_ints=[1]>()
+        h = Gather(s, height)
+        w = Gather(s, width)
+        turned = Concat<axis=0>(w, h)
+        r = Reshape(x, turned)
+        y = Relu(r)
+        }"""
+    )
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_param = "?"
+    made = passat.verify.Runner(optimize(model).model)
+    assert made.run({"x": np.ones((2, 3), np.float32)})[0].shape == (3, 2)
+
+
+def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 24]> g (float[2,3] x) => (float[2,3] y) { s = Sigmoid(x) t = Mul(x, s) u = Relu(t) y = Relu(u) }'
+    )
+    result = optimize(model).model
+    assert len(result.graph.node) < len(model.graph.node)
+    passat.verify.Runner(result)

@@ -130,11 +130,15 @@ def test_minus_negative_zero_is_kept_where_bits_count() -> None:
     assert any("are -0.0" in remark for remark in outcome.remarks)
 
 
-def test_an_unknown_size_is_not_certainly_the_same() -> None:
+def test_a_constant_that_may_enlarge_an_unknown_size_is_kept() -> None:
     unknown = var("u", ("?", 3))
-    outcome = optimise(func(unknown * splat(1.0, (3,))), Units)
-    assert outcome.fired("Units.multiply") == 0
-    assert any("unknown dimension" in remark for remark in outcome.remarks)
+    for ones in (splat(1.0, (2, 3)), splat(1.0, (1, 1, 3))):
+        outcome = optimise(func(unknown * ones), Units)
+        assert outcome.fired("Units.multiply") == 0
+        assert any("the types differ" in remark for remark in outcome.remarks)
+    for ones in (splat(1.0), splat(1.0, (3,)), splat(1.0, (1, 3))):
+        assert optimise(func(unknown * ones), Units).function.body == unknown
+
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16", "float64"])

@@ -2,10 +2,12 @@
 
 import pytest
 
+from passat.ir.expr import Expr
 from passat.rules.library import ContribGelus, ContribProducts
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import numbers, ops, splat, var
+from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
 
 x, y = var("x", (2, 3, 4)), var("y", (2, 4, 5))
 t, u = var("t", (2, 4, 3)), var("u", (2, 5, 4))
@@ -66,3 +68,25 @@ def test_rule_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
 def test_rule_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_refuses(rules, rule, example)
+
+
+EMPTY, NOTHING = var("e", (2, 4, 0)), var("n", (2, 0, 5))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(ops.nn.matmul(EMPTY, NOTHING) * splat(0.5), id="scaled"),
+        pytest.param(ops.nn.matmul(EMPTY, NOTHING) / splat(8.0), id="divided"),
+        pytest.param(ops.nn.matmul(EMPTY * splat(2.0), NOTHING), id="scaled left"),
+        pytest.param(ops.nn.matmul(EMPTY, NOTHING * splat(2.0)), id="scaled right"),
+        pytest.param(ops.nn.matmul(ops.transpose(NOTHING, axes=(0, 2, 1)), NOTHING), id="left"),
+        pytest.param(ops.nn.matmul(EMPTY, ops.transpose(EMPTY, axes=(0, 2, 1))), id="right"),
+        pytest.param(ops.nn.matmul(var("k", (2, 4, "n")), var("v", (2, "n", 5))) * splat(0.5), id="of any size"),
+    ],
+)
+def test_sums_of_nothing_stay_products(body: Expr) -> None:
+    """ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
+    outcome = optimise(func(body), ContribProducts)
+    assert "contrib.fused_matmul" not in operators(outcome.function.body)
+    assert any("may be empty" in remark for remark in outcome.remarks)

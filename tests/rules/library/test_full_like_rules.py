@@ -5,7 +5,7 @@ import pytest
 from passat.ir.expr import Constant, Expr
 from passat.rules.library import Fills, LikeForms, Units
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import func, ops, splat, var
+from tests.rules.building import const, func, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
 from tests.rules.running import operators, optimise
 
@@ -82,3 +82,18 @@ def test_a_filled_tensor_becomes_a_number() -> None:
     divisor = outcome.function.body.args[1]  # type: ignore[attr-defined]  # a call
     assert isinstance(divisor, Constant)
     assert divisor.data.shape == ()
+
+
+@pytest.mark.parametrize("form", ["full", "full_like", "zeros", "zeros_like"])
+def test_a_quotient_of_integers_keeps_what_may_be_0(form: str) -> None:
+    """ONNX Runtime does not load a quotient by an integer constant 0, even of an empty tensor."""
+    integers = var("i", (0, 3), "int32")
+    fill = {
+        "full": ops.full(const(0, "int32"), shape=(0, 3)),
+        "full_like": ops.full_like(integers, const(0, "int32")),
+        "zeros": ops.zeros(shape=(0, 3), dtype="int32"),
+        "zeros_like": ops.zeros_like(integers),
+    }[form]
+    outcome = optimise(func(integers / fill), Fills)
+    assert outcome.fired(f"Fills.divide_{form}_right") == 0
+    assert any("int32, not floating-point numbers" in remark for remark in outcome.remarks)

@@ -1,6 +1,7 @@
 """Rules that recover activations: each on programs where it holds, and on ones where it does not."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.rules.library.cases import Case, case, check_fires, check_refuses, pa
 from tests.rules.running import operators, optimise
 
 x = var("x", (4, 3))
+x_row = var("row", ("?", 3))
 half, one, two = splat(0.5), splat(1.0), splat(2.0)
 SLOPE, BEND = math.sqrt(2 / math.pi), 0.044715
 
@@ -105,3 +107,27 @@ def test_constants_as_exporters_round_them(digits: float) -> None:
 def test_a_constant_that_adds_axes_is_another_program() -> None:
     function = func((x * (one + ops.erf(x / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
     assert optimise(function, Gelus).function is function
+
+
+def gelu(of: Expr) -> Expr:
+    made: Expr = (of * (ops.erf(of / splat(math.sqrt(2))) + one)) * half
+    return made
+
+
+def hard_swish(of: Expr) -> Expr:
+    made: Expr = (of * ops.clip(of + splat(3.0), a_min=0.0, a_max=6.0)) / splat(6.0)
+    return made
+
+
+@pytest.mark.parametrize(("make", "name"), [(gelu, "nn.gelu"), (hard_swish, "nn.hard_swish")])
+@pytest.mark.parametrize("shape", [("?", 3), ("n", 3), ("?", "?")])
+def test_sizes_need_not_be_known(make: Callable[[Expr], Expr], name: str, shape: tuple[int | str, ...]) -> None:
+    assert operators(optimise(func(make(var("x", shape))), Gelus, Swishes).function.body) == [name]
+
+
+def test_constants_that_enlarge_are_no_part_of_an_activation() -> None:
+    wide = splat(6.0, (2, 3))
+    whole = func((x_row * ops.clip(x_row + splat(3.0), a_min=0.0, a_max=6.0)) / wide)
+    outcome = optimise(whole, Swishes)
+    assert "nn.hard_swish" not in operators(outcome.function.body)
+    assert any("the types differ" in remark for remark in outcome.remarks)
