@@ -20,10 +20,11 @@ from passat.ir.infer import infer_type
 from passat.ir.onnx.attributes import read_attributes
 from passat.ir.onnx.inference import schema_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, escape, opaque_name, own_attributes
+from passat.ir.onnx.value_types import show_type
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, TupleType
 
 AUDITED: Final = 28
 """The newest opset whose operators were compared with those before it."""
@@ -64,15 +65,17 @@ class Upgrade:
         return "1" not in self.call.attrs["outputs"][1:]
 
     def again(
-        self, operands: Sequence[Expr | None], attrs: dict[str, AnyValue], *, since: int, op_type: str = "", **structure: AnyValue
+        self, operands: Sequence[Expr | None], attrs: dict[str, AnyValue], *, since: int, op_type: str = "", same: bool = True
     ) -> Expr:
-        """The same results from other operands and attributes, by the version `since` of an operator; raised further from there."""
-        kept = {name: value for name, value in self.call.attrs.items() if name in RESERVED}
+        """The same results from other operands and attributes, by the version `since` of an operator; raised further from there.
+
+        Without `same` the results are of other types.
+        """
+        kept = {name: value for name, value in self.call.attrs.items() if name in RESERVED and (same or name != "types")}
         own = {escape(name): value for name, value in attrs.items()}
         op = get_op(opaque_name("", op_type or self.op_type))
         given = [Tuple(()) if operand is None else operand for operand in _trimmed(operands)]
-        made = infer_type(Call(op, given, Attrs({**kept, **own, **structure, "opset": since}), span=self.call.span))
-        assert isinstance(made, Call)
+        made = _typed(Call(op, given, Attrs({**kept, **own, "opset": since}), span=self.call.span), self.call if same else None)
         return raised(made, self.target)
 
     def make(self, op_type: str, *operands: Expr, since: int, **attrs: AnyValue) -> Expr:
@@ -164,8 +167,18 @@ def _as_before(call: Call, step: int) -> Call:
     count = len(call.args) - sum(attrs.get("captured", ())) - len(attrs.get("bodies", ()))
     if not after.min_input <= count <= after.max_input or attrs["outputs"].count("1") > after.max_output:
         raise NoUpgradeError(f"opset {step} has other operands or results")
-    made = infer_type(Call(call.op, call.args, Attrs({**attrs, "opset": step}), span=call.span))
-    assert isinstance(made, Call)
+    return _typed(Call(call.op, call.args, Attrs({**attrs, "opset": step}), span=call.span), call)
+
+
+def _typed(call: Call, like: Call | None) -> Call:
+    """The call with its type, or that of another with the same results, where these follow from constants that inference has not seen."""
+    infer_type(call)
+    if like is None or call.checked_type == like.checked_type:
+        return call
+    known = like.checked_type
+    types = known.fields if isinstance(known, TupleType) else (known,)
+    made = Call(call.op, call.args, Attrs({**call.attrs, "types": tuple(map(show_type, types))}), span=call.span)
+    infer_type(made)
     return made
 
 
@@ -265,7 +278,7 @@ def _dropout_mask(up: Upgrade) -> Expr:
     if up.only_first_output():
         return up.again(up.call.args, up.attrs, since=10)
     number = next(number for number, name in ELEMENT_TYPES.items() if name == _floating(up))
-    whole = up.again(up.call.args, up.attrs, since=10, types=())
+    whole = up.again(up.call.args, up.attrs, since=10, same=False)
     mask = up.make("Cast", infer_type(TupleGetItem(whole, 1)), since=9, to=number)
     return infer_type(Tuple((infer_type(TupleGetItem(whole, 0)), mask)))
 

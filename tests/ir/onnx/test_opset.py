@@ -221,3 +221,13 @@ def test_weights_in_a_file_stay_there(tmp_path: Path) -> None:
     weight.external_data.add(key="location", value="w.bin")
     (kept,) = in_opset(before, 17, folder=str(tmp_path)).graph.initializer
     assert [(entry.key, entry.value) for entry in kept.external_data] == [("location", "w.bin")]
+
+
+def test_types_that_follow_from_constants_are_kept(run: Run, random: np.random.Generator) -> None:
+    """What reads the result of a node that is raised is written by a form that asks for its rank."""
+    before = model(10, "a = Resize(x, s)\n b = Hardmax<axis = 1>(a)\n y = Tile(b, reps)", "float[1, 1, 2, N] x", "float[] y")
+    before.graph.initializer.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s"))
+    before.graph.initializer.append(numpy_helper.from_array(np.array([1, 2, 1, 1]), "reps"))
+    x = random.standard_normal((1, 1, 2, 3)).astype(np.float32)
+    for target in (11, 13, 19):
+        np.testing.assert_array_equal(run(in_opset(before, target), {"x": x})[0], run(before, {"x": x})[0])
