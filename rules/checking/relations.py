@@ -198,7 +198,9 @@ def _root(rule: Rule) -> object:
 
 
 def covers(general: Rule, special: Rule) -> bool:
-    """Whether one rule does all that another one does."""
+    """Whether one rule does all that another one does. What a reducing rule matched is not matched again, as it is by an exploring one."""
+    if general.kind != special.kind:
+        return False
     if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):
         return False
     asked = {repr(condition) for condition in special.conditions}

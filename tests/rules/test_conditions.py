@@ -50,7 +50,7 @@ MATRIX, WIDE, NAMED, UNKNOWN = typed(2, 3), typed(2, 3, dtype="float64"), typed(
         (known.same_type(MATRIX, typed(2, 3)), True),
         (known.same_type(NAMED, NAMED), True),
         (known.same_type(MATRIX, WIDE), "the types differ: Tensor[(2, 3), float32] and Tensor[(2, 3), float64]"),
-        (known.same_type(UNKNOWN, UNKNOWN), "the type Tensor[(?, 3), float32] has an unknown dimension"),
+        (known.same_type(UNKNOWN, UNKNOWN), "the type Tensor[(?, 3), float32] is unknown, or has an unknown dimension"),
         (known.same_dtype(MATRIX, NAMED), True),
         (known.same_dtype(MATRIX, WIDE), "the element types differ: float32 and float64"),
         (known.is_float(MATRIX), True),
