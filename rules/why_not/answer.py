@@ -30,6 +30,8 @@ class Kind(enum.StrEnum):
     """Nobody looked for it."""
     ABSENT = "absent"
     """An operator of its left side does not occur."""
+    UNTYPED = "untyped"
+    """What it may match is opaque, because a type is unknown."""
     NEAR = "near"
     """Its left side matches but for a part."""
     NOTHING = "nothing"
@@ -77,11 +79,14 @@ class Answer(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The rule and the first finding, in one line; where an operator does not occur, the nearest match too."""
+        """The rule and the first finding, in one line; where an operator does not occur, why it may be opaque, or the nearest match."""
         first = self.findings[0]
         near = next((finding for finding in self.findings if finding.kind is Kind.NEAR), None)
         if first.kind is Kind.NEAR:
             return f"{self.rule}: {_near(first)}"
+        untyped = next((finding for finding in self.findings if finding.kind is Kind.UNTYPED), None)
+        if first.kind is Kind.ABSENT and untyped is not None:
+            return f"{self.rule}: {first.text}; {untyped.text}"
         if first.kind is Kind.ABSENT and near is not None:
             return f"{self.rule}: {first.text}; {_near(near)}"
         return f"{self.rule}: {first.text}"

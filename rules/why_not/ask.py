@@ -8,6 +8,7 @@ from typing import Final
 
 from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
+from passat.ir.onnx.untyped import untyped_values
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
@@ -138,7 +139,7 @@ class Inquiry:
             before = [] if isinstance(asked, Grouper) else matched_before(asked, self.module, earlier, holding[0].name, node)
             gone = [] if node or before else absent(rule, self._before(holding[0]), holding)
             kept = [one for one in findings if not before and (not gone or 2 * (one.agreed or 0) >= (one.parts or 0))]
-            findings = [*self._cut(holding), *before, *gone, *kept]
+            findings = [*self._cut(holding), *before, *gone, *_untyped(holding[-1].before, node), *kept]
         if node is not None and near and not findings:
             by = rewriters(self._before(holding[0]), {node})
             who = f": {by} had rewritten it" if by else ""
@@ -188,6 +189,18 @@ class Inquiry:
         return [
             Finding(Kind.CUT, f"{how} (in {name}); it may match what would have come later", passes=(name,)) for name, how in stopped
         ] + [Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)]
+
+
+def _untyped(module: IRModule, node: str | None) -> list[Finding]:
+    """The nodes that are opaque because a type is unknown: all of them, or that of a name."""
+    found: list[Finding] = []
+    for value in untyped_values(module):
+        names = tuple(names_of(call)[0] for call in value.calls if names_of(call) and (node is None or node in names_of(call)))
+        if node is None:
+            found.append(Finding(Kind.UNTYPED, value.sentence, names, times=len(value.calls)))
+        elif names:
+            found.append(Finding(Kind.UNTYPED, f"'{node}' is left opaque because {value.reason}", names))
+    return found
 
 
 def _theirs(holding: Sequence[Ran], name: str) -> Matcher | Grouper | None:

@@ -20,7 +20,7 @@ from passat.rules.why_not.words import near_miss, ordinal
 
 ORDER: Final = (
     *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REFUSED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
-    *(Kind.NOT_RUN, Kind.ABSENT, Kind.NEAR, Kind.NOTHING),
+    *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
 )
 """The order of findings."""
 _GONE: Final = "that place is no part of the program any more"

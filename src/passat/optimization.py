@@ -18,7 +18,7 @@ from passat.outcome import Decision, Outcome, begin_pricing, bytes_of
 from passat.page.record import Record
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument, Sequential
 from passat.pipelines import Passes, build_pipeline, text_of
-from passat.report import MismatchError, Report, histogram, warnings_of
+from passat.report import MismatchError, Report, histogram, opaque_warnings, warnings_of
 from passat.result import Result
 from passat.rules import RuleSet
 from passat.rules.cost import CostError
@@ -151,6 +151,7 @@ class Optimization:
                 self.outcome = found or decision.cheaper(self._optimised, None if self._tracing is None else self._tracing.written)
                 if report.kept and self.given is not self.source.proto:
                     report.kept += f"; it was converted to opset {self._opset}"
+                report.warnings += opaque_warnings(self.outcome.module)
                 if isinstance(self._prices, Measured):
                     report.cost_notes += self._prices.notes()
             except CostError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.diagnostics import SENTENCES
+from passat.ir.onnx.untyped import untyped_values
 from passat.passmgr import PassTime, Statistics
 from passat.verify import VerifyReport
 
@@ -170,9 +171,17 @@ class Report:
 
 def warnings_of(module: "IRModule") -> list[str]:
     """What is wrong with the model that a module was read from, and does not keep it from running."""
-    found = [str(warning.sentence) for warning in module.attrs["onnx"].warnings]
-    rest = len(found) - SENTENCES
-    return found if rest <= 0 else [*found[:SENTENCES], f"... and {rest} more"]
+    return _first([str(warning.sentence) for warning in module.attrs["onnx"].warnings])
+
+
+def opaque_warnings(module: "IRModule") -> list[str]:
+    """Which nodes of a module rules cannot match because types are unknown."""
+    return _first([value.sentence for value in untyped_values(module)])
+
+
+def _first(sentences: list[str]) -> list[str]:
+    rest = len(sentences) - SENTENCES
+    return sentences if rest <= 0 else [*sentences[:SENTENCES], f"... and {rest} more"]
 
 
 class MismatchError(RuntimeError):

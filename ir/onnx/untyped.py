@@ -1,0 +1,112 @@
+"""Values of unknown type, and the nodes that stay opaque because of them: rules match operators whose operands have types."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from passat.ir.expr import Call, Expr, Function, TupleGetItem, Var
+from passat.ir.module import IRModule
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx_mapping import READERS
+from passat.ir.traverse import post_order
+from passat.ir.types import IncompleteType, TupleType
+
+
+class Untyped(NamedTuple):
+    """A value of unknown type: its name, what makes it, and the calls that are left opaque because of it."""
+
+    name: str
+    maker: Expr
+    calls: tuple[Call, ...]
+
+    @property
+    def sentence(self) -> str:
+        """How many nodes are left opaque, why, and the way out."""
+        count = len(self.calls)
+        return f"{'1 node' if count == 1 else f'{count} nodes'} left opaque because {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """Which type is unknown, and the way out."""
+        if not isinstance(self.maker, Call):
+            return f"the type of {self.name!r}, which is an input, is unknown: declare its shape"
+        return f"the type of {self.name!r}, which {title(self.maker)} makes, is unknown: declare it in value_info"
+
+
+def untyped_values(module: IRModule) -> list[Untyped]:
+    """The values at which unknown types begin, in order, with the calls of operators that Passat has forms for which are opaque because of
+    them."""
+    found: dict[Expr, list[Call]] = {}
+    for function in module.functions.values():
+        nodes = post_order(function)
+        roots = _captured(nodes)
+        opaque: list[Call] = []
+        for node in nodes:
+            root = None if _is_custom(node) else next((roots[operand] for operand in _operands(node) if operand in roots), None)
+            if root is not None and isinstance(node, Call) and _has_form(node):
+                opaque.append(node)
+            if isinstance(node._checked_type, IncompleteType):
+                root = roots.setdefault(node, root or node)
+                found.setdefault(root, [])
+            elif root is not None and isinstance(node._checked_type, TupleType):
+                roots[node] = root
+        for call in opaque:
+            root = next(roots[operand] for operand in _operands(call) if operand in roots)
+            while roots.get(root, root) is not root:
+                root = roots[root]  # what a subgraph reads of the graph around it, which may come later in the order
+            found.setdefault(root, []).append(call)
+    return [
+        Untyped(_name(root), root.tuple_value if isinstance(root, TupleGetItem) else root, tuple(calls))
+        for root, calls in found.items()
+        if calls
+    ]
+
+
+def title(call: Call) -> str:
+    """A node as sentences call it: by its name, where it has one, and its operator."""
+    op, span = call.op, call.span
+    kind = f"{op.domain}.{op.op_type}" if isinstance(op, OpaqueOp) and op.domain else op.op_type if isinstance(op, OpaqueOp) else repr(op)
+    return f"node {span.source_name!r} ({kind})" if span is not None and span.source_name else f"a {kind} node"
+
+
+def _captured(nodes: Sequence[Expr]) -> dict[Expr, Expr]:
+    """For each parameter of unknown type that stands in a subgraph for a value of the graph around it, that value."""
+    found: dict[Expr, Expr] = {}
+    for node in nodes:
+        if isinstance(node, Call) and isinstance(node.op, OpaqueOp) and "bodies" in node.attrs:
+            bodies = [arg for arg in node.args if isinstance(arg, Function)]
+            start = len(node.args) - sum(node.attrs["captured"])
+            for body, count in zip(bodies, node.attrs["captured"], strict=True):
+                pairs = zip(body.params[len(body.params) - count :], node.args[start : start + count], strict=True)
+                found.update(pair for pair in pairs if isinstance(pair[0]._checked_type, IncompleteType))
+                start += count
+    return found
+
+
+def _operands(node: Expr) -> Sequence[Expr]:
+    if isinstance(node, TupleGetItem):
+        return (node.tuple_value,)
+    return [arg for arg in node.args if not isinstance(arg, Function)] if isinstance(node, Call) else ()
+
+
+def _has_form(call: Call) -> bool:
+    """Whether a call is opaque, and of an operator that Passat has a form for."""
+    op = call.op
+    return isinstance(op, OpaqueOp) and (f"{op.domain}::{op.op_type}" if op.domain else op.op_type) in READERS
+
+
+def _is_custom(node: Expr) -> bool:
+    """Whether the onnx package has no inference for a node: its type is unknown whatever those of its operands are."""
+    if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)):
+        return False
+    from passat.ir.onnx.inference import schema_of
+
+    return schema_of(node.op.op_type, node.attrs["opset"], node.op.domain) is None
+
+
+def _name(node: Expr) -> str:
+    """The name of a value in the ONNX file; nothing where it has none."""
+    if isinstance(node, Var):
+        return node.name_hint
+    names = [name for name in node.span.outputs if name] if node.span is not None else []
+    index = node.index if isinstance(node, TupleGetItem) else 0
+    return names[index] if index < len(names) else ""

@@ -1,0 +1,60 @@
+"""Values of unknown type: which nodes are left opaque because of them, and the sentence that says so."""
+
+from collections.abc import Callable
+
+import pytest
+from onnx import ModelProto
+
+from passat.ir.onnx import from_onnx
+from passat.ir.onnx.untyped import untyped_values
+
+CUSTOM = ', "com.mine": 1'
+
+
+def sentences(model: ModelProto) -> list[str]:
+    return [value.sentence for value in untyped_values(from_onnx(model))]
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        pytest.param(
+            "g (float[2] x) => (float[2] y) { [one] f = com.mine.Fused(x) s = Sigmoid(f) y = Mul(f, s) }",
+            [
+                "2 nodes left opaque because the type of 'f', which node 'one' (com.mine.Fused) makes, is unknown: declare it in value_info",
+            ],
+            id="custom",
+        ),
+        pytest.param(
+            "g (float[2] x) => (float[2] y) <float[2] f> { f = com.mine.Fused(x) s = Sigmoid(f) y = Mul(f, s) }", [], id="declared"
+        ),
+        pytest.param("g (float[2] x) => (float[2] y) { a = Relu(x) y = com.mine.Fused(a) }", [], id="nothing_behind_it"),
+        pytest.param(
+            "g (float[2] x) => (float[2] y) { f = com.mine.Fused(x) a = Relu(f) g = com.mine.Other(a) y = Neg(g) }",
+            [
+                "1 node left opaque because the type of 'f', which a com.mine.Fused node makes, is unknown: declare it in value_info",
+                "1 node left opaque because the type of 'g', which a com.mine.Other node makes, is unknown: declare it in value_info",
+            ],
+            id="each_custom_node_by_itself",
+        ),
+        pytest.param(
+            "g (float[2] x) => (float[2] y) { p, q = com.mine.Two(x) y = Add(q, x) }",
+            ["1 node left opaque because the type of 'q', which a com.mine.Two node makes, is unknown: declare it in value_info"],
+            id="one_of_two_results",
+        ),
+        pytest.param(
+            "g (float[2] x, bool c) => (float[2] y) { f = com.mine.Fused(x)"
+            " y = If(c) <then_branch = t () => (float[2] a) { a = Relu(f) }, else_branch = e () => (float[2] b) { b = Identity(x) }> }",
+            ["1 node left opaque because the type of 'f', which a com.mine.Fused node makes, is unknown: declare it in value_info"],
+            id="read_in_a_subgraph",
+        ),
+    ],
+)
+def test_nodes_behind_a_value_of_unknown_type(parse: Callable[..., ModelProto], graph: str, expected: list[str]) -> None:
+    assert sentences(parse(graph, imports=CUSTOM)) == expected
+
+
+def test_an_input_of_unknown_rank(parse: Callable[..., ModelProto]) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    assert sentences(model) == ["1 node left opaque because the type of 'x', which is an input, is unknown: declare its shape"]
