@@ -107,7 +107,7 @@ class Worker:
         self.errors.close()
         if not code and not said:
             Path(self.errors.name).unlink()
-        if not code or (code < 0 and self.last["phase"] == "generate"):  # ONNX Runtime's own crash, on the original
+        if not code:
             return
         if self.last["phase"] == "generate" and code < 0:
             tally.ended += 1  # by ONNX Runtime, on the original

@@ -35,7 +35,8 @@ def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> Non
 
 def read(folder: Path) -> tuple[Case, Settings]:
     """The model of a finding, with its inputs, and how it is optimized."""
-    settings = Settings(**json.loads((folder / "settings.json").read_text()))
+    given = json.loads((folder / "settings.json").read_text())
+    settings = Settings(**{**given, "disabled": tuple(given["disabled"])})
     with np.load(folder / "inputs.npz") as inputs:
         feed = dict(inputs)
     data = (folder / "model.onnx").read_bytes()

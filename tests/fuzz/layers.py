@@ -34,7 +34,9 @@ def _image(graph: Builder, form: Form, low: int = 3, high: int = 5) -> Value:
 @recipe("MatMul", "com.microsoft::FusedMatMul")
 def _matmul(graph: Builder, form: Form) -> Draft:
     kinds = form.kinds(0) if form.schema is not None else frozenset({FLOAT})
-    x = graph.operand(kinds, lambda value: value.rank > 0, lambda: graph.shape(1, 3))
+    # Of an inner size of 0 FusedMatMul leaves its result as the memory was.
+    x = graph.operand(kinds, lambda value: value.rank > 0 and (form.schema is not None or 0 not in value.shape), lambda: graph.shape(1, 3))
+    graph.never_empty |= form.schema is None
     inner = x.shape[-1]
     y = (
         graph.known(lambda v: not v.is_sequence and v.kind == x.kind and v.rank > 0 and v.shape[-2 if v.rank > 1 else 0] == inner)
@@ -88,7 +90,10 @@ def _einsum(graph: Builder, form: Form) -> Draft:
 @recipe("MatMulInteger", "QLinearMatMul")
 def _quantized_product(graph: Builder, form: Form) -> Draft:
     kinds = {TensorProto.UINT8, TensorProto.INT8}
-    x = graph.operand(kinds, lambda value: value.rank == 2, lambda: graph.shape(2, 2))
+    x = graph.operand(
+        kinds, lambda value: value.rank == 2 and 0 not in value.shape, lambda: (3, 2)
+    )  # of an inner size of 0 nothing is written
+    graph.never_empty = True
     kind = graph.kind(kinds)
     y = _weight(graph, kind, (x.shape[1], 3))
     if form.op == "MatMulInteger":

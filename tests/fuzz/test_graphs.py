@@ -10,8 +10,14 @@ from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
 
-GRAPHS = 9
-"""Graphs of each share."""
+SHARES = {
+    "graphs": (20, [1, 4, 5, 6, 7, 8]),
+    "constants": (55, [0, 1, 2]),
+    "conversions": (20, [1, 2]),
+    "mutations": (20, [1, 4, 5, 7]),
+    "rules": (60, [0, 1, 4]),
+}
+"""Of each kind how many seeds make a block, and the blocks that are tried: about half a minute on one core."""
 
 
 def test_a_seed_is_a_model() -> None:
@@ -36,12 +42,14 @@ def test_every_mapped_operator_is_drawn(op: str) -> None:
             assert all("NOT_IMPLEMENTED" in refusal for refusal in refusals), f"{op} in opset {opset}: {refusals}"
 
 
-@pytest.mark.parametrize("share", [1, 2, 5, 6, 7, 8, 9])
-def test_the_fixed_share(share: int) -> None:
-    """The same graphs in every run; `make fuzz` tries others."""
+@pytest.mark.parametrize(("kind", "block"), [(kind, block) for kind, (_, blocks) in SHARES.items() for block in blocks])
+def test_the_fixed_share(kind: str, block: int) -> None:
+    """The same models in every run; `make fuzz` tries others."""
+    size, _ = SHARES[kind]
     wrong = {}
-    for seed in range(share * 10_000, share * 10_000 + GRAPHS):
-        case, settings = KINDS["graphs"](seed)
-        if case is not None and settings.math != "exact":
-            wrong[f"seed {seed}, {settings}"] = examine(case, settings, twice=seed % 4 == 0)
+    for seed in range(block * size, (block + 1) * size):
+        case, settings = KINDS[kind](seed)
+        if case is not None:
+            wrong[f"{kind} {seed}, {settings}"] = examine(case, settings, twice=seed % 4 == 0)
+    assert len(wrong) > size // 2
     assert {name: finding for name, finding in wrong.items() if finding is not None} == {}

@@ -1,0 +1,155 @@
+"""What the fuzzer takes for wrong, and how it makes it smaller."""
+
+import json
+import resource
+import signal
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto
+
+import passat
+from tests.fuzz import judge
+from tests.fuzz.folder import read, write
+from tests.fuzz.graphs import Case, counted, random_case
+from tests.fuzz.judge import Settings, bits_differ, examine
+from tests.fuzz.minimize import Minimizer
+from tests.fuzz.mutation import mutated, mutated_bytes
+from tests.fuzz.values import FLOAT, OUTSIDE, STRING, is_finite, random_array
+from tests.fuzz.worker import limit_cpu, work
+
+EXACT = Settings(3, "exact")
+ROUNDED = Settings(3, "reassociate")
+
+
+def parse(text: str, **feed: Any) -> Case:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{text}')
+    found = counted("parsed", model, (feed,))
+    assert found is not None
+    return found
+
+
+def swapping(monkeypatch: pytest.MonkeyPatch, wrong: str, right: str) -> None:
+    """Lets the optimizer take one operator for another."""
+
+    def optimized(model: ModelProto, settings: Settings) -> passat.Result:
+        result = passat.optimize(model, verify=False, passes="", opt_level=0)
+        copy = ModelProto()
+        copy.CopyFrom(result.model)
+        for node in copy.graph.node:
+            node.op_type = right if node.op_type == wrong else node.op_type
+        result.model = copy
+        return result
+
+    monkeypatch.setattr(judge, "optimized", optimized)
+
+
+CHAIN = "g (float[2,3] x, float[3] y) => (float[2,3] a, float[2,3] b) { n = Neg(x) s = Sub(n, y) r = Relu(s) a = Exp(r) b = Abs(r) }"
+X, Y = np.array([[1, -2, 3], [0.5, 0, -1]], np.float32), np.array([1, 2, -3], np.float32)
+
+
+def test_a_wrong_operator_is_found_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapping(monkeypatch, "Sub", "Add")
+    case = parse(CHAIN, x=X, y=Y)
+    found = examine(case, EXACT)
+    assert found is not None
+    assert found.kind == "values"
+    smaller, found = Minimizer(case, found, EXACT, 60).run()
+    assert [node.op_type for node in smaller.model.graph.node] == ["Sub"]
+    assert found.key(smaller.model) == "values.Sub"
+
+
+def test_a_finding_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    swapping(monkeypatch, "Sub", "Add")
+    case = parse(CHAIN, x=X, y=Y)
+    found = examine(case, ROUNDED)
+    assert found is not None
+    write(tmp_path / "one", case, found, ROUNDED)
+    again, settings = read(tmp_path / "one")
+    assert (again.model, settings) == (case.model, ROUNDED)
+    assert examine(again, settings) == found
+
+
+def test_what_raises_is_a_lost_model_with_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.ir.onnx.importer.Importer.main", lambda *_: 1 // 0)
+    found = examine(parse(CHAIN, x=X, y=Y), EXACT)
+    assert found is not None
+    assert (found.kind, found.where.partition(".")[0]) == ("lost", "ZeroDivisionError")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [(0.0, -0.0, False), (np.nan, -np.nan, True), (1.0, np.nextafter(np.float32(1), np.float32(2)), False), (np.inf, np.inf, True)],
+)
+def test_bits(left: float, right: float, same: bool) -> None:
+    a, b = (np.array([1, value], np.float32) for value in (left, right))
+    assert (bits_differ([a], [b]) == "") == same
+
+
+def against(case: Case, text: str) -> Case:
+    """A case that is held against another model."""
+    return replace(case, other=onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{text}'))
+
+
+@pytest.mark.parametrize(("x", "passes"), [(3.0, True), (3.5, False)])
+def test_rounding_excuses_what_rounding_can_do(x: float, passes: bool) -> None:
+    """Of a number that may as well be a little below 3 the floor may be 2; that of 3.5 may not."""
+    case = parse("g (float[1] x) => (float[1] y) { n = Neg(x) p = Neg(n) y = Floor(p) }", x=np.array([x], np.float32))
+    two = against(case, "g (float[1] x) => (float[1] y) <float[1] y={2}> { }")
+    assert (examine(two, ROUNDED) is None) == passes
+    assert examine(two, EXACT) is not None
+
+
+def test_the_finite_mode_is_held_to_finite_data() -> None:
+    case = parse("g (float[2] x) => (float[2] y) { y = Sub(x, x) }", x=np.array([1, np.inf], np.float32))
+    held = against(case, "g (float[2] x) => (float[2] y) <float[2] y={0,0}> { }")
+    assert examine(held, Settings(3, "finite")) is None
+    assert examine(held, EXACT) is not None
+
+
+def test_tame_arrays_are_finite() -> None:
+    random = np.random.default_rng(0)
+    arrays = [random_array(random, kind, (4, 3)) for kind in sorted(OUTSIDE - {STRING}) for _ in range(20)]
+    assert all(is_finite(array) for array in arrays)
+    assert not all(is_finite(random_array(random, FLOAT, (4, 3), tame=False)) for _ in range(20))
+
+
+def test_mutations_are_a_function_of_their_seed() -> None:
+    case = random_case(3, most=5)
+    assert case is not None
+    data = case.model.SerializeToString()
+    for seed in range(20):
+        first, second = (mutated(case.model, np.random.default_rng(seed)) for _ in range(2))
+        assert first == second
+        assert mutated_bytes(data, np.random.default_rng(seed)) == mutated_bytes(data, np.random.default_rng(seed))
+    assert any(mutated(case.model, np.random.default_rng(seed)) != case.model for seed in range(3))
+
+
+def test_a_worker_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    work("mutations", range(5, 8), tmp_path, minimize=1)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [entry["seed"] for entry in told if entry["phase"] == "done"] == [5, 6, 7]
+
+
+class TooLongError(Exception):
+    """What the signal is made of here."""
+
+
+def test_a_worker_that_computes_for_too_long_gets_a_signal() -> None:
+    def ended(*_: object) -> None:
+        raise TooLongError
+
+    limits, handler = resource.getrlimit(resource.RLIMIT_CPU), signal.signal(signal.SIGXCPU, ended)
+    try:
+        limit_cpu(1)
+        with pytest.raises(TooLongError):
+            sum(0 for _ in count())  # does not end
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, limits)
+        signal.signal(signal.SIGXCPU, handler)
