@@ -140,7 +140,6 @@ def test_a_constant_that_may_enlarge_an_unknown_size_is_kept() -> None:
         assert optimise(func(unknown * ones), Units).function.body == unknown
 
 
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16", "float64"])
 def test_scales_that_overflow_together_stay_apart(dtype: str) -> None:
     largest = {"float16": 300.0, "float32": 1e30, "bfloat16": 1e30, "float64": 1e200}[dtype]

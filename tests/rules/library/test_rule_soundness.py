@@ -24,7 +24,7 @@ from passat.rules.checking.text import rule_lines
 from passat.rules.checking.trial import Verdict
 from passat.rules.checking.trying import WRONG, tried
 from passat.rules.pattern import RuleError, op, tensor
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import REDUCING, Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
 
 INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 20
@@ -37,6 +37,7 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
     report = checked.report
     assert report.verdict == "sound", "\n".join(rule_lines(report))
     assert report.compared >= INSTANCES
+    assert not enlarges(checked)
     for trier, trial in checked.agreeing[:2]:
         for case in without_types(trial.case):
             untyped = trier.try_case(case)
@@ -64,11 +65,12 @@ def test_types_in_rules_of_the_library_alone_are_not_checked_when_they_are_made(
             RuleSetMeta("Wrong", (RuleSet,), {"__module__": module, "wrong": rule})
 
 
-def test_no_rules_of_the_library_go_round_in_a_circle_or_are_superfluous_or_only_enlarge() -> None:
-    checked = [tried(rule, 0, 6) for rule in RULES]
-    assert circles(checked) == []
+def test_no_rules_of_the_library_go_round_in_a_circle() -> None:
+    assert circles([tried(rule, 0, 3) for rule in RULES if rule.kind == REDUCING]) == []
+
+
+def test_no_rules_of_the_library_are_superfluous() -> None:
     assert list(covered(RULES)) == []
-    assert [found.rule.name for found in checked if enlarges(found)] == []
 
 
 def all_sets(base: RuleSetMeta = RuleSet) -> Iterator[RuleSetMeta]:
