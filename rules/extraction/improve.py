@@ -21,11 +21,15 @@ class Solution:
     """A choice, with the number of uses of each class in it, so that a change is priced by what it adds and what it frees."""
 
     def __init__(self, space: Space, choice: list[int], order: Sequence[int], roots: Sequence[int], position: list[float]) -> None:
-        """`order` has all classes that the roots need, parts before wholes; `position` is where a class stands in it."""
+        """`order` has all classes that the roots need, parts before wholes; `position` is where a class stands in it. What is computed
+        from nothing stands before all else, wherever the program first names it: weights of several products, which one product takes."""
         self.space = space
         self.choice = choice
         self.position = position
         children, costs = space.children, space.costs
+        for cls in order:
+            if not children[choice[cls]]:
+                position[cls] = -1.0
         self.uses = uses = [0] * len(choice)
         for root in roots:
             uses[root] += 1

@@ -2,9 +2,11 @@
 nn.matmul nn.bias_add multiply add.
 
 With k = gamma / sqrt(var + epsilon), batch normalisation of inference is x * k + (beta - mean * k) along an axis, so a convolution or a
-product before it takes k into its weights and the rest into its bias. So do later products and sums with per-channel constants.
+product before it takes k into its weights and the rest into its bias. So do later products and sums with per-channel constants. Weights of
+convolutions and of nn.dense may be parameters of the program, which are scaled in each run, where they are smaller than what is scaled now.
 """
 
+import math
 from typing import Any as AnyValue
 
 import numpy as np
@@ -15,7 +17,7 @@ from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
-(x,) = tensors("x")
+x, weight = tensors("x w")
 w, b, c, d = constants("w b c d")
 gamma, beta, mean, var = constants("gamma beta mean var")
 a, e = attributes("a e")
@@ -29,6 +31,17 @@ def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
     if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
         return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
     return weight_axis == 0 or attrs.groups == 1 or f"it has {attrs.groups} groups"
+
+
+@condition
+def is_scaled_for_less(w: Term, data: Term) -> bool | str:
+    """The weight is a constant, or has fewer elements than the data that would be scaled instead."""
+    if w.constant is not None:
+        return True
+    if not w.type.is_static:
+        return f"{w.type!r} is not static"
+    known = math.prod(dim for dim in data.type.shape if isinstance(dim, int))
+    return w.type.size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
 
 
 @condition
@@ -148,9 +161,11 @@ def _vector(per_channel_constant: Pattern) -> PCall:
 _K = gamma / op.sqrt(var + number(epsilon(e)))
 
 
-def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_shape: AnyValue, guards: AnyValue) -> dict[str, Rule]:
-    """Rules for one kind of product: `scaled(k)` is the product with its weight scaled by a vector along its output channels, which
-    are axis `axis` of the result; `bias_shape` is the shape of a bias."""
+def _product_rules(
+    name: str, w: Pattern, product: PCall, scaled: AnyValue, axis: int, bias_shape: AnyValue, guards: AnyValue
+) -> dict[str, Rule]:
+    """Rules for one kind of product with the weight `w`: `scaled(k)` is the product with its weight scaled by a vector along its output
+    channels, which are axis `axis` of the result; `bias_shape` is the shape of a bias."""
     biased = op.nn.bias_add(product, b, axis=axis)
     normal = op.nn.batch_norm(product, gamma, beta, mean, var, attrs=e)[0]
     normal_biased = op.nn.batch_norm(biased, gamma, beta, mean, var, attrs=e)[0]
@@ -159,17 +174,29 @@ def _product_rules(name: str, product: PCall, scaled: AnyValue, axis: int, bias_
     whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
     rules = {
         "normalised": (normal >> folded).when(
-            *guards, scales_axis(e, normal, axis), has_regular_scale(e, gamma, var), normalised_stays_finite(e, w, gamma, beta, var, mean)
+            *guards,
+            scales_axis(e, normal, axis),
+            has_regular_scale(e, gamma, var),
+            is_scaled_for_less(w, product),
+            normalised_stays_finite(e, w, gamma, beta, var, mean),
         ),
         "normalised_biased": (normal_biased >> folded_biased).when(
             *guards,
             scales_axis(e, normal, axis),
             has_regular_scale(e, gamma, var),
+            is_scaled_for_less(w, product),
             normalised_stays_finite(e, w, gamma, beta, var, mean, b),
         ),
-        "scaled": (product * c >> scaled(_vector(c))).when(*guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c)),
+        "scaled": (product * c >> scaled(_vector(c))).when(
+            *guards, is_not(c, 1), per_channel(c, product, axis), is_scaled_for_less(w, product), stays_finite(w, c)
+        ),
         "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
-            *guards, is_not(c, 1), per_channel(c, product, axis), stays_finite(w, c), stays_finite(b, c)
+            *guards,
+            is_not(c, 1),
+            per_channel(c, product, axis),
+            is_scaled_for_less(w, product),
+            stays_finite(w, c),
+            stays_finite(b, c),
         ),
         "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(
             *guards, is_not(d, 0), per_channel(d, product, axis)
@@ -188,21 +215,22 @@ def _rules() -> RuleSetMeta:
             conv = getattr(op.nn, f"conv{dims}d{suffix}")
 
             def scaled(k: Pattern, conv: AnyValue = conv, axis: int = axis) -> PCall:
-                made: PCall = conv(x, w * op.reshape(k, newshape=along(w, axis)), attrs=a)
+                made: PCall = conv(x, weight * op.reshape(k, newshape=along(weight, axis)), attrs=a)
                 return made
 
-            rules |= _product_rules(f"conv{dims}d{suffix}", conv(x, w, attrs=a), scaled, 1, channels(w, axis), [usual_layout(a, axis)])
+            product, sizes = conv(x, weight, attrs=a), channels(weight, axis)
+            rules |= _product_rules(f"conv{dims}d{suffix}", weight, product, scaled, 1, sizes, [usual_layout(a, axis)])
 
     def scaled_dense(k: Pattern) -> PCall:
-        return op.nn.dense(x, w * op.reshape(k, newshape=(-1, 1)))
+        return op.nn.dense(x, weight * op.reshape(k, newshape=(-1, 1)))
 
-    rules |= _product_rules("dense", op.nn.dense(x, w), scaled_dense, -1, channels(w, 0), [])
+    rules |= _product_rules("dense", weight, op.nn.dense(x, weight), scaled_dense, -1, channels(weight, 0), [])
 
     def scaled_matmul(k: Pattern) -> PCall:
         return op.nn.matmul(x, w * k)
 
     straight = op.nn.matmul(x, w, transpose_a=False, transpose_b=False)
-    rules |= _product_rules("matmul", straight, scaled_matmul, -1, channels(w, -1), [are_matrices(x, w)])
+    rules |= _product_rules("matmul", w, straight, scaled_matmul, -1, channels(w, -1), [are_matrices(x, w)])
     return RuleSetMeta("ScaleAxis", (RuleSet,), {"__doc__": "Scales and shifts fold into the weights and biases before them.", **rules})
 
 

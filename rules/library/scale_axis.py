@@ -1,6 +1,9 @@
 """Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that
 `passat.rules.library.batch_norm` does not take. Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply add.
 
+Weights of convolutions and of nn.dense may be parameters, which are scaled in each run, where they are smaller than what is scaled now.
+Shifts, which would have them summed in each run too, fold into constant ones.
+
 Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `passat.rules.library.scale_movement`.
 """
 
@@ -10,11 +13,11 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.windows import SPATIAL
 from passat.ir.types import TensorType
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
-from passat.rules.library.batch_norm import is_not, stays_finite, sum_stays_finite
+from passat.rules.library.batch_norm import is_not, is_scaled_for_less, stays_finite, sum_stays_finite
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
-(x,) = tensors("x")
+x, weight = tensors("x w")
 w, b, c, d = constants("w b c d")
 a, p, q = attributes("a p q")
 _NOTE = "scales the weights instead of the data"
@@ -135,8 +138,8 @@ def _vector(constant: Pattern) -> PCall:
 
 def _grouped(constant: Pattern, lead: str) -> PCall:
     """One number for each channel, where the weight has those of one group only: other ones for each block of `lead`."""
-    rows = op.reshape(constant, newshape=group_rows(a, w, lead))
-    return op.reshape(op.broadcast_to(rows, shape=group_blocks(a, w, lead)), newshape=group_weight(a, w, lead))
+    rows = op.reshape(constant, newshape=group_rows(a, weight, lead))
+    return op.reshape(op.broadcast_to(rows, shape=group_blocks(a, weight, lead)), newshape=group_weight(a, weight, lead))
 
 
 def _forward() -> RuleSetMeta:
@@ -145,20 +148,23 @@ def _forward() -> RuleSetMeta:
         for suffix in ("", "_transpose"):
             conv = getattr(op.nn, f"conv{dims}d{suffix}")
             name = f"conv{dims}d{suffix}"
-            scaled: PCall = conv(x * c, w, attrs=a)
-            guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), stays_finite(w, c))
-            plain: Rule = scaled >> conv(x, w * op.reshape(_vector(c), newshape=laid_on(a, "I")), attrs=a)
+            scaled: PCall = conv(x * c, weight, attrs=a)
+            guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), is_scaled_for_less(weight, x), stays_finite(weight, c))
+            plain: Rule = scaled >> conv(x, weight * op.reshape(_vector(c), newshape=laid_on(a, "I")), attrs=a)
             if suffix:
                 rules[f"{name}_scaled"] = plain.when(*guards)
             else:
                 rules[f"{name}_scaled"] = plain.when(*guards, one_group_or_number(a, c))
-                rules[f"{name}_scaled_grouped"] = (scaled >> conv(x, w * _grouped(c, "O"), attrs=a)).when(*guards, has_groups(a, w, c, "O"))
+                grouped = scaled >> conv(x, weight * _grouped(c, "O"), attrs=a)
+                rules[f"{name}_scaled_grouped"] = grouped.when(*guards, has_groups(a, weight, c, "O"))
                 bias = op.sum(w * op.reshape(_vector(d), newshape=laid_on(a, "I")), axis=axis_of(a, "O"), exclude=True)
                 rules[f"{name}_shifted"] = (
                     conv(x + d, w, attrs=a) >> op.nn.bias_add(conv(x, w, attrs=a), bias, axis=axis_of(a, "C"))
                 ).when(is_float(x), is_not(d, 0), per_channel_of(d, x, a), is_unpadded_group(a), stays_finite(w, d))
-    columns = (is_float(x), is_not(c, 1), per_column(c, x), stays_finite(w, c))
-    rules["dense_scaled"] = (op.nn.dense(x * c, w) >> op.nn.dense(x, w * _vector(c))).when(*columns)
+    columns = (is_float(x), is_not(c, 1), per_column(c, x))
+    rules["dense_scaled"] = (op.nn.dense(x * c, weight) >> op.nn.dense(x, weight * _vector(c))).when(
+        *columns, is_scaled_for_less(weight, x), stays_finite(weight, c)
+    )
     rules["dense_shifted"] = (op.nn.dense(x + d, w) >> op.nn.bias_add(op.nn.dense(x, w), op.sum(w * _vector(d), axis=1), axis=-1)).when(
         is_float(x), is_not(d, 0), per_column(d, x), is_row_stack(x, 2), stays_finite(w, d)
     )
@@ -167,7 +173,7 @@ def _forward() -> RuleSetMeta:
         laid = op.reshape(c, newshape=newshape)
         rules[f"{name}_scaled"] = (
             op.nn.matmul(x * c, w, transpose_a=False, transpose_b=flag) >> op.nn.matmul(x, w * laid, transpose_a=False, transpose_b=flag)
-        ).when(*columns, is_matrix_of_floats(w), is_row_stack(x, 64))
+        ).when(*columns, stays_finite(w, c), is_matrix_of_floats(w), is_row_stack(x, 64))
         bias = op.sum(w * op.reshape(d, newshape=newshape), axis=axis)
         rules[f"{name}_shifted"] = (
             op.nn.matmul(x + d, w, transpose_a=False, transpose_b=flag) >> op.nn.bias_add(product, bias, axis=-1)
@@ -191,18 +197,31 @@ def _backward() -> RuleSetMeta:
     for dims in (1, 2, 3):
         for suffix in ("", "_transpose"):
             conv = getattr(op.nn, f"conv{dims}d{suffix}")
-            product: PCall = conv(x, w, data_layout=f"N{SPATIAL[dims]}C", attrs=a)
-            guards = [is_float(x), is_not(c, 1), per_channel_of(c, product, a), stays_finite(w, c)]
-            now = conv(x, w * op.reshape(_vector(c), newshape=laid_on(a, "O")), attrs=a)
+            product: PCall = conv(x, weight, data_layout=f"N{SPATIAL[dims]}C", attrs=a)
+            guards = [
+                is_float(x),
+                is_not(c, 1),
+                per_channel_of(c, product, a),
+                is_scaled_for_less(weight, product),
+                stays_finite(weight, c),
+            ]
+            now = conv(x, weight * op.reshape(_vector(c), newshape=laid_on(a, "O")), attrs=a)
             if suffix:
                 guards.append(one_group_or_number(a, c))
-                grouped = conv(x, w * _grouped(c, "I"), attrs=a)
-                usual = conv(x, w, data_layout="NC" + SPATIAL[dims], attrs=a)
+                grouped = conv(x, weight * _grouped(c, "I"), attrs=a)
+                usual = conv(x, weight, data_layout="NC" + SPATIAL[dims], attrs=a)
                 found = _scaled_after(
                     usual,
                     grouped,
                     1,
-                    [is_float(x), is_not(c, 1), per_channel_of(c, usual, a), stays_finite(w, c), has_groups(a, w, c, "I")],
+                    [
+                        is_float(x),
+                        is_not(c, 1),
+                        per_channel_of(c, usual, a),
+                        is_scaled_for_less(weight, usual),
+                        stays_finite(weight, c),
+                        has_groups(a, weight, c, "I"),
+                    ],
                 )
                 rules |= {f"conv{dims}d{suffix}_{key}_grouped": rule for key, rule in found.items()}
             found = _scaled_after(product, now, p, guards)

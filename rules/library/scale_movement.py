@@ -20,7 +20,7 @@ from passat.rules.library.scale_axis import lies_along
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
-x, y = tensors("x y")
+x, y, bias = tensors("x y b")
 b, c, d = constants("b c d")
 a, p = attributes("a p")
 _NOTE = "scales earlier or later, and rounds there"
@@ -57,6 +57,14 @@ def keeps_batch(c: Term, whole: Term) -> bool | str:
 def is_along(c: Term, whole: Term, axis: int) -> bool | str:
     """The constant is one number, or one for each index of the axis."""
     return lies_along(c, whole.type, axis)
+
+
+@condition
+def is_spread(y: Term, x: Term) -> bool | str:
+    """The tensor is copied along an axis of the other that is longer."""
+    shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
+    copied = any(ours == 1 and theirs != 1 for ours, theirs in zip(shape, x.type.shape, strict=False))
+    return copied or f"{y.type!r} is not copied to meet {x.type!r}"
 
 
 @condition
@@ -132,9 +140,8 @@ def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
         is_float(x), keeps_batch(c, x), keeps_type(x, x * c)
     )
     vector = op.reshape(c, newshape=(-1,))
-    biased = op.nn.bias_add(x, b, axis=p)
-    up["bias_add"] = (biased * c >> op.nn.bias_add(x * c, b * vector, axis=p)).when(
-        is_float(x), is_along(c, x, p), is_finite(c), is_finite(b), stays_finite(b, c)
+    up["bias_add"] = (op.nn.bias_add(x, bias, axis=p) * c >> op.nn.bias_add(x * c, bias * vector, axis=p)).when(
+        is_float(x), is_along(c, x, p), is_finite(c), stays_finite(bias, c)
     )
     down["bias_add"] = (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / vector, axis=p) * c).when(
         is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c)
@@ -147,6 +154,9 @@ def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
         up[f"{name}_tensors"] = (of(x, y) * c >> of(x * c, y * c)).when(
             is_float(x), is_finite(c), same_type(x, y), same_type(x, of(x, y) * c)
         )
+    up["add_bias"] = ((x + y) * c >> x * c + y * c).when(
+        is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c)
+    )
     made = []
     for name, rules, where in (
         ("ScalesUp", up, "up, towards the product before"),

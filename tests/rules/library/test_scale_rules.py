@@ -129,6 +129,7 @@ def movement_cases() -> dict[str, Case]:
     found["ScalesDown.add"] = case(x * row + bias, x * zero + bias, "an element of the constant is 0")
     found["ScalesDown.subtract"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
     found["ScalesUp.add_tensors"] = case((x + y) * row, (x + thin) * row, "the types differ")
+    found["ScalesUp.add_bias"] = case((x + thin) * row, (x + y) * row, "is not copied")
     found["ScalesUp.subtract_tensors"] = case((x - y) * row, (x - thin) * row, "the types differ")
     return found
 
