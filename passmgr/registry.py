@@ -1,10 +1,11 @@
 """The registry: passes by name, with their options and documentation."""
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
@@ -108,7 +109,7 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
 
     def register(factory: _F) -> _F:
         key = name if "transform." in name else PREFIXES[0] + name
-        if key in _ENTRIES and not override:
+        if key in _ENTRIES and not override and key not in _REPLACEABLE:
             raise ValueError(f"a pass is registered already under the name {key!r}; pass override=True to replace it")
         registered = factory
         if isinstance(factory, Pass):
@@ -121,6 +122,26 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
         return registered
 
     return register if factory is None else register(factory)
+
+
+_REPLACEABLE: Final[set[str]] = set()
+"""Keys that may be registered once more."""
+
+
+@contextlib.contextmanager
+def collect_registrations(earlier: Collection[str] = ()) -> Iterator[set[str]]:
+    """Collects the keys of the passes that the body registers, also where it raises. It may register `earlier` keys once more, as a file
+    does that runs again."""
+    while _SOURCES:  # what these register is not the body's
+        _SOURCES.pop(0)()
+    before, found = dict(_ENTRIES), set[str]()
+    added = set(earlier) - _REPLACEABLE
+    _REPLACEABLE.update(added)
+    try:
+        yield found
+    finally:
+        _REPLACEABLE.difference_update(added)
+        found.update(key for key, entry in _ENTRIES.items() if before.get(key) is not entry)
 
 
 def add_pass_source(load: Callable[[], object]) -> None:

@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]  # protobuf ships no types
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+from passat.ir.bounded_read import read_bounded
 from passat.ir.dtypes import itemsize
 from passat.ir.module import IRModule
 from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
@@ -25,6 +26,8 @@ from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _CHECKED_WHOLE: Final = 50_000_000
 """Models of more bytes are checked without the contents of their tensors."""
+MODEL_LIMIT: Final = (1 << 31) - 1
+"""Most bytes of a model besides its external data: protobuf reads no more."""
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/"
 _COMPLAINT: Final = 400
 """Characters of what onnx.checker says that are shown."""
@@ -42,12 +45,16 @@ def load_module(path: str, *, lenient: bool = False) -> IRModule:
 def read_model(path: str) -> ModelProto:
     """The model in a file, without its external data. Raises OnnxError."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_bounded(path, MODEL_LIMIT)
     except OSError as error:
         raise OnnxError(f"{path} cannot be read: {error.strerror}") from error
+    return parse_model(data, path)
+
+
+def parse_model(data: bytes, path: str) -> ModelProto:
+    """The model that is serialized in bytes, which errors call `path`. Raises OnnxError."""
     if not data:
-        raise OnnxError(f"{path} is not an ONNX model: the file is empty")
+        raise OnnxError(f"{path} is not an ONNX model: it is empty")
     if data.startswith(_LFS_POINTER):
         raise OnnxError(f"{path} is not an ONNX model, but a pointer of Git LFS; `git lfs pull` fetches the model")
     try:

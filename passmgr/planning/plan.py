@@ -67,10 +67,10 @@ class Step:
 class Plan:
     """What a pipeline does in a context of some settings: its steps in order, those that do not run at the place where they would have.
 
-    `notes` are doubts about the settings, such as a disabled pass that does not exist.
+    `notes` are doubts about the settings; those about passes that do not exist are `unknown`, too.
     """
 
-    __slots__ = ("_bodies", "_joined", "_joint", "name", "notes", "opt_level", "resolve", "steps")
+    __slots__ = ("_bodies", "_joined", "_joint", "name", "notes", "opt_level", "resolve", "steps", "unknown")
 
     def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -78,6 +78,7 @@ class Plan:
         self.resolve = resolve
         self.steps = steps
         self.notes = notes
+        self.unknown: tuple[str, ...] = ()
         self._bodies = tuple((step.pass_.info, self._body(step)) for step in steps if step.runs)
         passes = [step.pass_ for step in steps if step.runs]
         self._joint = {run: passes[run[0]].joint_option or "" for run in joint_runs(passes)}
@@ -178,7 +179,7 @@ def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | N
     """
     steps = (_RelayPlanner(ctx) if requirements is None else _Planner(ctx, requirements)).plan(members, State(), "")
     plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", tuple(steps))
-    plan.notes = tuple(_doubts(ctx, {step.name for step in plan.walk()}))
+    plan.notes, plan.unknown = _doubts(ctx, {step.name for step in plan.walk()})
     return plan
 
 
@@ -289,19 +290,24 @@ class _Planner(_RelayPlanner):
                 yield self.required_step(pass_of(chosen[at]), chosen[at], f"{prefix}{count}", state, required_by[at])
 
 
-def _doubts(ctx: PassContext, planned: set[str]) -> Iterator[str]:
+def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is doubtful in the lists of a context, and of that the names that no pass has."""
+    notes: list[str] = []
+    unknown: list[str] = []
     for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
         for name in names:
             if name in planned:
                 continue
             if _is_registered(name):
                 if what == "required_pass":
-                    yield f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none"
+                    notes.append(f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none")
                 continue
             known = sorted(planned | {entry.name for entry in list_passes()})
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}"
+            unknown.append(f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}")
+            notes.append(unknown[-1])
+    return tuple(notes), tuple(unknown)
 
 
 def _is_registered(name: str) -> bool:

@@ -17,16 +17,18 @@ from passat.measure import Measured
 from passat.outcome import Decision, Outcome, begin_pricing, bytes_of
 from passat.page.record import Record
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument, Sequential
-from passat.pipelines import Passes, build_pipeline, text_of
+from passat.pipelines import Passes, build_pipeline, is_own, text_of
 from passat.report import MismatchError, Report, histogram, opaque_warnings, warnings_of
 from passat.result import Result
+from passat.rulefile import idle_passes
 from passat.rules import RuleSet
 from passat.rules.cost import CostError
+from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal
 from passat.rules.pick import check_pick
 from passat.rules.provenance.trail import Trail
-from passat.source import Source, open_source
+from passat.source import ModelLike, Source, open_source
 from passat.tracing import Tracing
 from passat.verify import Reference, VerifyReport, loads
 from passat.vetoes import VetoWatch
@@ -94,7 +96,7 @@ class Optimization:
         self._vetoes = VetoWatch()
         self._record: Record | None = None
 
-    def read(self, model: "ModelProto | str | os.PathLike[str]", folder: "str | os.PathLike[str] | None", opset: int | None) -> None:
+    def read(self, model: ModelLike, folder: "str | os.PathLike[str] | None", opset: int | None) -> None:
         """Reads the model, converted to a later opset where one is given. Raises OnnxError."""
         report = self.report
         with report.clock("read"):
@@ -112,15 +114,20 @@ class Optimization:
         rules: Sequence[type[RuleSet]],
         instruments: Sequence[PassInstrument],
         reproducer: "str | os.PathLike[str] | None",
+        files: "Sequence[str | os.PathLike[str]]" = (),
     ) -> None:
-        """Runs the passes. `instruments` run around them; `reproducer` is the folder that is written where one raises.
+        """Runs the passes. `instruments` run around them; `reproducer` is the folder that is written where one raises; `files` are the
+        rule files that are loaded.
 
         Raises PipelineError, PassError, ReproducerError.
         """
         self.pipeline = pipeline = self._settings.run(build_pipeline, passes, rules)
         plan = pipeline.plan(self._settings)
+        steps = list(plan.walk())
+        self.report.warnings += idle_passes(files, {step.name for step in steps})
         self.report.pipeline = text_of(pipeline)
-        check_pick(self._settings, [step.pass_ for step in plan.walk()])
+        check_pick(self._settings, [step.pass_ for step in steps])
+        check_disabled(self._settings, [step.pass_ for step in steps])
         source, self._crash = self.source, None
         if reproducer is not None:
             self._crash = make_reproducer(reproducer, pipeline, model=source.proto, path=source.path, passes=passes, rules=rules)
@@ -137,7 +144,8 @@ class Optimization:
                 if self._outer is not None:
                     self._outer.statistics.add(context.statistics)
             inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
-            self.report.take_statistics(context.statistics, inner, (rule.name for own in rules for rule in own.rules))
+            own_passes = {step.name for step in steps if is_own(step.pass_)}
+            self.report.take_statistics(context.statistics, inner, (rule.name for own in rules for rule in own.rules), own_passes)
 
     def decide(self, candidates: int = 0) -> None:
         """Decides between the input and what came of it: by time, of so many candidates, where there are any, else by cost."""

@@ -2,26 +2,24 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
 from typing import Any as AnyValue
+from typing import Literal
 
+from passat.arguments import RulesLike, check_arguments, read_rules
 from passat.ir.collector import collector_paused
 from passat.optimization import Optimization, Progress, Wishes
 from passat.passmgr import PassInstrument
 from passat.pipelines import Passes
 from passat.result import Result
-from passat.rules import RuleSet
 from passat.rules.cost import CostModel, CostName
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from passat.source import ModelLike
 
 
 def optimize(
-    model: "ModelProto | str | os.PathLike[str]",
+    model: ModelLike,
     *,
     passes: Passes = None,
-    rules: Iterable[type[RuleSet]] = (),
+    rules: RulesLike = (),
     opt_level: int | None = None,
     verify: bool = True,
     time_limit: float | None = None,
@@ -45,10 +43,12 @@ def optimize(
     not given here, its `disabled_pass`, `required_pass`, diagnostic context, executor and instruments. It is told the statistics
     as well. Checks of the result, and reproducers, go by the same settings.
 
-    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`) or as passes; by default Passat's own. Those whose level is above
-      `opt_level` do not run; that is the level of the context around the call (a PassContext has level 2 unless told otherwise), and 3
-      where there is none.
-    * `rules`: rule sets of your own. They run before and after the default pipeline; in a text of `passes` they can be named.
+    * `model`: a ModelProto, the path of a model, its bytes, or a binary file object.
+    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`), or as a list of passes and names; by default Passat's own.
+      Those whose level is above `opt_level` do not run; that is the level of the context around the call (a PassContext has level 2
+      unless told otherwise), and 3 where there is none.
+    * `rules`: rule sets of your own, and rule files by their paths. They run before and after the default pipeline; in `passes` they can
+      be named.
     * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime.
     * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
     * `cost`: what makes a program cheaper, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
@@ -69,16 +69,12 @@ def optimize(
     A result that is not cheaper than the input is replaced by it, and the report says so; what rules lower is dearer on purpose. Ctrl-C
     while rules run ends saturation with the best so far (`report.interrupted`); a second one ends the call.
 
-    Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError for rules, AttributeError for options,
-    PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ, ReproducerError for a folder
-    that cannot be one.
+    Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError and RuleFileError for rules,
+    AttributeError for options, PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ,
+    ReproducerError for a folder that cannot be one, TypeError and ValueError for other arguments that make no sense.
     """
-    if time_limit is not None and not time_limit >= 0:
-        raise ValueError(f"time_limit is seconds, not {time_limit!r}")
-    if choose not in ("cost", "time"):
-        raise ValueError(f"choose is 'cost' or 'time', not {choose!r}")
-    if candidates < 1:
-        raise ValueError(f"candidates are at least one, not {candidates!r}")
+    check_arguments(locals())
+    sets, files = read_rules(rules)
     if choose == "time" and (explain or certificate):
         raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
     options = dict(config or {})
@@ -90,7 +86,7 @@ def optimize(
     run = Optimization(opt_level, options, seed, wishes, progress)
     with collector_paused():  # most of what is made lives until the end
         run.read(model, folder, opset)
-        run.run(passes, tuple(rules), tuple(instruments), reproducer)
+        run.run(passes, sets, tuple(instruments), reproducer, files)
         run.decide(candidates if choose == "time" else 0)
         run.check_form(unchanged=verify)
         run.write_down()

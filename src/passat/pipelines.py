@@ -11,8 +11,8 @@ from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
 
-Passes: TypeAlias = "str | Pass | Sequence[Pass] | None"
-"""A pipeline as text, as one pass, or as a list of passes; None is the default pipeline."""
+Passes: TypeAlias = "str | Pass | Sequence[str | Pass] | None"
+"""A pipeline as text, as one pass, or as a list of passes and texts; None is the default pipeline."""
 
 
 def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -> Sequential:
@@ -23,18 +23,17 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     Raises PipelineError and RuleError.
     """
     check_rule_sets(rules)
-    if isinstance(passes, str):
-        named = [rules_ for rules_ in rules if _stands_in(rules_.__name__, passes)]
+    if passes is None:
+        stated: list[Pass] = [_default()] if not rules else list(_default().members)
+    else:
+        listed = [passes] if isinstance(passes, (str, Pass)) else _members(passes)
+        named = [rules_ for rules_ in rules for text in listed if isinstance(text, str) and _stands_in(rules_.__name__, text)]
         for rules_ in named:
             _make_known(rules_)
         rules = [rules_ for rules_ in rules if rules_ not in named]
-        stated: list[Pass] = [parse_pipeline(passes)]
-    elif isinstance(passes, Pass):
-        stated = [passes]
-    elif passes is not None:
-        stated = _members(passes)
-    else:
-        stated = [_default()] if not rules else list(_default().members)
+        stated = [parse_pipeline(one) if isinstance(one, str) else one for one in listed]
+        if not isinstance(passes, (str, Pass)):  # a name in a list is one pass, not a pipeline of one
+            stated = [member for made, one in zip(stated, listed, strict=True) for member in _unwrapped(made, one)]
     if not rules:
         return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
     name = "+".join(rules_.__name__ for rules_ in rules)
@@ -79,11 +78,15 @@ def _library() -> dict[str, Rule]:
     return found
 
 
-def _members(passes: Sequence[Pass]) -> list[Pass]:
+def _members(passes: Sequence[str | Pass]) -> list[str | Pass]:
     try:
         return list(passes)
     except TypeError:
         raise TypeError(f"passes are a text, a pass or a list of passes, not {passes!r}") from None
+
+
+def _unwrapped(made: Pass, given: str | Pass) -> Sequence[Pass]:
+    return made.members if isinstance(given, str) and isinstance(made, Sequential) else [made]
 
 
 _OWN: Final[dict[str, type[RuleSet]]] = {}
@@ -117,3 +120,8 @@ def text_of(pipeline: Sequential) -> str:
         return pipeline_text(pipeline)
     except ValueError:
         return ",".join(member.info.name for member in pipeline.members)
+
+
+def is_own(pass_: Pass) -> bool:
+    """Whether a pass is a program of the user's own; pipelines and passes made of rules are not."""
+    return pass_.members is None and pass_.__module__.partition(".")[0] != "passat"

@@ -14,6 +14,9 @@ from passat.verify import VerifyReport
 RULES_SHOWN: Final = 20
 """Rules that fired beyond this number are summed up in one line."""
 
+REMARKS_SHOWN: Final = 20
+"""Remarks of passes of the user's own beyond this number are counted in one line."""
+
 REASONS_SHOWN: Final = 3
 """Reasons beyond this number, for which one rule did not fire, are left out; `report.remarks` has more of them."""
 
@@ -35,6 +38,7 @@ def render_report(report: Report) -> RenderableType:
     parts += [Text(), _statistics(report) if report.recorded else _rules(report)]
     parts += _idle(report)
     parts += [Text(f"! {said}", style="yellow") for said in (*report.warnings, *report.limits)]
+    parts += _own_remarks(report)
     parts += [Text(f"cost: {note}") for note in report.cost_notes]
     parts += [Text(remark) for remark in report.remarks if remark.startswith(PROVENANCE)]
     parts += [Text(), _verification(report)]
@@ -75,7 +79,7 @@ def _operators(report: Report) -> RenderableType:
 def _passes(report: Report) -> Table:
     table = plain_table("pass", "time", "")
     for run in report.passes:
-        shown = ", ".join(f"{amount:g} {name}" for name, amount in run.counters.items() if name in ("folded", "merged"))
+        shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name in ("folded", "merged"))
         table.add_row("  " * run.depth + run.name, seconds(run.seconds), shown)
     for stage, taken in report.seconds.items():
         if stage != "passes":
@@ -116,6 +120,18 @@ def _idle(report: Report) -> list[RenderableType]:
                 why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.refused} refused{_reasons(report, rule.name)}"
             lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))
     return lines
+
+
+def _own_remarks(report: Report) -> list[RenderableType]:
+    """What passes of the user's own remarked."""
+    names = {run.name for run in report.passes if run.own}
+    found = [remark for remark in report.remarks if remark.partition(": ")[0] in names]
+    more = [f"... and {len(found) - REMARKS_SHOWN} more remarks, which --json shows"] if len(found) > REMARKS_SHOWN else []
+    return [Text(remark) for remark in (*found[:REMARKS_SHOWN], *more)]
+
+
+def _amount(amount: float) -> str:
+    return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
 
 
 def _reasons(report: Report, rule: str) -> str:

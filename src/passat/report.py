@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -51,6 +51,8 @@ class PassReport:
     seconds: float
     depth: int = 0
     counters: dict[str, float] = field(default_factory=dict)
+    own: bool = False
+    """Whether the user gave the pass: then the report shows all that it recorded and remarked."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,10 @@ class Report:
         finally:
             self.seconds[step] = time.perf_counter() - start
 
-    def take_statistics(self, statistics: Statistics, timings: Sequence[PassTime], own: Iterable[str] = ()) -> None:
-        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules."""
+    def take_statistics(
+        self, statistics: Statistics, timings: Sequence[PassTime], own: Iterable[str] = (), own_passes: Collection[str] = ()
+    ) -> None:
+        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules, `own_passes` their passes."""
         rules = {name: RuleReport(name, own=True) for name in own}
         counted: set[str] = set()
         for run in timings:
@@ -151,11 +155,13 @@ class Report:
             if run.name not in counted:
                 counted.add(run.name)
                 counters = {
-                    key: value for key, value in statistics.counters.get(run.name, {}).items() if ":" not in key and key != "seconds"
+                    key: value
+                    for key, value in statistics.counters.get(run.name, {}).items()
+                    if run.name in own_passes or (":" not in key and key != "seconds")
                 }
-            self.passes.append(PassReport(run.name, run.seconds, run.depth, counters))
-        for counters in statistics.counters.values():
-            for key, amount in counters.items():
+            self.passes.append(PassReport(run.name, run.seconds, run.depth, counters, run.name in own_passes))
+        for name, counters in statistics.counters.items():
+            for key, amount in counters.items() if name not in own_passes else ():
                 what, colon, rule = key.partition(":")
                 self.lowered += int(amount) if key == "lowered" else 0
                 if colon and what in ("matched", "refused", "fired"):

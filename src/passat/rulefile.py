@@ -1,4 +1,4 @@
-"""Reading a user's rule file: a Python file that defines `RuleSet` classes."""
+"""Reads a user's rule file: a Python file that defines `RuleSet` classes, registers passes, or both."""
 
 import ast
 import importlib.util
@@ -6,14 +6,21 @@ import itertools
 import os
 import sys
 import traceback
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from passat.ir.bounded_read import read_bounded
+from passat.passmgr.registry import collect_registrations, get_entry
 from passat.rules import Rule, RuleError, RuleSet
 from passat.rules.pattern import Pattern
 
 _NUMBERS: Final = itertools.count()
+_LIMIT: Final = 1 << 24
+"""Most bytes of a rule file."""
+_REGISTERED: Final[dict[str, set[str]]] = {}
+"""The keys of the passes that each file has registered, by its real path."""
 
 
 class RuleFileError(ValueError):
@@ -24,10 +31,17 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     """The rule sets that a file defines, in the order of their definition; bases without rules of their own left out.
 
     The file is imported under a name that nothing else has, so it may be called `rules.py`; modules beside it may be imported by it.
-    Raises RuleFileError where the file does not import, holds a rule that cannot be, or defines no rule set.
+    A file that is loaded again may register its passes again.
+    Raises RuleFileError where the file does not import, holds a rule that cannot be, or neither defines a rule set nor registers a pass.
     """
     file = Path(path)
-    module = _run(file)
+    registered = _REGISTERED.setdefault(os.path.realpath(file), set())
+    keys: set[str] = set()
+    try:
+        with collect_registrations(frozenset(registered)) as keys:
+            module = _run(file)
+    finally:
+        registered |= keys
     found = [
         value
         for value in vars(module).values()
@@ -36,16 +50,34 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     sets = [rules for rules in dict.fromkeys(found) if rules.rules]
     for rules in sets:
         lines = [
-            node.lineno for node in ast.parse(file.read_bytes()).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__
+            node.lineno
+            for node in ast.parse(read_bounded(file, _LIMIT)).body
+            if isinstance(node, ast.ClassDef) and node.name == rules.__name__
         ]
         if len(lines) > 1:
             raise RuleFileError(f"{file}, line {lines[-1]}: the class {rules.__name__} is defined twice, first in line {lines[0]}")
-    if not sets:
+    if not sets and not keys:
         raise RuleFileError(
-            f"{file} defines no rules: a rule file holds classes derived from passat.rules.RuleSet, each rule an attribute of one; "
-            "those that it imports do not count"
+            f"{file} defines no rules and registers no passes: a rule file holds classes derived from passat.rules.RuleSet, each rule an "
+            "attribute of one, or passes with @register_pass(NAME); rule sets that it imports do not count"
         )
     return sets
+
+
+def registered_passes(path: str | os.PathLike[str]) -> list[str]:
+    """The names of the passes that a rule file has registered, sorted."""
+    return sorted(get_entry(key).name for key in _REGISTERED.get(os.path.realpath(path), ()))
+
+
+def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str]) -> list[str]:
+    """A sentence for each rule file that registers passes, none of which is planned to run."""
+    sentences = []
+    for file in files:
+        names = registered_passes(file)
+        if names and not any(name in planned for name in names):
+            what = f"the pass {names[0]}, which does" if len(names) == 1 else f"the passes {', '.join(names)}, which do"
+            sentences.append(f"{os.fspath(file)} registers {what} not run: a pipeline has to name {'it' if len(names) == 1 else 'them'}")
+    return sentences
 
 
 def _run(file: Path) -> ModuleType:
@@ -61,7 +93,7 @@ def _run(file: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.append(beside)  # at the end: what is installed comes first
     try:
-        exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+        exec(compile(read_bounded(file, _LIMIT), str(file), "exec"), vars(module))
     except OSError as error:
         del sys.modules[name]
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error

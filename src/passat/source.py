@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from passat.verify import ModelSource
+
+ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | bytes | bytearray | memoryview | SupportsRead"
+"""A model, its file, its bytes, or a binary file object that holds them."""
+IN_MEMORY: Final = "a model in memory"
+
+
+class SupportsRead(Protocol):
+    """A binary file object."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +82,7 @@ class Source:
         return about(self.name) if self.in_file else contextlib.nullcontext()
 
 
-def open_source(model: "ModelProto | str | os.PathLike[str]", folder: str | os.PathLike[str] | None) -> Source:
+def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> Source:
     """Reads a model. `folder` is the folder of the external data of a model in memory. Raises OnnxError."""
     require_onnx()
     if isinstance(model, (str, os.PathLike)):
@@ -79,9 +90,37 @@ def open_source(model: "ModelProto | str | os.PathLike[str]", folder: str | os.P
 
         path = os.fspath(model)
         return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
+    return Source(IN_MEMORY, _in_memory(model), None if folder is None else os.fspath(folder), in_file=False)
+
+
+def _in_memory(model: "ModelProto | bytes | bytearray | memoryview | SupportsRead") -> "ModelProto":
+    data = _bytes_of(model)
+    if data is not None:
+        from passat.ir.onnx.files import parse_model
+
+        return parse_model(data, IN_MEMORY)
     if not hasattr(model, "graph"):
-        raise OnnxError(f"optimize takes a ModelProto or the path of a model, not {type(model).__name__}")
-    return Source("a model in memory", model, None if folder is None else os.fspath(folder), in_file=False)
+        raise OnnxError(
+            f"optimize takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not {type(model).__name__}"
+        )
+    return cast("ModelProto", model)
+
+
+def _bytes_of(model: "ModelLike") -> bytes | None:
+    """The bytes of a model that is given so, or as a file object; None for anything else. Raises OnnxError."""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model)
+    read = getattr(model, "read", None)
+    if not callable(read):
+        return None
+    from passat.ir.onnx.files import MODEL_LIMIT
+
+    data = read(MODEL_LIMIT + 1)
+    if not isinstance(data, bytes):
+        raise OnnxError(
+            f"optimize takes binary file objects, as of open(path, 'rb'); read() of the one given returns {type(data).__name__}"
+        )
+    return data
 
 
 @contextlib.contextmanager

@@ -219,7 +219,7 @@ def test_what_is_no_model_is_an_onnx_error_that_names_the_file(content: bytes, t
 
 
 def test_what_is_not_even_a_path() -> None:
-    with pytest.raises(OnnxError, match="takes a ModelProto or the path of a model, not int"):
+    with pytest.raises(OnnxError, match="takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not int"):
         optimize(3)  # type: ignore[arg-type]  # on purpose
 
 
@@ -248,7 +248,7 @@ def test_a_result_whose_sizes_are_better_known_is_not_taken_for_dearer() -> None
 
 @pytest.mark.parametrize("limit", [-1.0, float("nan")])
 def test_a_time_limit_that_is_none(limit: float) -> None:
-    with pytest.raises(ValueError, match="time_limit is seconds"):
+    with pytest.raises(ValueError, match="time_limit is a number of seconds"):
         optimize(EXAMPLES / "resnet_tiny.onnx", time_limit=limit)
 
 

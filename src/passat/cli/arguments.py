@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 from typing import Any as AnyValue
 
 import typer
@@ -14,15 +14,22 @@ import typer
 from passat.cli.errors import USAGE, fail
 
 if TYPE_CHECKING:
+    from passat.passmgr import Plan
     from passat.rules.rule import RuleSet
+
+
+_PIPELINE_LIMIT: Final = 1 << 24
+"""Most bytes of a file with a pipeline."""
 
 
 def read_pipeline(text: str | None) -> str | None:
     """The text of a pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
     if text is None or not text.startswith("@"):
         return text
+    from passat.ir.bounded_read import read_bounded
+
     try:
-        return Path(text[1:]).read_text(encoding="utf-8")
+        return read_bounded(text[1:], _PIPELINE_LIMIT).decode("utf-8")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         fail(f"the pipeline {text} cannot be read: {why}", USAGE)
@@ -99,19 +106,37 @@ def in_settings(
     text = read_pipeline(passes)
     sets = load(rules)
     with contextlib.redirect_stdout(sys.stderr), settings:
-        warn_of_names(text, sets)
+        check_settings(text, sets, rules or ())
         yield text, sets
 
 
-def warn_of_names(passes: str | None, rules: "Sequence[type[RuleSet]]") -> None:
-    """Says on the error stream where the context that is entered disables or requires passes that do not exist."""
+def check_settings(passes: str | None, rules: "Sequence[type[RuleSet]]", files: Sequence[Path]) -> None:
+    """Ends the command where the context that is entered names passes or rules that do not exist. What else is doubtful goes to the error
+    stream."""
     from passat.passmgr import PassContext
     from passat.pipelines import build_pipeline
 
     settings = PassContext.current()
-    if settings.disabled_pass or settings.required_pass:
-        for note in build_pipeline(passes, rules).plan().notes:
+    if settings.disabled_pass or settings.required_pass or files or settings.get_config("rules.disabled"):
+        plan = build_pipeline(passes, rules).plan()
+        check_names(plan, files)
+        for note in plan.notes:
             print(f"note: {note}", file=sys.stderr)
+
+
+def check_names(plan: "Plan", files: Sequence[Path]) -> None:
+    """Ends the command where settings name passes or rules that do not exist. Says on the error stream where rule `files` register passes,
+    none of which the plan has."""
+    from passat.passmgr import PassContext
+    from passat.rulefile import idle_passes
+    from passat.rules.disabled import check_disabled
+
+    steps = list(plan.walk())
+    if plan.unknown:
+        fail(plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1), USAGE)
+    check_disabled(PassContext.current(), [step.pass_ for step in steps])
+    for note in idle_passes(files, {step.name for step in steps}):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def check_output(path: Path, option: str = "-o") -> None:

@@ -19,10 +19,10 @@ from passat.cli.arguments import (
     RequireOption,
     RulesOption,
     check_output,
+    check_settings,
     load,
     parse_config,
     read_pipeline,
-    warn_of_names,
 )
 from passat.cli.errors import INTERRUPTED, USAGE, end, errors, fail
 from passat.cli.inspection import (
@@ -166,7 +166,7 @@ def optimize(
             inspection,
             ProgressLine(console(stderr=True), enabled=shows) as progress,
         ):
-            warn_of_names(text, sets)
+            check_settings(text, sets, rules or ())
             result = passat.optimizer.optimize(
                 model,
                 passes=text,

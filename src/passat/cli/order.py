@@ -16,6 +16,7 @@ from passat.cli.arguments import (
     PassesOption,
     RequireOption,
     RulesOption,
+    check_names,
     check_output,
     load,
     parse_config,
@@ -68,6 +69,7 @@ def order(
         with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
             try:
                 plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
+                check_names(plan, rules or ())
             except UnknownPassError as error:  # as in TVM it is not the pipeline that looks names up
                 fail(str(error), USAGE)
         _put(plan, form, output)

@@ -45,7 +45,7 @@ def test_not_onnx(content: bytes, tmp_path: Path) -> None:
 def test_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.touch()
-    assert message(lambda: load(path)) == f"{path} is not an ONNX model: the file is empty"
+    assert message(lambda: load(path)) == f"{path} is not an ONNX model: it is empty"
 
 
 def test_truncated(tmp_path: Path, parse: Parse) -> None:

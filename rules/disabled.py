@@ -1,0 +1,38 @@
+"""Checks the names in the option `rules.disabled`: a name that no rule has would disable nothing."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from passat.passmgr import Pass, PassContext, list_passes
+from passat.rules import library
+from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_pass import RulePass
+
+
+def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
+    """Raises AttributeError with the nearest name where `rules.disabled` names what is neither a rule nor a rule set: of these passes, of
+    the registered ones, or of the library."""
+    names = ctx.get_config("rules.disabled")
+    known = _names(rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets) if names else set()
+    if known.issuperset(names):
+        return
+    known |= _names(library.rule_sets().values())
+    for entry in list_passes():
+        if all(option.default is not option.empty for option in entry.options.values()) and isinstance(made := entry.make({}), RulePass):
+            known |= _names(made.sets)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"; did you mean {near[0]}?" if near else "; `passat rules list` shows all names"
+            raise AttributeError(f"config rules.disabled names {name!r}, which is no rule and no rule set{hint}")
+
+
+def _names(sets: Iterable[RuleSetMeta]) -> set[str]:
+    """The names under which rules can be disabled, those of their sets among them."""
+    found: set[str] = set()
+    for rules in sets:
+        found.add(rules.__name__)
+        for rule in rules.rules:
+            for name in (direction.name for direction in rule.directions()):
+                found |= {name, name.partition(".")[0], name.removesuffix(".back")}
+    return found

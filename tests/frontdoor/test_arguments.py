@@ -1,0 +1,190 @@
+"""Arguments of `passat.optimize`: the forms in which models, rules and passes may be given, and the sentence for everything else."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any as AnyValue
+
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+import passat
+from passat import Result
+from passat.ir.onnx import OnnxError
+from passat.passmgr import list_passes, registry
+from passat.rulefile import RuleFileError
+
+RULES = '''
+from passat.rules import RuleSet, op, tensor
+
+x = tensor("x")
+
+
+class Negated(RuleSet):
+    """Negations that meet."""
+
+    twice = op.negative(op.negative(x)) >> x
+'''
+PASSES = '''
+from passat.passmgr import function_pass, module_pass, register_pass
+
+
+@register_pass("CountOfTest")
+@function_pass(opt_level=0, name="CountOfTest", required=["InferType"])
+def count(func, mod, ctx):
+    """Counts."""
+    ctx.record("CountOfTest", "functions seen")
+    ctx.record("CountOfTest", "seconds", 2.5)
+    return func
+
+
+@register_pass("RemarkOfTest")
+@module_pass(opt_level=0, name="RemarkOfTest", required=["CountOfTest"])
+def remark(mod, ctx):
+    """Remarks."""
+    for number in range(25):
+        ctx.remark("RemarkOfTest", f"remark {number}")
+    return mod
+'''
+
+
+def negations() -> ModelProto:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    nodes = [helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
+    return helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+MODEL = negations()
+
+
+def optimized(model: AnyValue = MODEL, **options: AnyValue) -> Result:
+    return passat.optimize(model, **{"verify": False, "passes": "InferType", **options})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    list_passes()  # before a copy of them is made
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
+    Path("rules.py").write_text(RULES)
+    Path("passes.py").write_text(PASSES)
+    Path("model.onnx").write_bytes(MODEL.SerializeToString())
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", [bytes, bytearray, memoryview, io.BytesIO])
+def test_a_model_is_taken_as_bytes_and_as_a_file_object(form: Callable[[bytes], AnyValue]) -> None:
+    result = optimized(form(MODEL.SerializeToString()))
+    assert result.report.source == "a model in memory"
+    assert result.report.node_count_before == 2
+
+
+def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
+    with open("model.onnx", "rb") as file:
+        assert optimized(file).report.node_count_before == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (3, "optimize takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not int"),
+        (None, "not NoneType"),
+        ([MODEL], "not list"),
+        (b"", "a model in memory is not an ONNX model: it is empty"),
+        (b"abc", "a model in memory is not an ONNX model, or only a part of one"),
+        (io.StringIO("text"), "optimize takes binary file objects, as of open(path, 'rb'); read() of the one given returns str"),
+        ("a\0b", "cannot be read: no file has such a name"),
+        ("/dev/zero", "/dev/zero cannot be read: it is a device, not a file"),
+    ],
+)
+def test_what_is_no_model_is_refused_in_one_sentence(model: AnyValue, said: str) -> None:
+    with pytest.raises(OnnxError) as caught:
+        optimized(model)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_rules_are_taken_as_the_path_of_a_file(folder: Path, as_list: bool, as_text: bool) -> None:
+    path = "rules.py" if as_text else Path("rules.py")
+    result = optimized(rules=[path] if as_list else path)
+    assert [rule.fired for rule in result.report.rules if rule.name == "Negated.twice"] == [1]
+
+
+def test_passes_are_taken_as_a_list_of_names(folder: Path) -> None:
+    result = optimized(rules="rules.py", passes=["FoldConstant", "Negated"])
+    assert [(run.name, run.depth) for run in result.report.passes] == [("InferType", 0), ("FoldConstant", 0), ("Negated", 0)]
+
+
+def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Path) -> None:
+    for _ in range(2):  # the file may be loaded again
+        report = optimized(rules="passes.py", passes=["RemarkOfTest"]).report
+    text = str(report)
+    assert report.warnings == []
+    assert "1 functions seen, 2.5 seconds" in text
+    assert "RemarkOfTest: remark 19\n... and 5 more remarks, which --json shows\n" in text
+    assert "RemarkOfTest: remark 24" in report.remarks
+
+
+def test_a_file_of_passes_none_of_which_runs_is_warned_of(folder: Path) -> None:
+    said = "passes.py registers the passes CountOfTest, RemarkOfTest, which do not run: a pipeline has to name them"
+    assert optimized(rules="passes.py").report.warnings == [said]
+
+
+def test_a_rule_file_that_failed_may_be_corrected(folder: Path) -> None:
+    Path("passes.py").write_text(PASSES + "\n1 / 0\n")
+    with pytest.raises(RuleFileError, match="ZeroDivisionError"):
+        optimized(rules="passes.py")
+    Path("passes.py").write_text(PASSES)
+    assert optimized(rules="passes.py", passes="CountOfTest").report.passes[-1].own
+
+
+def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
+    optimized(rules="passes.py")
+    Path("others.py").write_text(PASSES)
+    with pytest.raises(RuleFileError, match=r"a pass is registered already under the name 'transform\.CountOfTest'"):
+        optimized(rules="others.py")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"rules": 3}, TypeError, "rules are RuleSet classes, or paths of rule files, not 3"),
+        ({"rules": [3]}, ValueError, "rules are classes derived from passat.rules.RuleSet, not 3"),
+        ({"rules": "/dev/zero"}, RuleFileError, "/dev/zero cannot be read: it is a device, not a file"),
+        ({"passes": 3}, TypeError, "passes are a text, a pass or a list of passes, not 3"),
+        ({"passes": [3]}, TypeError, "passes must be a list of Pass objects. 3 is none"),
+        ({"passes": ["FoldConstnt"]}, ValueError, "did you mean FoldConstant"),
+        ({"opt_level": 9}, ValueError, "opt_level is an integer from 0 to 4, not 9"),
+        ({"opt_level": -1}, ValueError, "opt_level is an integer from 0 to 4, not -1"),
+        ({"opt_level": "3"}, TypeError, "opt_level is an integer from 0 to 4, not '3'"),
+        ({"opt_level": True}, TypeError, "opt_level is an integer from 0 to 4, not True"),
+        ({"verify": "no"}, TypeError, "verify is True or False, not 'no'"),
+        ({"record": 1}, TypeError, "record is True or False, not 1"),
+        ({"explain": None}, TypeError, "explain is True or False, not None"),
+        ({"certificate": "c.json"}, TypeError, "certificate is True or False, not 'c.json'"),
+        ({"time_limit": "1"}, TypeError, "time_limit is a number of seconds, not '1'"),
+        ({"time_limit": -1}, ValueError, "time_limit is a number of seconds, at least 0, not -1"),
+        ({"time_limit": float("nan")}, ValueError, "time_limit is a number of seconds, at least 0, not nan"),
+        ({"config": [("rules.seed", 1)]}, TypeError, "config is a mapping of options to values"),
+        ({"config": {"rules.disabled": ["Unis.add"]}}, AttributeError, "names 'Unis.add', which is no rule and no rule set; did you mean"),
+        ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
+        ({"choose": "luck"}, ValueError, "choose is 'cost' or 'time', not 'luck'"),
+        ({"choose": ["cost"]}, ValueError, "choose is 'cost' or 'time', not ['cost']"),
+        ({"candidates": 0}, ValueError, "candidates is an integer of at least 1, not 0"),
+        ({"candidates": 1.5}, TypeError, "candidates is an integer of at least 1, not 1.5"),
+        ({"opset": "13"}, TypeError, "opset is an integer of at least 1, not '13'"),
+        ({"seed": -1}, ValueError, "seed is an integer of at least 0, not -1"),
+        ({"seed": 1.5}, TypeError, "seed is an integer of at least 0, not 1.5"),
+        ({"folder": 3}, TypeError, "folder is the path of a folder, not 3"),
+        ({"reproducer": 3}, TypeError, "reproducer is the path of a folder, not 3"),
+        ({"progress": 3}, TypeError, "progress is a function of a text, not 3"),
+        ({"instruments": 3}, TypeError, "instruments are a list of PassInstrument objects, not 3"),
+        ({"instruments": [3]}, TypeError, "instruments must be a list of PassInstrument objects; 3 is none"),
+    ],
+    ids=str,
+)
+def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        optimized(**options)
+    assert said in str(caught.value)
