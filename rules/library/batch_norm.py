@@ -38,10 +38,11 @@ def is_scaled_for_less(w: Term, data: Term) -> bool | str:
     """The weight is a constant, or has fewer elements than the data that would be scaled instead."""
     if w.constant is not None:
         return True
-    if not w.type.is_static:
+    size = w.type.size
+    if not isinstance(size, int):
         return f"{w.type!r} is not static"
     known = math.prod(dim for dim in data.type.shape if isinstance(dim, int))
-    return w.type.size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
+    return size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
 
 
 @condition
