@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 import onnx
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
@@ -20,7 +20,7 @@ from passat.ir.infer import infer_type
 from passat.ir.onnx.attributes import read_attributes
 from passat.ir.onnx.inference import schema_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, escape, opaque_name, own_attributes
-from passat.ir.onnx.value_types import show_type
+from passat.ir.onnx.value_types import NUMBERS, show_type
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
@@ -167,7 +167,17 @@ def _as_before(call: Call, step: int) -> Call:
     count = len(call.args) - sum(attrs.get("captured", ())) - len(attrs.get("bodies", ()))
     if not after.min_input <= count <= after.max_input or attrs["outputs"].count("1") > after.max_output:
         raise NoUpgradeError(f"opset {step} has other operands or results")
+    for at, operand in enumerate(call.args[:count]):
+        type_ = operand.checked_type
+        if isinstance(type_, TensorType) and not takes(after, at, type_.dtype):
+            raise NoUpgradeError(f"opset {step} does not take {type_.dtype}")
     return _typed(Call(call.op, call.args, Attrs({**attrs, "opset": step}), span=call.span), call)
+
+
+def takes(schema: onnx.defs.OpSchema, at: int, dtype: str) -> bool:
+    """Whether an operator takes tensors of an element type as its operand `at`."""
+    formal = schema.inputs[min(at, len(schema.inputs) - 1)]
+    return f"tensor({TensorProto.DataType.Name(NUMBERS[dtype]).lower()})" in formal.types
 
 
 def _typed(call: Call, like: Call | None) -> Call:

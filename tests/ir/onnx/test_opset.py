@@ -46,6 +46,14 @@ def test_an_opset_that_there_is_not() -> None:
         in_opset(model(18), 999)
 
 
+@pytest.mark.parametrize("name", ["ReduceLogSum", "ReduceLogSumExp"])
+def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
+    of_integers = model(18, f"y = {name}(x)", "int64[2, 3] x", "int64[1, 1] y")
+    with pytest.raises(OnnxError, match=f"{name} .* does not go from opset 18 to 28: opset 28 does not take int64"):
+        in_opset(of_integers, 28)
+    assert opset_of(in_opset(model(18, f"y = {name}(x)", results="float[1, 1] y"), 28)) == 28
+
+
 def test_nodes_whose_operators_are_the_same_stay_as_they_are() -> None:
     before = model(13, "a = Relu(x)\n b = Unsqueeze(a, at)\n y = Softmax<axis = -1>(b)", results="float[1, 2, 3] y")
     before.graph.initializer.append(numpy_helper.from_array(np.array([0]), "at"))

@@ -12,12 +12,14 @@ from tests.ir.onnx.opset_samples import all_samples
 
 NOT_RUN = {
     **{(name, 22): "ONNX Runtime has no kernel" for name in ("Bernoulli", "GlobalLpPool", "MaxRoiPool", "Multinomial", "RoiAlign")},
+    **{(name, 28): "ONNX Runtime has no kernel" for name in ("DequantizeLinear", "QuantizeLinear")},
+    **{(f"Optional{rest}", 28): "ONNX Runtime has no kernel" for rest in ("", "GetElement", "HasElement")},
     **{(f"Random{kind}", 22): "ONNX Runtime has no kernel" for kind in ("Normal", "NormalLike", "Uniform", "UniformLike")},
     ("Scan", 8): "has a batch dimension; Passat refuses to raise it",
     ("Scatter", 11): "deprecated",
     ("Upsample", 10): "deprecated",
 }
-"""Versions without a sample that ONNX Runtime runs."""
+"""Versions without a sample that ONNX Runtime runs, among those that it knows at all."""
 
 
 @pytest.fixture(scope="module", name="good")
@@ -53,7 +55,7 @@ def shown(findings: list[Finding]) -> str:
 
 
 def test_every_version_is_held_against_the_runtime(good: dict[tuple[str, int], list[Case]]) -> None:
-    assert {key for key, cases in good.items() if not cases} == set(NOT_RUN)
+    assert {key for key, cases in good.items() if not cases} == {key for key in NOT_RUN if key[1] <= audit.runtime_opset()}
 
 
 def test_no_opset_is_newer_than_the_audit() -> None:
