@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.cost import reduction
-from passat.ir.dtypes import FLOATS, INTEGERS
+from passat.ir.dtypes import FLOATS, INTEGERS, from_numpy
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
@@ -22,9 +22,11 @@ from passat.ir.types import TensorType, TupleType, tensor_type
 
 def one_hot_array(indices: Array, on_value: Array, off_value: Array, depth: int, axis: int) -> Array:
     """`on_value` where the place along `axis` is the index, `off_value` elsewhere; negative indices count from `depth`."""
-    # An unsigned index may be too large for int64; all that are too large mean the same.
-    given = np.minimum(indices, depth).astype(np.int64) if indices.dtype.kind == "u" else indices.astype(np.int64)
-    places = np.where(given < 0, given + depth, given)
+    if from_numpy(indices.dtype) in FLOATS:
+        given = indices.astype(np.promote_types(indices.dtype, np.float32))
+    else:  # an unsigned index may be too large for int64; all that are too large mean the same
+        given = np.minimum(indices, depth).astype(np.int64) if indices.dtype.kind == "u" else indices.astype(np.int64)
+    places = np.where(given < 0, given + given.dtype.type(depth), given)
     at = axis % (indices.ndim + 1)
     steps = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - at))
     return np.where(np.expand_dims(places, at) == steps, on_value, off_value)
@@ -55,8 +57,8 @@ def one_hot(
 ) -> TensorType:
     """A new axis of size `depth`, `axis` of the result: `on_value` where its place is the index, `off_value` elsewhere.
 
-    Indices from -depth count from the back; those outside select nothing; fractions are cut off. ONNX OneHot (9, 11, 28) with a constant
-    depth, Relay one_hot, which has no negative indices.
+    Indices from -depth count from the back; those outside, and those that are not whole, select nothing. ONNX OneHot (9, 11, 28) with a
+    constant depth, Relay one_hot, which has no negative indices.
     """
     if depth < 0:
         raise OpTypeError(f"depth={depth} is negative")

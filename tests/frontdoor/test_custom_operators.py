@@ -48,4 +48,6 @@ def test_why_not_says_whose_type_is_unknown() -> None:
     assert {"kind": "untyped", "text": f"2 nodes left opaque because {REASON}", "nodes": ["gate", "y"]}.items() <= findings[-1].items()
     at_node = run("rules", "why-not", "Swishes.silu", "in.onnx", "--node", "gate")
     assert at_node.stdout.splitlines()[1] == f"'gate' is left opaque because {REASON}"
-    assert f"there is no multiply in the model; 2 nodes left opaque because {REASON}" in run("rules", "why-not", "Swishes", "in.onnx").stdout
+    assert (
+        f"there is no multiply in the model; 2 nodes left opaque because {REASON}" in run("rules", "why-not", "Swishes", "in.onnx").stdout
+    )

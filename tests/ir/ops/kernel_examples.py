@@ -3,6 +3,7 @@
 An elementwise operator whose attributes all have defaults needs no example of its own. A new operator of another kind does.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any as AnyValue
@@ -119,6 +120,14 @@ def _quotients() -> Iterator[Example]:
         yield call((len(extremes(dtype)), 1), divisors)
 
 
+def _places() -> Iterator[Array]:
+    """Indices of every element type: at the limits of its values, beyond 4, and between whole numbers."""
+    for dtype in NUMBERS.replace("bfloat16 ", "").split()[1:]:
+        near = np.array([0.0, -0.0, 2.9999, 3.0, 3.3, -0.5, -1.0, -1.5, -4.0, -4.5]) if "float" in dtype else np.arange(-5, 6)
+        with np.errstate(all="ignore"):
+            yield np.concatenate([near.astype(dtype), extremes(dtype)])
+
+
 NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
 WIDTHS = ((1, 2), (0, 1))
 
@@ -154,7 +163,18 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "cast_like": [call(PAIR, np.zeros(2, dtype)) for dtype in NUMBERS.replace("bfloat16 ", "").split()],
     "clip": [
         call(PAIR, a_min=low, a_max=high)
-        for low, high in ((None, None), (1, None), (None, 2), (1, 3), (3, 1), (0.0, 6.0), (-0.0, None), (None, 0.0), (None, np.inf))
+        for low, high in (
+            (None, None),
+            (1, None),
+            (None, 2),
+            (1, 3),
+            (3, 1),
+            (0.0, 6.0),
+            (-0.0, None),
+            (None, 0.0),
+            (None, np.inf),
+            (math.nan, 6.0),
+        )
     ],
     "collapse_sum_like": [call((2, 30, 3), (30, 1))],
     "concatenate": [call([(2, 20), (3, 20)], axis=0)],
@@ -166,7 +186,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     **{name: [*_quotients()] for name in ("divide", "floor_mod", "fmod")},
     "dyn.broadcast_to": [call((40, 1), ints(2, 40, 3))],
     "dyn.full": [call((), ints(2, 3))],
-    "dyn.one_hot": [call(INDICES, ints(3), (), ())],
+    "dyn.one_hot": [call(INDICES, ints(3), (), ()), *(call(places, ints(4), (), ()) for places in _places())],
     "dyn.pad": [call((30, 4), ints(1, 0, 0, 2), (), pad_mode=mode) for mode in ("constant", "edge", "reflect")],
     "dyn.reshape": [call((30, 4), ints(2, -1))],
     "dyn.strided_slice": [call((30, 4), ints(1, 0), ints(9, 4), ints(2, 1), ints(0, 1))],
@@ -212,7 +232,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     ],
     "nn.pad": [
         call((30, 4), pad_width=WIDTHS),
-        call((30, 4), pad_width=WIDTHS, pad_value=1.0),
+        *(call((30, 4), pad_width=WIDTHS, pad_value=value) for value in (1.0, -0.0, math.nan, -math.inf)),
         call((30, 4), pad_width=WIDTHS, pad_mode="edge"),
         call((30, 4), pad_width=WIDTHS, pad_mode="reflect"),
         call((30, 4), pad_width=((-1, 2), (0, -1))),
@@ -224,7 +244,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "nn.shrink": [call(PAIR), call(PAIR, lambd=0.3, bias=0.1)],
     "nn.space_to_depth": [call((1, 2, 4, 6), block_size=2)],
     "nn.swish": [call(PAIR), call(PAIR, alpha=0.3)],
-    "one_hot": [call(INDICES, (), (), depth=3), call(np.array([0.0, 2.0, -1.0], np.float32), (), (), depth=3, axis=0)],
+    "one_hot": [call(INDICES, (), (), depth=3), *(call(places, (), (), depth=4, axis=0) for places in _places())],
     "ones_like": [call((4,))],
     "repeat": [call((30, 4), repeats=2, axis=1)],
     "reshape": [call((30, 4), newshape=(4, -1))],

@@ -15,6 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from passat import optimize
 from passat.ir.dtypes import FLOATS, from_numpy
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call
 from passat.ir.expr import Call, Constant, Function, Tuple
@@ -220,6 +221,18 @@ def test_kernels_compute_what_onnx_runtime_does_up_to_rounding(op: Op) -> None:
         assert found.kernel_otherwise, f"{op.name} need not be excused any more"
     else:
         assert not found.kernel_otherwise, "\n".join(found.kernel_otherwise[:9])
+
+
+@pytest.mark.parametrize(
+    "chain", ["t = Atan(c) y = Sqrt(t)", "t = Neg(c) y = Exp(t)", "t = Sqrt(c) y = Mul(t, x)", "t = Mul(c, c) y = Add(t, x)"]
+)
+def test_chains_of_16_bit_floats_are_rounded_where_onnx_runtime_rounds(chain: str) -> None:
+    """It computes most operators on them as float32, and rounds where a chain of such nodes ends."""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g (float16[200] x) => (float16[200] y) {{ {chain} }}')
+    given = np.random.default_rng(0).uniform(0.1, 3, 200).astype(np.float16)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(given, "c"))
+    folded = optimize(model, verify=False, config={"rules.math": "exact"}).model
+    assert difference(Runner(folded).run({"x": given}), Runner(model).run({"x": given}), exact=True) == ""
 
 
 LEFT = {op.name for op in OPS if op.name.startswith("contrib.")}
