@@ -17,7 +17,7 @@ from passat.ir.ops.movement import tiled
 from passat.ir.ops.newshape import reshaped
 from passat.ir.ops.padding import pad_array, padded, zip_pads
 from passat.ir.ops.selection import emit_one_hot, one_hot_array, one_hot_type, topk_arrays, topk_attrs, topk_type
-from passat.ir.ops.slicing import slice_length
+from passat.ir.ops.slicing import clamped, slice_length
 from passat.ir.shape import ANY, Dim, broadcast
 from passat.ir.tensor import Array
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, tensor_type
@@ -126,8 +126,8 @@ def _write_full(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, axes: Array) -> Array:
     parts: list[slice] = [slice(None)] * data.ndim
-    for axis, *part in zip(_integers(axes), _integers(begin), _integers(end), _integers(strides), strict=True):
-        parts[axis] = slice(*part)
+    for axis, *part in zip(*map(_integers, (axes, begin, end, strides)), strict=True):
+        parts[axis] = clamped(data.shape[axis], *part)
     return data[tuple(parts)]
 
 

@@ -19,6 +19,27 @@ END: Final = 2**63 - 1
 """The end of a slice that goes to the end of its axis, whatever the size; as the end of a backward slice, negated."""
 
 
+def clamped(size: int, begin: int, end: int, stride: int) -> slice:
+    """A slice of an axis as ONNX Runtime clamps it: as NumPy does, but that a backward slice begins at the first element, not before it,
+    and goes to the front where its end is `END` or `FAR`.
+
+    >>> clamped(4, -9, -9, -1).indices(4), slice(-9, -9, -1).indices(4)
+    ((0, -1, -1), (-1, -1, -1))
+    """
+    if stride > 0:
+        return slice(begin, end, stride)
+    return slice(max(begin, -size), -END if _goes_to_the_front(end) else end, stride)
+
+
+def _goes_to_the_front(end: Dim) -> bool:
+    return isinstance(end, int) and (end <= -FAR or end in (FAR, END))
+
+
+def taken_places(size: int, begin: int, end: int, stride: int) -> range:
+    """The places that a slice takes of an axis."""
+    return range(*clamped(size, begin, end, stride).indices(size))
+
+
 def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
     """How many elements a slice takes of an axis, indices clamped as in ONNX Slice; integers from 2^31-1 on mean the end of the axis.
 
@@ -30,11 +51,11 @@ def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
     (max(0, n - 2), min(8, n))
     """
     if isinstance(size, int) and isinstance(begin, int) and isinstance(end, int) and isinstance(stride, int):
-        return len(range(*slice(begin, end, stride).indices(size)))
+        return len(taken_places(size, begin, end, stride))
     if not isinstance(stride, int):
         return ANY
     if stride < 0:
-        return ceiling(_backward(size, begin), -stride) if isinstance(end, int) and end <= -FAR else ANY
+        return ceiling(_backward(size, begin), -stride) if _goes_to_the_front(end) else ANY
     last = _place(end, size)
     if last == size and not isinstance(begin, Any):  # so nothing but the begin is clamped
         if at_least(begin, 0):
@@ -59,7 +80,7 @@ def _backward(size: Dim, begin: Dim) -> Dim:
         return size
     if at_least(begin, 0):
         return smaller(begin + 1, size)
-    return positive_part(size + begin + 1) if at_least(-1, begin) else ANY
+    return size + begin + 1 if at_least(-1, begin) and at_least(size + begin, 0) else ANY
 
 
 def slice_parts(
@@ -86,7 +107,7 @@ def _strided_slice(
     data: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None
 ) -> Array:
     parts = slice_parts(data.ndim, begin, end, strides, axes)
-    return data[tuple(slice(*parts[axis]) if axis in parts else slice(None) for axis in range(data.ndim))]
+    return data[tuple(clamped(size, *parts[axis]) if axis in parts else slice(None) for axis, size in enumerate(data.shape))]
 
 
 @define_op("strided_slice", kernel=_strided_slice, movement=True, shape_arith=True)
@@ -100,8 +121,9 @@ def strided_slice(
 ) -> TensorType:
     """The elements from `begin` to before `end` in steps of `strides` along `axes` (the first axes where they are not named).
 
-    Negative indices count from the back; then both are clamped to the axis, so that a slice never reaches outside. ONNX Slice (1, 10, 11,
-    13) with constant indices, which NumPy's slices agree with; Relay strided_slice with `slice_mode="end"`.
+    Negative indices count from the back; then both are clamped to the axis, so that a slice never reaches outside; a backward slice
+    begins at the first element at the earliest. ONNX Slice (1, 10, 11, 13) with constant indices; Relay strided_slice with
+    `slice_mode="end"`.
     """
     parts = slice_parts(tensor_type(data, "data").ndim, begin, end, strides, axes)
     return data.with_shape(slice_length(dim, *parts[axis]) if axis in parts else dim for axis, dim in enumerate(data.shape))
@@ -155,7 +177,7 @@ def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, t
         if part[2] == 1:
             name = emit.node("Slice", [name], {"starts": part[:1], "ends": part[1:2], "axes": (axis,)})
         elif isinstance(size, int):
-            name = emit.node("Gather", [name, int64(emit, range(*slice(*part).indices(size)))], {"axis": axis})
+            name = emit.node("Gather", [name, int64(emit, taken_places(size, *part))], {"axis": axis})
         else:
             raise OnnxVersionError(f"a slice of {data!r} with a stride other than 1 needs ONNX opset 10 or later")
     return name
@@ -170,7 +192,7 @@ def is_identity_slice(data: TensorType, attrs: Mapping[str, AnyValue]) -> bool:
 def _is_whole(size: Dim, part: tuple[int, int, int]) -> bool:
     begin, end, stride = part
     if isinstance(size, int):
-        return range(*slice(*part).indices(size)) == range(size)
+        return taken_places(size, *part) == range(size)
     return stride == 1 and begin == 0 and end >= FAR
 
 
@@ -198,7 +220,8 @@ def compose_slices(shape: Shape, first: Mapping[str, AnyValue], then: Mapping[st
 
 def _compose(size: Dim, first: tuple[int, int, int], then: tuple[int, int, int]) -> tuple[int, int, int] | None:
     if isinstance(size, int):
-        taken = range(*slice(*first).indices(size))[slice(*then)]
+        taken = taken_places(size, *first)
+        taken = taken[clamped(len(taken), *then)]
         if not taken:
             return (0, 0, 1)
         end = taken[-1] + (1 if taken.step > 0 else -1)

@@ -112,21 +112,21 @@ def _strided_slice(operands: _Operands, attrs: Attrs) -> StaticForm | None:
     if begin is None or end is None or strides is None or axes is None:
         return None
     first = [_index(index, data.shape[axis]) for index, axis in zip(begin, axes, strict=True)]
-    last = [_index(index, data.shape[axis]) for index, axis in zip(end, axes, strict=True)]
+    last = [_index(index, data.shape[axis], END if step > 0 else END - 1) for index, axis, step in zip(end, axes, strides, strict=True)]
     known = {"begin": tuple(i for i in first if i is not None), "end": tuple(i for i in last if i is not None)}
     if len(known["begin"]) != len(axes) or len(known["end"]) != len(axes):
         return None
     return StaticForm("strided_slice", (0,), {**known, "strides": strides, "axes": tuple(axis % data.ndim for axis in axes)})
 
 
-def _index(index: Dim, size: Dim) -> int | None:
-    """The integer that means the same place in an axis of that size, for every value of the symbols."""
+def _index(index: Dim, size: Dim, beyond: int = END) -> int | None:
+    """The integer that means the same place in an axis of that size, for every value of the symbols; `beyond` is one past the axis."""
     if isinstance(index, int):
         return index
     if isinstance(index, Any) or isinstance(size, Any):
         return None
     if at_least(index, size):
-        return END
+        return beyond
     back = index - size
     return back if isinstance(back, int) and back < 0 and at_least(index, 0) else None
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.ops.slicing import slice_parts
+from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
 from passat.rules.checking.dice import Dice
@@ -116,7 +116,7 @@ def part_slice(cut: Attrs, axis: int, number: int, parts: tuple[Term, ...], whic
     slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
     if axis % rank not in slices:
         raise Refuse(f"the slice is not along axis {axis}")
-    taken = range(*slice(*slices[axis % rank]).indices(sum(sizes)))
+    taken = taken_places(sum(sizes), *slices[axis % rank])
     if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + sizes[number]:
         raise Refuse(f"the slice takes {taken}, the part has {start} to {start + sizes[number]}")
     slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
@@ -155,7 +155,7 @@ def are_adjacent(
     if strides is not None and tuple(strides) != (1,):
         return f"the strides are {strides}"
     size = _sizes([x], axis)[0]
-    ranges = [range(*slice(*begin, *end).indices(size)) for begin, end in pairwise(places)]
+    ranges = [taken_places(size, begin[0], end[0], 1) for begin, end in pairwise(places)]
     adjacent = all(ranges) and all(left.stop == right.start for left, right in pairwise(ranges))
     return adjacent or f"the slices take {ranges}"
 

@@ -1,16 +1,19 @@
 """Slices: their lengths for all sizes, how they compose, and which do nothing."""
 
+import itertools
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.bounds import FAR, ceiling, least, positive_part, smaller
 from passat.ir.op import OpTypeError, get_op
-from passat.ir.ops.slicing import END, compose_slices, is_identity_slice, slice_length
+from passat.ir.ops.slicing import END, compose_slices, is_identity_slice, slice_length, taken_places
 from passat.ir.shape import ANY, Any, Dim, SymDim
 from passat.ir.types import TensorType
 
@@ -30,9 +33,10 @@ indices = st.one_of(ends, st.builds(lambda a, b, c: a * N + b * M + c, st.intege
 @given(size=sizes, begin=indices, end=indices, stride=strides, values=named)
 def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, end: Dim, stride: int, values: dict[str, int]) -> None:
     found = slice_length(size, begin, end, stride)
-    run = [bench.run_dim(dim, values) for dim in (size, begin, end, found)]
-    if run[3] is not None:
-        assert run[3] == len(range(run[0] or 0)[slice(run[1], run[2], stride)])
+    places = [bench.run_dim(dim, values) or 0 for dim in (size, begin, end)]
+    length = bench.run_dim(found, values)
+    if length is not None:
+        assert length == len(taken_places(places[0], places[1], places[2], stride))
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,28 @@ def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, 
 )
 def test_lengths(size: Dim, begin: Dim, end: Dim, stride: int, expected: Dim) -> None:
     assert slice_length(size, begin, end, stride) == expected
+
+
+def test_slices_are_clamped_as_by_onnx_runtime() -> None:
+    """Begins and ends beyond either end of the axis, or at it, in both directions."""
+    graph = onnx.parser.parse_graph(
+        "g (int64[n] x, int64[1] b, int64[1] e, int64[1] a, int64[1] s) => (int64[m] y) { y = Slice(x, b, e, a, s) }"
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    edges = (-END, -FAR, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, FAR, FAR + 1, END)
+    strided, dynamic = get_op("strided_slice").kernel, get_op("dyn.strided_slice").kernel
+    assert strided is not None
+    assert dynamic is not None
+    for size, begin, end, stride in itertools.product(range(4), edges, edges, (1, 2, -1, -2, -5)):
+        operands = [np.arange(size), *(np.array([each]) for each in (begin, end, stride, 0))]
+        feed = dict(zip("xbesa", operands, strict=True))
+        expected = session.run(None, feed)[0].tolist()
+        case = (size, begin, end, stride)
+        assert list(taken_places(*case)) == expected, case
+        assert slice_length(*case) == len(expected), case
+        assert strided(operands[0], begin=(begin,), end=(end,), strides=(stride,), axes=(0,)).tolist() == expected, case
+        assert dynamic(*operands).tolist() == expected, case
 
 
 def test_bounds() -> None:
