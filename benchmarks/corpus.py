@@ -33,11 +33,12 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import passat
-from passat.compare import difference
+from passat.compare import TOLERANCES, difference
 from passat.ir.onnx import OnnxError, check
 from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.sizes import model_bytes
-from passat.verify import Reference, Runner
+from passat.runner import Runner
+from passat.verify import Reference
 
 MAX_GROWTH: Final = 1 << 20
 """Bytes that a file may grow by: those that the default of `rules.max_growth` lets one folded constant add."""
@@ -190,7 +191,7 @@ def _form(original: ModelProto, out: ModelProto) -> str:
 
 def _on_random_inputs(case: Case, original: ModelProto, out: ModelProto, folder: str | None, row: Row) -> str:
     source = case.model if isinstance(case.model, Path) else original
-    report = Reference(source, trials=TRIALS, folder=folder, coarsest="float32").check(out)
+    report = Reference(source, trials=TRIALS, folder=folder).check(out)
     if report.equal:
         row.compared.append(f"{len(report.trials)} random inputs")
     return report.mismatch if report.equal is False else ""
@@ -210,7 +211,7 @@ def _on_own_inputs(case: Case, original: ModelProto, out: ModelProto, row: Row) 
         return "the original runs on its own inputs, but the result does not"
     row.compared.append("own inputs")
     for i, (a, b) in enumerate(zip(want, got, strict=True)):
-        found = difference(_plain(a), _plain(b), coarsest="float32")
+        found = difference(_plain(a), _plain(b), TOLERANCES["float32"])
         if found.reason:
             return f"on its own inputs output {i} {found.reason}"
     return ""

@@ -25,8 +25,8 @@ from passat.ir.infer import infer_type
 from passat.ir.onnx import from_onnx
 from passat.measure import Measured
 from passat.rules.cost import NODES, ROOFLINE, CostModel, Roofline, program_cost
+from passat.runner import Runner
 from passat.turns import choose_feed, take_turns, time_of
-from passat.verify import Runner
 
 TEN: Final = ("bert", "convnext", "gpt2", "llama", "mixtral", "resnet", "swin", "t5", "vit", "whisper")
 

@@ -47,8 +47,8 @@ from optimize import OPTIMISERS, OURS
 
 from passat.compare import difference
 from passat.feeds import Trial, make_feed, symbols
+from passat.runner import Runner
 from passat.turns import choose_feed, take_turns, time_of
-from passat.verify import Runner
 
 INPUT: Final = "input"
 CONTROL: Final = "control"

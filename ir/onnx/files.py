@@ -66,6 +66,13 @@ def parse_model(data: bytes, path: str) -> ModelProto:
     return model
 
 
+def in_memory(source: ModelProto | bytes | str | os.PathLike[str]) -> ModelProto:
+    """A model in memory, serialized or in a file, without its external data. Raises OnnxError."""
+    if isinstance(source, (str, os.PathLike)):
+        return read_model(os.fspath(source))
+    return ModelProto.FromString(source) if isinstance(source, bytes) else source
+
+
 def check_model(model: ModelProto) -> None:
     """Runs `onnx.checker`, without looking for external data. Raises CheckerError."""
     if model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):

@@ -1,6 +1,6 @@
 """Nodes on constants, computed by ONNX Runtime with its optimizations off: what a folded value is by definition.
 
-This module and `passat.verify` know ONNX Runtime; it is imported when something is first evaluated. The constants are initializers, as
+This module and `passat.runner` know ONNX Runtime; it is imported when something is first evaluated. The constants are initializers, as
 in the model that they come from: ONNX Runtime packs the weights of products ahead, and a packed product is rounded differently.
 ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
 """

@@ -6,7 +6,7 @@ up to names. (Which one of several equal nodes is read is not told apart.)
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
@@ -61,6 +61,13 @@ class Numbering:
             counts[key] += 1
             values.update((name, self.number((key, place))) for place, name in enumerate(node.output) if name)
         return tuple(values.get(value.name, -1) for value in graph.output), frozenset(counts.items())
+
+    def describe(self, node: NodeProto, captured: Iterable[str]) -> int:
+        """The number of a node by itself, whatever its operands are; `captured` is what its graphs read from outside."""
+        values = {name: self.number(("captured", place)) for place, name in enumerate(dict.fromkeys(captured))}
+        attributes = frozenset((attribute.name, self._attribute(attribute, values, 0)) for attribute in node.attribute)
+        ends = tuple(tuple(bool(name) for name in names) for names in (node.input, node.output))
+        return self.number((node.domain, node.op_type, node.overload, attributes, ends))
 
     def node(self, node: NodeProto, values: Mapping[str, int], depth: int = 0) -> int:
         """The number of a node, whose operands have the given numbers."""

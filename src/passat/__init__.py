@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from passat.error import TVMError
     from passat.ir.module import IRModule
     from passat.optimizer import optimize
-    from passat.report import MismatchError, Report
+    from passat.report import MismatchError, Report, UnverifiedError
     from passat.result import Result
     from passat.runtime import cpu, device
 
@@ -31,6 +31,7 @@ __all__ = [
     "Report",
     "Result",
     "TVMError",
+    "UnverifiedError",
     "__version__",
     "cpu",
     "device",
@@ -55,6 +56,7 @@ _HOMES = {
     "Report": "passat.report",
     "Result": "passat.result",
     "TVMError": "passat.error",
+    "UnverifiedError": "passat.report",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
     "optimize": "passat.optimizer",

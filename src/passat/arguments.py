@@ -4,6 +4,7 @@ import math
 import numbers
 import operator
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any as AnyValue
 from typing import Final, SupportsIndex, TypeAlias
@@ -16,7 +17,7 @@ RulesLike: TypeAlias = "PathLike | type[RuleSet] | Iterable[PathLike | type[Rule
 
 MOST_LEVEL: Final = 4
 """The highest optimization level."""
-_SWITCHES: Final = ("verify", "record", "explain", "certificate")
+_SWITCHES: Final = ("verify", "allow_unverified", "record", "explain", "certificate")
 _PATHS: Final = ("folder", "reproducer")
 _INTEGERS: Final[Mapping[str, tuple[int, int | None]]] = {
     "opt_level": (0, MOST_LEVEL),
@@ -25,6 +26,12 @@ _INTEGERS: Final[Mapping[str, tuple[int, int | None]]] = {
     "seed": (0, None),
 }
 """The integers, with the least and the greatest value of each."""
+_NUMBERS: Final[Mapping[str, tuple[str, float]]] = {
+    "time_limit": ("number of seconds", math.inf),
+    "rtol": ("finite number", sys.float_info.max),
+    "atol": ("finite number", sys.float_info.max),
+}
+"""The numbers of at least 0, with what each is called and its greatest value."""
 
 
 def check_arguments(given: Mapping[str, AnyValue]) -> None:
@@ -40,11 +47,8 @@ def check_arguments(given: Mapping[str, AnyValue]) -> None:
         elif name in _PATHS:
             if not isinstance(value, (str, os.PathLike)):
                 raise TypeError(f"{name} is the path of a folder, not {value!r}")
-        elif name == "time_limit":
-            if not isinstance(value, numbers.Real) or isinstance(value, bool):
-                raise TypeError(f"time_limit is a number of seconds, not {value!r}")
-            if math.isnan(value) or value < 0:
-                raise ValueError(f"time_limit is a number of seconds, at least 0, not {value!r}")
+        elif name in _NUMBERS:
+            _check_number(name, value, *_NUMBERS[name])
         elif name == "choose":
             if value not in ("cost", "time"):
                 raise ValueError(f"choose is 'cost' or 'time', not {value!r}")
@@ -54,8 +58,25 @@ def check_arguments(given: Mapping[str, AnyValue]) -> None:
         elif name == "progress":
             if not callable(value):
                 raise TypeError(f"progress is a function of a text, not {value!r}")
+        elif name == "inputs":
+            if not isinstance(value, (str, os.PathLike, Mapping)):
+                raise TypeError(f"inputs are arrays by the names of inputs, or the path of a file of them, not {value!r}")
+        elif name == "custom_ops":
+            if (
+                not isinstance(value, Iterable)
+                or isinstance(value, (str, os.PathLike))
+                or not all(isinstance(one, (str, os.PathLike)) for one in value)
+            ):
+                raise TypeError(f"custom_ops is a list of the paths of libraries, not {value!r}")
         elif name == "instruments" and not isinstance(value, Iterable):
             raise TypeError(f"instruments are a list of PassInstrument objects, not {value!r}")
+
+
+def _check_number(name: str, value: object, what: str, most: float) -> None:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} is a {what}, not {value!r}")
+    if not 0 <= float(value) <= most:
+        raise ValueError(f"{name} is a {what}, at least 0, not {value!r}")
 
 
 def _check_integer(name: str, value: object, least: int, most: int | None) -> None:

@@ -14,7 +14,7 @@ from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassCon
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.pipelines import Passes, build_pipeline
 from passat.rules import RuleSet
-from passat.verify import Reference
+from passat.verify import AS_USUAL, Comparing, Reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def bisect_model(
     rules: Sequence[type[RuleSet]] = (),
     opt_level: int | None = None,
     config: Mapping[str, AnyValue] | None = None,
-    seed: int = 0,
+    how: Comparing = AS_USUAL,
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
 ) -> Bisection:
@@ -82,11 +82,12 @@ def bisect_model(
 
     `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time),
     "larger" (more nodes, or by more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a
-    command, which gets the path of a model (`passat.checks.Command`). The rest, and the settings of a context around the call, are as in
+    command, which gets the path of a model (`passat.checks.Command`). `passat.verify.comparing` says how
+    models are compared. The rest, and the settings of a context around the call, are as in
     `passat.optimize`.
 
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
-    VerifyError.
+    VerifyError, InputsError.
     """
     source = os.fspath(model)
     refuse_pipe(source)
@@ -96,7 +97,7 @@ def bisect_model(
     module = load(source, lenient=True)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
     pipeline = settings.run(build_pipeline, passes, rules)
-    asked = command or CHECKS[check](source, seed, margin)
+    asked = command or CHECKS[check](source, how, margin)
     calls = 0
 
     def ask(mod: IRModule) -> bool | None:
@@ -128,30 +129,30 @@ def _words(command: str) -> list[str]:
         raise CheckError(f"the command to check with cannot be read: {error}: {command}") from None
 
 
-def _wrong(source: str, seed: int, margin: float) -> Check:
+def _wrong(source: str, how: Comparing, margin: float) -> Check:
     folder = os.path.dirname(source) or "."
-    return WrongValue(Reference(source, seed=seed, folder=folder), folder)
+    return WrongValue(Reference(source, how, folder=folder), folder)
 
 
-def _slower(source: str, seed: int, margin: float) -> Check:
-    return Slower(source, os.path.dirname(source) or ".", margin=margin, seed=seed, doubt=margin / 4)
+def _slower(source: str, how: Comparing, margin: float) -> Check:
+    return Slower(source, os.path.dirname(source) or ".", margin=margin, how=how, doubt=margin / 4)
 
 
-def _larger(source: str, seed: int, margin: float) -> Check:
+def _larger(source: str, how: Comparing, margin: float) -> Check:
     return Larger(source, os.path.dirname(source) or ".", margin=margin)
 
 
-def _crash(source: str, seed: int, margin: float) -> Check:
+def _crash(source: str, how: Comparing, margin: float) -> Check:
     return Crash(os.path.dirname(source) or ".")
 
 
-CHECKS: Mapping[str, Callable[[str, int, float], Check]] = {"wrong": _wrong, "slower": _slower, "larger": _larger, "crash": _crash}
-"""The checks that have a name: what makes one of the path of a model, the seed of its inputs, and the margin of times and sizes."""
+CHECKS: Mapping[str, Callable[[str, Comparing, float], Check]] = {"wrong": _wrong, "slower": _slower, "larger": _larger, "crash": _crash}
+"""The checks that have a name: what makes one of the path of a model, how it is compared, and the margin of times and sizes."""
 
 
-def make_check(check: str, source: str, seed: int = 0, margin: float = 0.1) -> Check:
+def make_check(check: str, source: str, how: Comparing, margin: float = 0.1) -> Check:
     """The check of a name, or of a command, for models made of the one at a path. Raises CheckError, OnnxError, VerifyError."""
-    return CHECKS[check](source, seed, margin) if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
+    return CHECKS[check](source, how, margin) if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
 
 
 def read_command(check: str, folder: str) -> Command:

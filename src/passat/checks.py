@@ -17,13 +17,12 @@ from typing import Any as AnyValue
 
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
-from passat.ir.traverse import post_order
-from passat.ir.types import TensorType
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
 from passat.report import histogram, node_count
+from passat.runner import ModelSource, Runner, VerifyError, custom_libraries, custom_operators
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
-from passat.verify import ModelSource, Reference, Runner, VerifyError, VerifyReport
+from passat.verify import AS_USUAL, Comparing, Reference, VerifyReport
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -35,7 +34,7 @@ PROTOBUF_LIMIT: Final = 2_000_000_000
 CANNOT_TELL: Final = 125
 """The exit code of a command that cannot tell, as in `git bisect run`."""
 _MISSING: Final = 3
-_CHILD: Final = "import sys; from passat.checks import load_and_run; sys.exit(load_and_run(sys.argv[1]))"
+_CHILD: Final = "import sys; from passat.checks import load_and_run; sys.exit(load_and_run(*sys.argv[1:]))"
 
 
 class CheckError(ValueError):
@@ -105,19 +104,21 @@ class Slower(Check):
     SLICE: Final = 0.002
     """Seconds that one turn takes at least: a fast model runs several times in it."""
 
-    def __init__(self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, seed: int = 0, doubt: float = 0.0) -> None:
+    def __init__(
+        self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, how: Comparing = AS_USUAL, doubt: float = 0.0
+    ) -> None:
         super().__init__(folder)
         self._margin = margin
         self._doubt = doubt
         self._original = self._runner(original)
-        self._feed = self._choose(seed)
+        self._feed = self._choose(how)
 
     def _runner(self, model: ModelSource) -> Runner:
         return Runner(model, folder=self._folder, threads=1, optimise=True)
 
-    def _choose(self, seed: int) -> dict[str, AnyValue]:
+    def _choose(self, how: Comparing) -> dict[str, AnyValue]:
         try:
-            return choose_feed(self._original, seed)
+            return choose_feed(self._original, how)
         except NothingToTimeError as error:
             raise CheckError(f"there is nothing to measure: the original {error}") from error
 
@@ -246,7 +247,7 @@ def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str
 
 
 def _crash(path: str) -> str:
-    command = [sys.executable, "-P", "-c", _CHILD, path]
+    command = [sys.executable, "-P", "-c", _CHILD, path, *custom_libraries()]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0:
         return ""
@@ -256,13 +257,16 @@ def _crash(path: str) -> str:
     return said or f"ONNX Runtime ends its process with {_code(done.returncode)}"
 
 
-def load_and_run(path: str) -> int:
-    """Loads and runs a model, and prints what goes wrong; the exit code of a process that does nothing else."""
+def load_and_run(path: str, *libraries: str) -> int:
+    """Loads and runs a model, with libraries of custom operators, and prints what goes wrong; the exit code of a process that does nothing
+    else."""
     try:
-        reason = Reference(path).skipped
+        with custom_operators(libraries):
+            reference = Reference(path)
     except VerifyError as error:
         print(error)
         return _MISSING
+    reason = reference.skipped or (reference.complaint and f"ONNX Runtime does not load the model: {reference.complaint}")
     print(reason.replace("the original", "the model"))
     return 1 if reason else 0
 
@@ -275,17 +279,6 @@ def check_candidate(reference: Reference, candidate: "ModelProto", folder: str |
         path = os.path.join(temporary, "result.onnx")
         save(candidate, path, folder=folder)
         return reference.check(path)
-
-
-def coarsest(module: IRModule) -> str | None:
-    """The narrowest floating-point type that some value of a module has."""
-    found: set[str] = set()
-    for function in module.functions.values():
-        for node in post_order(function):
-            type_ = node._checked_type
-            if isinstance(type_, TensorType):
-                found.add(type_.dtype)
-    return next((dtype for dtype in ("bfloat16", "float16", "float32") if dtype in found), None)
 
 
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext, folder: str | None = None) -> str:

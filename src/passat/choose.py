@@ -30,8 +30,9 @@ from passat.passmgr import Pass, PassContext, Statistics
 from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
 from passat.rules.engine.interruption import interrupted
+from passat.runner import ModelSource, Runner, VerifyError
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
-from passat.verify import ModelSource, Runner, VerifyError
+from passat.verify import Comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -196,7 +197,7 @@ def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str
 
 
 def race(
-    original: ModelSource, nodes: int, candidates: "Sequence[tuple[Candidate, ModelProto]]", folder: str | None, seed: int
+    original: ModelSource, nodes: int, candidates: "Sequence[tuple[Candidate, ModelProto]]", folder: str | None, how: Comparing
 ) -> "tuple[list[Timing], tuple[Candidate, ModelProto] | None]":
     """The times of the input and of the candidates, which come with their models, and the fastest of these, None where the
     input is as fast.
@@ -212,7 +213,7 @@ def race(
             raise
         except Exception as error:  # ONNX Runtime has no common base of its errors
             raise NothingToTimeError(f"is not loaded by ONNX Runtime: {_words(error)}") from error
-        feed = choose_feed(runners[0], seed)
+        feed = choose_feed(runners[0], how)
         numbers: dict[int, int] = {}
         failed: dict[int, str] = {}
         for number, (_, model) in enumerate(candidates):

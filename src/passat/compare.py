@@ -86,24 +86,24 @@ def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
             yield where, item
 
 
-def difference(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None = None, coarsest: str | None = None) -> Difference:
+def difference(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None = None) -> Difference:
     """How a value differs from the expected one, whatever its kind.
 
-    `tolerance` overrides that of the floating-point element types; `coarsest` is the narrowest type that the values went through.
+    `tolerance` overrides that of the floating-point element types.
     """
     left, right = list(flatten(expected)), list(flatten(actual))
     if [path for path, _ in left] != [path for path, _ in right]:
         return Difference(reason=f"has {len(right)} parts where {len(left)} are expected")
     total = Difference()
     for (path, a), (_, b) in zip(left, right, strict=True):
-        found = _tensors(a, b, tolerance, coarsest)
+        found = _tensors(a, b, tolerance)
         if found.reason and path:
             found = Difference(found.absolute, found.relative, found.share, f"at {path}: {found.reason}")
         total = total.widest(found)
     return total
 
 
-def _tensors(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None, coarsest: str | None) -> Difference:
+def _tensors(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None) -> Difference:
     if expected is None or actual is None:
         return Difference() if expected is actual else Difference(reason="is absent in one of the two")
     a, b = np.asarray(expected), np.asarray(actual)
@@ -116,8 +116,6 @@ def _tensors(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None, 
     allowed = TOLERANCES.get(from_numpy(a.dtype), EXACT)
     if allowed == EXACT:
         return _exact(a, b)
-    if coarsest is not None:
-        allowed = Tolerance(max(allowed.element, TOLERANCES[coarsest].element), max(allowed.tensor, TOLERANCES[coarsest].tensor))
     return _floats(a, b, tolerance or allowed)
 
 
@@ -135,7 +133,7 @@ def _exact(a: Array, b: Array) -> Difference:
     if a.dtype.kind in "iuf":
         absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ].astype(np.float64))))
     scale = float(np.max(np.abs(a.astype(np.float64)))) if a.dtype.kind in "iuf" else 1.0
-    shown = f"{_show(a[tuple(place)])} became {_show(b[tuple(place)])} at {place}"
+    shown = f"{show(a[tuple(place)])} became {show(b[tuple(place)])} at {place}"
     return Difference(absolute, absolute / scale if scale else absolute, count / a.size, f"{count} of {a.size} elements differ: {shown}")
 
 
@@ -148,7 +146,7 @@ def _floats(a: Array, b: Array, allowed: Tolerance) -> Difference:
     if not same.all():
         place = [int(i) for i in np.argwhere(~same)[0]]
         count = int(np.count_nonzero(~same))
-        shown = f"{_show(x[tuple(place)])} became {_show(y[tuple(place)])} at {place}"
+        shown = f"{show(x[tuple(place)])} became {show(y[tuple(place)])} at {place}"
         return Difference(float("inf"), float("inf"), count / a.size, f"{count} of {a.size} elements differ in being finite: {shown}")
     if not finite.any():
         return Difference()
@@ -164,11 +162,11 @@ def _floats(a: Array, b: Array, allowed: Tolerance) -> Difference:
     worst = int(np.argmax(gap - allowed.element * size))
     place = [int(i) for i in np.argwhere(finite)[worst]]
     count = int(np.count_nonzero(beyond))
-    shown = f"{_show(x[worst])} became {_show(y[worst])} at {place}"
+    shown = f"{show(x[worst])} became {show(y[worst])} at {place}"
     return Difference(found.absolute, found.relative, found.share, f"{count} of {a.size} elements differ by more than rounding: {shown}")
 
 
-def precision(value: AnyValue, coarsest: str | None = None) -> float:
+def precision(value: AnyValue) -> float:
     """The relative distance of neighbouring numbers of the coarsest floating-point type in a value, 0 where there is none.
 
     >>> precision(np.float32(1)), precision(3)
@@ -176,7 +174,7 @@ def precision(value: AnyValue, coarsest: str | None = None) -> float:
     """
     names = {np.asarray(part).dtype.name for _, part in flatten(value)}
     found = [EPSILON[name] for name in names if name in EPSILON]
-    return max((*found, EPSILON[coarsest]) if coarsest and found else found, default=0.0)
+    return max(found, default=0.0)
 
 
 def finite_share(values: Iterable[AnyValue]) -> float:
@@ -194,6 +192,7 @@ def finite_share(values: Iterable[AnyValue]) -> float:
     return finite / total if total else 1.0
 
 
-def _show(value: AnyValue) -> str:
+def show(value: AnyValue) -> str:
+    """An element, as short as can be."""
     number = value.item() if isinstance(value, np.generic) else value
     return f"{number:.6g}" if isinstance(number, float) else repr(number)

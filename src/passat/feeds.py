@@ -85,8 +85,12 @@ class Trial:
     ranges: Mapping[str, int] = field(default_factory=dict)
     rank: int = 0
     """The rank given to inputs whose rank is not known."""
+    source: str = ""
+    """What inputs of the user's own are called; without a name they are random."""
 
     def __str__(self) -> str:
+        if self.source:
+            return self.source
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         return f"seed {self.seed}{', ' + sizes if sizes else ''}"
 
@@ -146,21 +150,6 @@ def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.ran
     values = random.normal(size=shape) if trial.seed % 2 == 0 else random.uniform(size=shape)
     whole = random.integers(0, 8, shape) == 0
     return np.asarray(np.where(whole, np.round(values), values)).astype(dtype)
-
-
-def perturbed(feed: Mapping[str, AnyValue], epsilon: float, seed: int) -> dict[str, AnyValue]:
-    """The same inputs with every floating-point element moved by up to `epsilon` of itself."""
-    random = np.random.default_rng(seed)
-    return {
-        name: [_moved(a, epsilon, random) for a in v] if isinstance(v, list) else _moved(v, epsilon, random) for name, v in feed.items()
-    }
-
-
-def _moved(array: Array, epsilon: float, random: np.random.Generator) -> Array:
-    if array.dtype.kind not in "fV":  # ml_dtypes are of kind V
-        return array
-    wide = array.astype(np.float64)
-    return np.asarray(wide * (1 + random.uniform(-epsilon, epsilon, array.shape))).astype(array.dtype)
 
 
 def _dim(dim: int | str | None, axis: int) -> int | SymDim:

@@ -36,7 +36,7 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.measurements import Measurements
 from passat.rules.cache_folder import cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
-from passat.verify import Runner, VerifyError, runtime_version
+from passat.runner import Runner, VerifyError, runtime_version
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
-from passat.checks import READ_AND_WRITTEN, check_candidate, coarsest, find_guilty
+from passat.checks import READ_AND_WRITTEN, check_candidate, find_guilty
 from passat.choose import programs
 from passat.crash import FailureWatch, check_passes, make_reproducer
 from passat.ir.module import IRModule
@@ -18,7 +18,7 @@ from passat.outcome import Decision, Outcome, begin_pricing, bytes_of
 from passat.page.record import Record
 from passat.passmgr import CrashReproducer, PassContext, PassEvent, PassInstrument, PassProgress, PassTimingInstrument, Sequential
 from passat.pipelines import Passes, build_pipeline, is_own, text_of
-from passat.report import MismatchError, Report, histogram, opaque_warnings, warnings_of
+from passat.report import MismatchError, Report, UnverifiedError, histogram, opaque_warnings, warnings_of
 from passat.result import Result
 from passat.rulefile import idle_passes
 from passat.rules import RuleSet
@@ -28,9 +28,10 @@ from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal
 from passat.rules.pick import check_pick
 from passat.rules.provenance.trail import Trail
+from passat.runner import loads
 from passat.source import ModelLike, Source, open_source
 from passat.tracing import Tracing
-from passat.verify import Reference, VerifyReport, loads
+from passat.verify import Comparing, Reference, VerifyReport
 from passat.vetoes import VetoWatch
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ class Optimization:
     """Whether `onnx.checker` has accepted the result: another one is written unchecked."""
 
     def __init__(
-        self, level: int | None, options: Mapping[str, AnyValue], seed: int, wishes: Wishes, progress: Progress | None = None
+        self, level: int | None, options: Mapping[str, AnyValue], how: Comparing, wishes: Wishes, progress: Progress | None = None
     ) -> None:
         self.report = Report()
         self._tell = progress or _silent
-        self._seed = seed
+        self._how = how
         self._wishes = wishes
         self._level = level
         self._options = dict(options)
@@ -180,7 +181,7 @@ class Optimization:
                     notes=self.report.cost_notes,
                 )
             self._tell("timing the candidates on ONNX Runtime")
-            return decision.fastest(rivals, self._seed)
+            return decision.fastest(rivals, self._how)
 
     def check_form(self, *, unchanged: bool) -> None:
         """Asks `onnx.checker` about the result; with `unchanged` also where that is the input itself.
@@ -221,14 +222,17 @@ class Optimization:
             self._record = Record(self.module, outcome.module, self.pipeline.plan(outcome.settings), runs, after, passed)
             add_statistics(report, self._record)
 
-    def verify(self) -> None:
-        """Compares the result with the input, unless it is the input. Raises OnnxError, VerifyError, MismatchError."""
+    def verify(self, *, required: bool = True) -> None:
+        """Compares the result with the input, unless it is the input.
+
+        Raises OnnxError, VerifyError, InputsError, MismatchError, and UnverifiedError where a comparison is `required` and not possible.
+        """
         report, outcome, source, tell = self.report, self.outcome, self.source, self._tell
         if outcome.model is source.proto:
             return
         with report.clock("verify"):
             tell("comparing with the original on ONNX Runtime")
-            reference = Reference(source.original, seed=self._seed, folder=source.folder, coarsest=coarsest(self.module))
+            reference = Reference(source.original, self._how, folder=source.folder)
             report.verification = check_candidate(reference, outcome.model, source.folder)
             if report.verification.equal is False:
                 tell("looking for the pass that changed the values")
@@ -236,6 +240,8 @@ class Optimization:
                 guilty = find_guilty(reference, self.pipeline, self.module, settings, source.folder)
                 report.verification = replace(report.verification, guilty=guilty)
                 raise MismatchError(_accusation(report.verification), report)
+            if report.verification.equal is None and required:
+                raise UnverifiedError(_ways_out(report.verification), report)
 
     @property
     def result(self) -> Result:
@@ -251,6 +257,14 @@ def _accusation(report: VerifyReport) -> str:
     else:
         where = f"the difference comes from the pass {report.guilty}"
     return f"the optimised model computes something else than the original: {report.mismatch}; {where}"
+
+
+def _ways_out(report: VerifyReport) -> str:
+    """Why nothing was compared, and what can be done."""
+    ways = (
+        "--inputs FILE.npz compares on inputs of your own, --custom-ops LIB registers custom operators, --allow-unverified goes on without"
+    )
+    return f"nothing shows that the optimised model computes what the original does: {report.skipped}; {ways}"
 
 
 def _announce(tell: Progress, event: PassEvent) -> None:

@@ -12,7 +12,9 @@ from passat.passmgr import PassInstrument
 from passat.pipelines import Passes
 from passat.result import Result
 from passat.rules.cost import CostModel, CostName
+from passat.runner import custom_operators
 from passat.source import ModelLike
+from passat.verify import comparing
 
 
 def optimize(
@@ -22,6 +24,11 @@ def optimize(
     rules: RulesLike = (),
     opt_level: int | None = None,
     verify: bool = True,
+    allow_unverified: bool = False,
+    inputs: Mapping[str, AnyValue] | str | os.PathLike[str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    custom_ops: Iterable[str | os.PathLike[str]] = (),
     time_limit: float | None = None,
     config: Mapping[str, AnyValue] | None = None,
     cost: CostName | CostModel | None = None,
@@ -49,7 +56,11 @@ def optimize(
       unless told otherwise), and 3 where there is none.
     * `rules`: rule sets of your own, and rule files by their paths. They run before and after the default pipeline; in `passes` they can
       be named.
-    * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime.
+    * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime. `allow_unverified`: whether a
+      result comes back although nothing could be compared.
+    * `inputs`: inputs of your own that both models are run on too: arrays by name, or a file that `numpy.savez` has written. `rtol`,
+      `atol`: floating-point values may differ by `atol + rtol * |expected|`, and not by what rounding explains.
+    * `custom_ops`: shared libraries of custom operators, which ONNX Runtime loads and executes. Without them, a model is compared in parts.
     * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
     * `cost`: what makes a program cheaper, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
       "measured" (seconds of each operator on ONNX Runtime), or an object with a method `call(op, types, result, attrs)`.
@@ -71,7 +82,8 @@ def optimize(
 
     Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError and RuleFileError for rules,
     AttributeError for options, PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ,
-    ReproducerError for a folder that cannot be one, TypeError and ValueError for other arguments that make no sense.
+    UnverifiedError where nothing could be compared, InputsError, CustomOpsError, ReproducerError for a folder that cannot be one,
+    TypeError and ValueError for other arguments that make no sense.
     """
     check_arguments(locals())
     sets, files = read_rules(rules)
@@ -83,13 +95,15 @@ def optimize(
     if cost is not None:
         options["rules.cost"] = cost
     wishes = Wishes(record=record, explain=explain, certificate=certificate)
-    run = Optimization(opt_level, options, seed, wishes, progress)
-    with collector_paused():  # most of what is made lives until the end
-        run.read(model, folder, opset)
-        run.run(passes, sets, tuple(instruments), reproducer, files)
-        run.decide(candidates if choose == "time" else 0)
-        run.check_form(unchanged=verify)
-        run.write_down()
-    if verify:
-        run.verify()
+    how = comparing(seed, inputs, rtol, atol)
+    with custom_operators(tuple(custom_ops)):
+        run = Optimization(opt_level, options, how, wishes, progress)
+        with collector_paused():  # most of what is made lives until the end
+            run.read(model, folder, opset)
+            run.run(passes, sets, tuple(instruments), reproducer, files)
+            run.decide(candidates if choose == "time" else 0)
+            run.check_form(unchanged=verify)
+            run.write_down()
+        if verify:
+            run.verify(required=not allow_unverified)
     return run.result

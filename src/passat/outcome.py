@@ -19,6 +19,7 @@ from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.read_opaque import ReadOpaque
 from passat.source import Source
 from passat.turns import NothingToTimeError
+from passat.verify import Comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -64,14 +65,14 @@ class Decision:
         self._settings = settings
         self._prices = prices
 
-    def fastest(self, rivals: Sequence[Candidate], seed: int) -> Outcome | None:
+    def fastest(self, rivals: Sequence[Candidate], how: Comparing) -> Outcome | None:
         """The fastest of some programs, or the input where that is as fast. None where there is nothing to time."""
         report, source, before = self._report, self._source, self._before
         models = self._different(rivals)
         if not models:
             return None
         try:
-            timings, best = race(source.original, report.node_count_before, models, source.folder, seed)
+            timings, best = race(source.original, report.node_count_before, models, source.folder, how)
         except NothingToTimeError as error:
             report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
             return None

@@ -186,11 +186,17 @@ def verification_text(report: VerifyReport) -> Text:
         return Text(f"verification: nothing was compared: {report.skipped}", style="yellow")
     if not report.equal:
         return Text(f"verification: {report.mismatch}", style="bold red")
-    sizes = "; ".join(", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes)
-    runs = f"{len(report.trials)} random inputs" + (f" ({sizes})" if sizes else "")
+    sizes = "; ".join(
+        ", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes and not trial.source
+    )
+    drawn = sum(not trial.source for trial in report.trials)
+    runs = f"{drawn} random inputs" + (f" ({sizes})" if sizes else "")
+    runs = "".join(f"{trial.source} and " for trial in report.trials if trial.source) + runs
     exact = report.relative == 0
     found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
     text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on {runs}, in {seconds(report.seconds)}")
+    if report.parts:
+        text.append(f"\n  compared in parts: {report.parts}", style="yellow")
     for output in report.outputs:
         if output.note:
             text.append(f"\n  output {output.name}: {output.note}", style="yellow")

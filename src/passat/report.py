@@ -198,6 +198,14 @@ class MismatchError(RuntimeError):
         self.report = report
 
 
+class UnverifiedError(RuntimeError):
+    """Nothing could be compared, so that nobody knows whether the result is right. `report` holds why."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 def histogram(model: "ModelProto") -> dict[str, int]:
     """The nodes of a model by operator, those in subgraphs and local functions included; names of other domains carry the domain."""
     counts: Counter[str] = Counter()

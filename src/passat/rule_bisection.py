@@ -31,6 +31,7 @@ from passat.rules.engine.journal import Application, Journal, Run
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule
 from passat.rules.why_not.view import View
+from passat.verify import AS_USUAL, Comparing
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ class RuleBisection:
     runs: RuleRuns
     passes: Passes
     sets: tuple[type[RuleSet], ...]
-    seed: int
+    how: Comparing
     margin: float
 
     @property
@@ -173,7 +174,7 @@ def bisect_rules(
     rules: Sequence[type[RuleSet]] = (),
     opt_level: int | None = None,
     config: Mapping[str, AnyValue] | None = None,
-    seed: int = 0,
+    how: Comparing = AS_USUAL,
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
 ) -> RuleBisection:
@@ -195,7 +196,7 @@ def bisect_rules(
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
     pipeline = settings.run(build_pipeline, passes, rules)
     runs = RuleRuns(pipeline, module, settings)
-    asked = Questions(runs, make_check(check, source, seed, margin), crashes=check == "crash", tell=tell)
+    asked = Questions(runs, make_check(check, source, how, margin), crashes=check == "crash", tell=tell)
     candidates, fired = _candidates(asked, source)
     names = smallest_set(candidates, asked)
     total = asked.answer(names)[1].applications
@@ -213,7 +214,7 @@ def bisect_rules(
         guilty = tuple(rule for rule in guilty if rule.name == application.rule)
     return RuleBisection(
         *(source, check, guilty, len(candidates), fired, application, why, error, before, after),
-        *(asked.calls, runs, passes, tuple(rules), seed, margin),
+        *(asked.calls, runs, passes, tuple(rules), how, margin),
     )
 
 

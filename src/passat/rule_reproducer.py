@@ -15,6 +15,7 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from passat.checks import CheckError
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, load, read_model, save, to_onnx
+from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
 from passat.passmgr.debugging.reproducer import context_data, versions
@@ -31,7 +33,8 @@ from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
 from passat.rule_runs import ALL, Questions, RuleRuns, in_words
 from passat.rules import RuleSet
 from passat.rules.matched import matched_part
-from passat.verify import VerifyError
+from passat.runner import VerifyError
+from passat.verify import Comparing
 
 FORMAT: Final = 1
 """The version of the folder's form, in `bisection.json`."""
@@ -115,7 +118,8 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
         "application": None if found.application is None else found.application.to_dict(),
         "why": found.why,
         "check": found.check,
-        "seed": found.seed,
+        "seed": found.how.seed,
+        "closeness": found.how.closeness,
         "margin": found.margin,
         "passes": text,
         "sets": [{"name": one.__name__, "file": file_of(one)} for one in found.sets],
@@ -148,7 +152,9 @@ def _save_smallest(found: RuleBisection, path: str) -> bool:
             continue
         with contextlib.suppress(OnnxError, CheckError, VerifyError):
             save(module, path)
-            if _on_smallest(path, found.runs.pipeline, found.runs.settings, found.names, found.check, found.seed, found.margin).same:
+            if _on_smallest(
+                path, found.runs.pipeline, found.runs.settings, found.names, found.check, replace(found.how, given=None), found.margin
+            ).same:
                 return True
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -163,11 +169,11 @@ def _part(application: GuiltyApplication, constants: bool) -> IRModule | None:
 
 
 def _on_smallest(
-    path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, seed: int, margin: float
+    path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, how: Comparing, margin: float
 ) -> RuleReplay:
     """Whether rules make a model bad that is good without any."""
     asked = Questions(
-        RuleRuns(pipeline, load(path, lenient=True), settings), make_check(check, path, seed, margin), crashes=check == "crash"
+        RuleRuns(pipeline, load(path, lenient=True), settings), make_check(check, path, how, margin), crashes=check == "crash"
     )
     return _replay(asked, SMALLEST, ((), 0), (names, ALL))
 
@@ -209,17 +215,18 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
     except (ValueError, LookupError) as error:
         raise ReproducerError(f"{folder}: its pipeline cannot be made here: {str(error).splitlines()[0]}") from error
     names = data["rules"]
+    how = Comparing(data["seed"], closeness=None if data["closeness"] is None else Closeness(*data["closeness"]))
     found: list[RuleReplay] = []
     smallest = os.path.join(folder, SMALLEST)
     if data["smallest"] and os.path.isfile(smallest) and not os.path.islink(smallest):
-        found.append(_on_smallest(smallest, pipeline, settings, names, asked_for, data["seed"], data["margin"]))
+        found.append(_on_smallest(smallest, pipeline, settings, names, asked_for, how, data["margin"]))
         if found[0].same:
             return found
     model = kept_path(folder, data["model"])
     if model is None and not found:
         raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
     if model is not None:
-        check_made = make_check(asked_for, model, data["seed"], data["margin"])
+        check_made = make_check(asked_for, model, how, data["margin"])
         asked = Questions(RuleRuns(pipeline, load(model, lenient=True), settings), check_made, crashes=asked_for == "crash")
         number = data["application"]["number"] if data["application"] is not None else None
         first, second = (((), 0), (names, 0)) if number is None else ((names, number - 1), (names, number))
@@ -233,6 +240,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "application": (dict, type(None)),
     "check": (str,),
     "seed": (int,),
+    "closeness": (list, type(None)),
     "margin": (int, float),
     "passes": (str, type(None)),
     "sets": (list,),
@@ -265,6 +273,7 @@ def _read(folder: str) -> dict[str, AnyValue]:
         all(isinstance(name, str) for name in data["rules"])
         and isinstance(number, int)
         and number > 0
+        and (data["closeness"] is None or [type(each) for each in data["closeness"]] == [float, float])
         and isinstance(context.get("opt_level"), int)
         and all(isinstance(context.get(key), list) for key in ("required_pass", "disabled_pass"))
         and isinstance(context.get("config"), dict)

@@ -14,7 +14,7 @@ from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from passat.verify import ModelSource
+    from passat.runner import ModelSource
 
 ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | bytes | bytearray | memoryview | SupportsRead"
 """A model, its file, its bytes, or a binary file object that holds them."""
@@ -65,7 +65,7 @@ class Source:
             try:
                 return self._read(opset, lenient=False)
             except ContradictionError:
-                from passat.verify import loads
+                from passat.runner import loads
 
                 if not loads(self.original, self.folder):
                     raise

@@ -6,22 +6,27 @@ from collections.abc import Callable
 from typing import Any as AnyValue
 
 from passat.feeds import Trial, make_feed, size_assignments, symbols
-from passat.verify import Runner
+from passat.runner import Runner
+from passat.verify import Comparing
 
 
 class NothingToTimeError(ValueError):
     """A model that does not run, so that there is nothing to time. The message says how it fails, without a subject."""
 
 
-def choose_feed(runner: Runner, seed: int) -> dict[str, AnyValue]:
-    """Inputs on which a model runs; named dimensions get the largest of a few sizes with which it does. Raises NothingToTimeError."""
+def choose_feed(runner: Runner, how: Comparing) -> dict[str, AnyValue]:
+    """Inputs on which a model runs: the user's own, or random ones, where named dimensions get the largest of a few sizes that do.
+    Raises NothingToTimeError, InputsError."""
+    if how.given is not None:
+        how.given.sizes(runner.inputs)
+        return how.given.feed(runner.inputs)
     names = symbols(runner.inputs)
     sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
     reason = ""
     for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
         for rank in (0, 1, 2, 4):
             try:
-                feed = make_feed(runner.inputs, Trial(seed + attempt, assignment, rank=rank))
+                feed = make_feed(runner.inputs, Trial(how.seed + attempt, assignment, rank=rank))
                 runner.run(feed)
             except Exception as error:  # ONNX Runtime has no common base of its errors
                 reason = reason or " ".join(str(error).split())[:300]

@@ -1,57 +1,40 @@
 """Comparing two models by running them: random inputs, symbolic dimensions at several sizes, ONNX Runtime with its optimisations off.
 
-This is the one module that knows ONNX Runtime, which is imported when a model is first run. ONNX Runtime raises a class of its own for
-each kind of refusal, with no common base but Exception; that is what is caught here.
+ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
 """
 
-import ctypes
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-import numpy as np
-
-from passat.compare import TOLERANCES, UNSTABLE, Difference, Tolerance, difference, finite_share, precision
-from passat.feeds import ELEMENT_TYPES, WIDE_RANGE, FeedError, InputSpec, Trial, make_feed, perturbed, size_assignments, symbols
-from passat.ir.onnx.errors import raise_interrupt
+from passat.compare import finite_share
+from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignments, symbols
+from passat.given_inputs import GivenInputs, InputsError, read_inputs
+from passat.judging import Closeness, judge
+from passat.runner import ModelSource, Runner, VerifyError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
-"""A model: in memory, serialised, or in a file. A model beyond 2 GB has to be a file."""
+    from passat.ir.onnx.cutting import Cut
+    from passat.ir.onnx.random_seeds import Seeds
 
 ATTEMPTS: Final = 12
 """Choices of sizes that are tried to find some on which the original runs."""
-NOISE_FACTOR: Final = 10
-"""A difference may be this many times what rounding alone does to the original."""
-_NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
-"""Types that ONNX Runtime does not exchange with NumPy, by their numbers in ONNX: they go in and out as raw memory."""
-
-
-_LOAD: Final = """
-import sys
-from passat.verify import Runner
-Runner(sys.argv[1] or sys.stdin.buffer.read(), folder=sys.argv[2] or None, threads=1)
-"""
-_LOADING_SECONDS: Final = 600.0
-
-
-class VerifyError(RuntimeError):
-    """Models cannot be compared at all: ONNX Runtime is not installed."""
+DRAWS: Final = 6
+"""How often noise is drawn to find out what rounding does."""
 
 
 @dataclass(frozen=True)
 class OutputReport:
     """What comparing one output found, over all trials: the largest differences, and whether they pass.
 
-    `relative` is relative to the largest element. `reason` says why the output does not pass, `note` why it passes although it
-    differs by more than the usual tolerance. `compared` counts the trials in which a comparison meant something.
+    `relative` is relative to the largest element. `reason` says why the output does not pass, `note` why it passes although it differs by
+    more than a few units in the last place, or why it says nothing. `compared` counts the trials in which a comparison meant something.
     """
 
     name: str
@@ -67,13 +50,15 @@ class OutputReport:
 class VerifyReport:
     """What verification found. `equal` is None where nothing could be compared; `skipped` then says why.
 
-    `mismatch` is a sentence about the first difference; `guilty` the pass that it comes from, where that was looked for.
+    `mismatch` is a sentence about the first difference; `guilty` the pass that it comes from, where that was looked for. `parts` says where
+    the models were cut, to be compared in parts.
     """
 
     equal: bool | None
     outputs: tuple[OutputReport, ...] = ()
     trials: tuple[Trial, ...] = ()
     skipped: str = ""
+    parts: str = ""
     mismatch: str = ""
     guilty: str = ""
     seconds: float = 0.0
@@ -84,141 +69,162 @@ class VerifyReport:
         return max((output.relative for output in self.outputs), default=0.0)
 
 
-class Runner:
-    """A model in ONNX Runtime. Raises VerifyError where that is not installed, and what it raises where the model does not load."""
+@dataclass(frozen=True, eq=False)
+class Comparing:
+    """How models are compared, as a user says: the `seed` of random inputs, inputs of one's own, and what values may differ by."""
 
-    def __init__(
-        self,
-        model: ModelSource,
-        *,
-        folder: str | None = None,
-        threads: int = 0,
-        optimise: bool | Literal["all"] = False,
-        seed: int | None = None,
-        arena: bool = False,
-    ) -> None:
-        onnxruntime = _onnxruntime()
-        if seed is not None:
-            onnxruntime.set_seed(seed)  # of operators that draw random numbers and have no seed of their own
-        options = onnxruntime.SessionOptions()
-        level = onnxruntime.GraphOptimizationLevel
-        levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
-        options.graph_optimization_level = levels[optimise]
-        options.intra_op_num_threads = threads or os.cpu_count() or 1
-        options.log_severity_level = 4
-        options.enable_cpu_mem_arena = arena  # without it memory goes back at once; with it times are what they are elsewhere
-        if folder is not None:
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        self._values = onnxruntime.OrtValue
-        self._session = onnxruntime.InferenceSession(_serialised(model), options, providers=["CPUExecutionProvider"])
-        self.inputs = tuple(InputSpec(value.name, value.type, tuple(value.shape)) for value in self._session.get_inputs())
-        self.outputs = tuple((value.name, value.type) for value in self._session.get_outputs())
-        self._narrow = any(kind in _NARROW for kind in (*(spec.type for spec in self.inputs), *(kind for _, kind in self.outputs)))
+    seed: int = 0
+    given: GivenInputs | None = None
+    closeness: Closeness | None = None
+
+
+AS_USUAL: Final = Comparing()
+
+
+def comparing(
+    seed: int = 0,
+    inputs: "Mapping[str, AnyValue] | str | os.PathLike[str] | None" = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Comparing:
+    """How models are compared: on random inputs of a seed, on inputs by name or in a file of `numpy.savez`, within tolerances of one's own.
+
+    Raises InputsError for the inputs, ValueError for a tolerance that is no number of at least 0.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not 0 <= value < float("inf"):
+            raise ValueError(f"{name} is a number of at least 0, not {value!r}")
+    given = None
+    if inputs is not None:
+        given = GivenInputs("the inputs given", dict(inputs)) if isinstance(inputs, Mapping) else read_inputs(inputs)
+    closeness = None if rtol is None and atol is None else Closeness(rtol or 0.0, atol or 0.0)
+    return Comparing(seed, given, closeness)
+
+
+class _Model:
+    """A model as it was given, and the same in memory. `folder` is where its external data lies."""
+
+    def __init__(self, source: ModelSource, folder: str | None) -> None:
+        self.source = source
+        self._folder = folder
+        self._proto: ModelProto | None = None
+
+    @property
+    def proto(self) -> "ModelProto":
+        """The model in memory, without its external data."""
+        if self._proto is None:
+            from passat.ir.onnx.files import in_memory  # which needs onnx
+
+            self._proto = in_memory(self.source)
+        return self._proto
+
+    @property
+    def folder(self) -> str | None:
+        """Where the external data of the model in memory lies."""
+        return os.path.dirname(os.fspath(self.source)) or "." if isinstance(self.source, (str, os.PathLike)) else self._folder
+
+
+class _Session:
+    """A model on ONNX Runtime. One that draws random numbers gets a session of its own for each run: it goes on from run to run."""
+
+    def __init__(self, make: Callable[[], Runner], *, anew: bool) -> None:
+        self._make = make
+        self._anew = anew
+        self.runner = make()
 
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
-        """The values of all outputs, in order."""
-        names = [name for name, _ in self.outputs]
-        if not self._narrow:
-            values: list[AnyValue] = self._session.run(names, dict(feed))
-            return values
-        made = {spec.name: self._to_runtime(feed[spec.name], spec) for spec in self.inputs}
-        return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
-
-    def _to_runtime(self, value: AnyValue, spec: InputSpec) -> AnyValue:
-        if spec.is_sequence:
-            raise FeedError(f"the input {spec.name!r} is a sequence, in a model that has inputs or outputs of type bfloat16 too")
-        if spec.type in _NARROW:
-            return self._values.ortvalue_from_numpy_with_onnx_type(np.require(value, requirements="C").view(np.uint16), _NARROW[spec.type])
-        return self._values.ortvalue_from_numpy(value)
-
-
-def loads(model: ModelSource, folder: str | None = None) -> bool:
-    """Whether ONNX Runtime is there, and loads a model. Asks another process: ONNX Runtime ends its own over some invalid models."""
-    source = _serialised(model)
-    path, data = (source, b"") if isinstance(source, str) else ("", source)
-    command = [sys.executable, "-P", "-c", _LOAD, path, folder or ""]
-    try:
-        return not subprocess.run(command, input=data, capture_output=True, check=False, timeout=_LOADING_SECONDS).returncode
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
-def _onnxruntime() -> AnyValue:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise_interrupt(error)
-        raise VerifyError(
-            "verification runs the models on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it; "
-            "--no-verify, or verify=False, does without"
-        ) from None
-    return onnxruntime
-
-
-def runtime_version() -> str:
-    """The version of ONNX Runtime. Raises VerifyError where it is not installed."""
-    return str(_onnxruntime().__version__)
-
-
-def _serialised(model: ModelSource) -> bytes | str:
-    if isinstance(model, bytes):
-        return model
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
-    data: bytes = model.SerializeToString()
-    return data
-
-
-def _from_runtime(value: AnyValue) -> AnyValue:
-    if not value.is_tensor() or value.data_type() not in _NARROW:
-        return value.numpy()
-    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    return np.frombuffer(raw, ELEMENT_TYPES["bfloat16"]).reshape(value.shape())
+        """The values of all outputs."""
+        return (self._make() if self._anew else self.runner).run(feed)
 
 
 class Reference:
     """The original model and what it computes on a few trials, to compare any number of candidates with.
 
     `trials` is how many choices of sizes to run (without symbolic dimensions two, without inputs one); `threads` how many threads ONNX
-    Runtime may use, 0 for all; `folder` where external data of a model in memory lies. `coarsest` is the narrowest floating-point type
-    inside the model, where its outputs have a wider one: rounding is then measured by it. The same seed makes the same trials.
+    Runtime may use, 0 for all; `folder` where external data of a model in memory lies. The same seed makes the same trials; the user's own
+    inputs come first. Where the user does not say how close values have to be, they may differ by what rounding explains.
 
-    `skipped` says why there is nothing to compare with, where the original does not load or run. Raises VerifyError without ONNX Runtime.
+    A model with operators that ONNX Runtime does not know is cut at them, and candidates are compared in parts (`passat.ir.onnx.cutting`).
+    Models that draw random numbers are compared where they draw the same ones (`passat.ir.onnx.random_seeds`).
+
+    `skipped` says why there is nothing to compare with, where the original does not load or run. Raises VerifyError without ONNX Runtime,
+    InputsError where the given inputs are not such as the model takes.
     """
 
     def __init__(
         self,
         original: ModelSource,
+        how: Comparing = AS_USUAL,
         *,
-        seed: int = 0,
         trials: int = 3,
         threads: int = 0,
         folder: str | None = None,
-        coarsest: str | None = None,
     ) -> None:
-        self._original = original
+        self._original = _Model(original, folder)
         self._threads = threads
         self._folder = folder
-        self._coarsest = coarsest if coarsest in TOLERANCES else None
-        self._noise: dict[tuple[int, int], Difference] = {}
+        self._given = how.given
+        self._closeness = how.closeness
+        self._cut: Cut | None = None
+        self._seeds: Seeds | None = None
+        self._alike = False
+        """Whether random operators have been given seeds."""
+        self._noisy: _Session | None = None
+        self._noise: dict[int, list[list[AnyValue]] | None] = {}
         self.skipped = ""
+        self.complaint = ""
+        """Why ONNX Runtime does not load the original as a whole."""
         self.inputs: tuple[InputSpec, ...] = ()
         self.outputs: tuple[tuple[str, str], ...] = ()
         self.trials: list[Trial] = []
         self.values: list[list[AnyValue]] = []
         started = time.perf_counter()
         try:
-            runner = self._runner(original)
+            session = self._load()
         except VerifyError:
             raise
         except Exception as error:
             self.skipped = f"ONNX Runtime does not load the original: {_sentence(error)}"
         else:
-            self._run_original(runner, seed, trials)
+            self._run_original(session.runner, how.seed, trials)
         self.seconds = time.perf_counter() - started
 
-    def _runner(self, model: ModelSource, *, optimise: bool = False, seed: int | None = None) -> Runner:
-        return Runner(model, folder=self._folder, threads=self._threads, optimise=optimise, seed=seed)
+    def _load(self) -> _Session:
+        """The original, cut at the operators that ONNX Runtime does not know. Raises what that raises where the rest does not load."""
+        unknown: set[tuple[str, str]] = set()
+        while True:
+            try:
+                return self._session(self._original)
+            except VerifyError:
+                raise
+            except Exception as error:
+                from passat.ir.onnx.cutting import Cut, unknown_operators
+
+                found = unknown_operators(str(error), self._original.proto)
+                if found <= unknown:
+                    raise
+                unknown |= found
+                self.complaint = _sentence(error)
+                self._cut = Cut(self._original.proto, unknown)
+
+    def _session(self, model: _Model, change: "Callable[[ModelProto], ModelProto] | None" = None, *, seed: int | None = None) -> _Session:
+        """A model as all are compared: cut, and drawing the same random numbers; `change` makes another one of it."""
+        changes: list[Callable[[ModelProto], ModelProto]] = [] if self._cut is None else [self._cut.like]
+        changes += [self._seeds.given_to] if self._alike and self._seeds is not None else []
+        changes += [] if change is None else [change]
+        if not changes:
+            make = partial(Runner, model.source, folder=self._folder, threads=self._threads, seed=seed)
+        else:
+            made = model.proto
+            for each in changes:
+                made = each(made)
+            make = partial(Runner, made, folder=model.folder, threads=self._threads, seed=seed)
+        return _Session(make, anew=self._alike)
+
+    def _feed(self, trial: Trial) -> dict[str, AnyValue]:
+        if not trial.source or self._given is None:
+            return make_feed(self.inputs, trial)
+        return {**make_feed([spec for spec in self.inputs if spec.name not in self._given.arrays], trial), **self._given.feed(self.inputs)}
 
     def _run_original(self, runner: Runner, seed: int, wanted: int) -> None:
         self.inputs, self.outputs = runner.inputs, runner.outputs
@@ -227,11 +233,14 @@ class Reference:
         ranks = [0, 1, 2, 4] if any(not spec.shape for spec in self.inputs) else [0]
         ranges: Mapping[str, int] = {}
         reason = ""
+        if self._given is not None:
+            self._run_given(runner, self._given, seed)
+        own = len(self.trials)
         for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names), strict=False):
             for rank in ranks:
                 trial = Trial(seed + attempt, sizes, rank=rank)
                 try:
-                    if not self.trials:
+                    if len(self.trials) == own:
                         ranges = _widest_ranges(runner, trial)
                     # Every second trial keeps to the safe range, where masks and flags take all their values.
                     trial, values = _run_or_narrow(runner, replace(trial, ranges={} if attempt % 2 else ranges))
@@ -242,74 +251,104 @@ class Reference:
                 self.values.append(values)
                 ranks = [rank]
                 break
-            if len(self.trials) == wanted:
+            if len(self.trials) - own == wanted:
                 return
         if not self.trials:
             self.skipped = f"the original does not run on random inputs: {reason}"
 
+    def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
+        """Takes the user's own inputs for a trial; what unknown nodes make of them is random. Raises InputsError."""
+        made = () if self._cut is None else self._cut.made
+        sizes = given.sizes([spec for spec in self.inputs if spec.name not in made])
+        trial = Trial(seed, sizes, source=given.name)
+        try:
+            self.values.append(runner.run(self._feed(trial)))
+        except Exception as error:
+            raise InputsError(f"the model does not run on {given.name}: {_sentence(error)}") from error
+        self.trials.append(trial)
+
+    # ---- candidates
+
     def check(self, candidate: ModelSource) -> VerifyReport:
         """Compares a candidate with the original on the same trials. Its external data, where it has any, lies in the same folder."""
         started = time.perf_counter()
-        found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(candidate)
-        return replace(found, trials=tuple(self.trials), seconds=self.seconds + time.perf_counter() - started)
+        model = _Model(candidate, self._folder)
+        found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(model)
+        if found.equal is False and not self._alike and self._is_random():
+            self._alike = True
+            original = self._session(self._original)
+            self.values = [original.run(self._feed(trial)) for trial in self.trials]
+            found = self._compare(model)
+        parts = "" if self._cut is None or self.skipped else self._cut.where
+        return replace(found, trials=tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
 
-    def _compare(self, candidate: ModelSource) -> VerifyReport:
+    def _is_random(self) -> bool:
+        if self._seeds is None:
+            from passat.ir.onnx.random_seeds import Seeds  # which needs onnx
+
+            self._seeds = Seeds(self._original.proto)
+        return bool(self._seeds)
+
+    def _compare(self, candidate: _Model) -> VerifyReport:
+        from passat.ir.onnx.cutting import CutError
+
         try:
-            runner = self._runner(candidate)
+            session = self._session(candidate)
+        except CutError as error:
+            return VerifyReport(None, skipped=f"the models can be compared in parts only, and these do not correspond: {error}")
         except Exception as error:
             return VerifyReport(False, mismatch=f"ONNX Runtime loads the original, but not the result: {_sentence(error)}")
-        changed = self._signature_change(runner)
+        changed = self._signature_change(session.runner)
         if changed:
             return VerifyReport(False, mismatch=changed)
         outputs = [OutputReport(name, kind) for name, kind in self.outputs]
         for t, trial in enumerate(self.trials):
             try:
-                values = runner.run(make_feed(self.inputs, trial))
+                values = session.run(self._feed(trial))
             except Exception as error:
                 return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {_sentence(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
         wrong = next((output for output in outputs if output.reason), None)
         if wrong is not None:
             return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
-        if outputs and not any(output.compared for output in outputs):
-            return VerifyReport(None, tuple(outputs), skipped="the original's own outputs change from run to run")
+        silent = next((output for output in outputs if not output.compared), None)
+        if silent is not None:
+            return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}")
         return VerifyReport(True, tuple(outputs))
 
     def _judge(self, output: OutputReport, trial: int, index: int, value: AnyValue) -> OutputReport:
-        expected = self.values[trial][index]
-        found = difference(expected, value, coarsest=self._coarsest)
-        output = replace(output, absolute=max(output.absolute, found.absolute), relative=max(output.relative, found.relative))
-        passes = replace(output, compared=output.compared + 1)
-        if not found.reason:
-            return passes
-        noise = self._noise_of(trial, index)
-        floating = precision(expected) > 0
-        if (noise.relative if floating else noise.share) > UNSTABLE:
-            return replace(output, note="not compared: chance, or rounding alone, changes the original's own output")
-        if floating and noise.relative:
-            widened = Tolerance(0.0, NOISE_FACTOR * noise.relative)
-            if not difference(expected, value, widened).reason:
-                return replace(passes, note=f"equal up to {widened.tensor:.0e} of its size: the original is this sensitive to rounding")
-        elif noise.share and found.share <= NOISE_FACTOR * noise.share and found.absolute <= NOISE_FACTOR * noise.absolute:
-            return replace(passes, note="a few elements differ, as they do in the original when its inputs are rounded")
-        return replace(passes, reason=output.reason or f"{found.reason} ({self.trials[trial]})")
+        found = judge(self.values[trial][index], value, partial(self._samples, trial, index), self._closeness)
+        relative = max(output.relative, found.relative)
+        output = replace(output, absolute=max(output.absolute, found.absolute), relative=relative)
+        if found.reason:
+            return replace(output, reason=output.reason or f"{found.reason} ({self.trials[trial]})")
+        if not found.compared:
+            return replace(output, note=output.note or "chance, or rounding alone, changes it in the original")
+        note = f"equal up to {relative:.0e} of its size: the original is this sensitive to rounding" if found.moved else output.note
+        return replace(output, compared=output.compared + 1, note=note)
 
-    def _noise_of(self, trial: int, index: int) -> Difference:
-        """How far an output of the original moves when drawn again, optimised by ONNX Runtime, or given rounded inputs."""
-        if (trial, index) not in self._noise:
-            expected = self.values[trial]
-            feed = make_feed(self.inputs, self.trials[trial])
-            epsilon = 4 * max((precision(value, self._coarsest) for value in (*feed.values(), *expected)), default=0.0)
-            total = [Difference() for _ in self.outputs]
-            variants = [(False, feed), (True, feed), (False, perturbed(feed, epsilon, 1)), (False, perturbed(feed, epsilon, 2))]
-            for seed, (optimise, variant) in enumerate(variants):
-                try:
-                    values = self._runner(self._original, optimise=optimise, seed=seed).run(variant)
-                except Exception:  # a variant that does not run says nothing about noise
-                    continue
-                total = [a.widest(difference(b, c)) for a, b, c in zip(total, expected, values, strict=True)]
-            self._noise.update({(trial, i): found for i, found in enumerate(total)})
-        return self._noise[trial, index]
+    def _samples(self, trial: int, index: int) -> list[AnyValue] | None:
+        """What an output of the original becomes with noise, and in another run; None where that cannot be told."""
+        if not self._alike and self._is_random():
+            return []  # once more, with the same random numbers
+        if trial not in self._noise:
+            self._noise[trial] = self._draw(self._feed(self.trials[trial]))
+        drawn = self._noise[trial]
+        return None if drawn is None else [values[index] for values in drawn]
+
+    def _draw(self, feed: Mapping[str, AnyValue]) -> list[list[AnyValue]] | None:
+        from passat.ir.onnx.noise import noisy  # which needs onnx
+
+        try:
+            if self._alike:  # sessions begin anew, and with the same seed draw the same noise
+                drawn = [self._session(self._original, partial(noisy, seed=number)).run(feed) for number in range(DRAWS)]
+            else:
+                self._noisy = session = self._noisy or self._session(self._original, noisy)
+                drawn = [session.run(feed) for _ in range(DRAWS)]
+            drawn.append(self._session(self._original, seed=1).run(feed))
+        except Exception:  # a model with noise may be none that ONNX Runtime loads, or runs on
+            return None
+        return drawn
 
     def _signature_change(self, runner: Runner) -> str:
         before = {"inputs": [(spec.name, spec.type) for spec in self.inputs], "outputs": list(self.outputs)}
@@ -329,10 +368,13 @@ def compare_models(
     trials: int = 3,
     threads: int = 0,
     folder: str | None = None,
-    coarsest: str | None = None,
+    inputs: "Mapping[str, AnyValue] | str | os.PathLike[str] | None" = None,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> VerifyReport:
-    """Compares two models on random inputs; the arguments are those of `Reference`. Raises VerifyError without ONNX Runtime."""
-    return Reference(original, seed=seed, trials=trials, threads=threads, folder=folder, coarsest=coarsest).check(candidate)
+    """Compares two models; arguments and errors are those of `comparing` and `Reference`."""
+    how = comparing(seed, inputs, rtol, atol)
+    return Reference(original, how, trials=trials, threads=threads, folder=folder).check(candidate)
 
 
 def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
@@ -366,17 +408,3 @@ def _run_or_narrow(runner: Runner, trial: Trial) -> tuple[Trial, list[AnyValue]]
 def _sentence(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else f"{text[:300]} ..."
-
-
-__all__ = [
-    "ModelSource",
-    "OutputReport",
-    "Reference",
-    "Runner",
-    "Trial",
-    "VerifyError",
-    "VerifyReport",
-    "compare_models",
-    "loads",
-    "runtime_version",
-]

@@ -12,7 +12,7 @@ import passat
 from passat import Report
 from passat.compare import difference
 from passat.ir.onnx import check
-from passat.verify import Runner
+from passat.runner import Runner
 
 Feed = Mapping[str, Any]
 LEVEL = 3

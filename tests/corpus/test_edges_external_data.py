@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 import passat
 from passat.ir.onnx import OnnxError
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.corpus.optimising import floats, operators, parse
 
 WIDTH = 64

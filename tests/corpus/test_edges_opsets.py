@@ -157,10 +157,10 @@ def test_a_dense_network(opset: int) -> None:
 
 def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
     """The operators of the optimised model; where a version is newer than ONNX Runtime, onnx.reference compares the values."""
-    report = passat.optimize(model, opt_level=3).report
-    if report.verification is not None and report.verification.equal:
+    found = passat.optimize(model, opt_level=3, allow_unverified=True)
+    if found.report.verification is not None and found.report.verification.equal:
         return operators(optimise(model, {"x": floats(*shape)})[0])
-    result = passat.optimize(model, opt_level=3).model
+    result = found.model
     check(result)
     want, got = (ReferenceEvaluator(each).run(None, {"x": floats(*shape)}) for each in (model, result))
     for a, b in zip(want, got, strict=True):

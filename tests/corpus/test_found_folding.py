@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat
-from passat.verify import Runner
+from passat.runner import Runner
 
 node = helper.make_node
 NAN, INF = np.nan, np.inf

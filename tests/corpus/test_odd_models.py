@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 import passat
 from passat.ir.onnx import OnnxError
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.corpus.optimising import parse, run
 
 Change = Callable[[ModelProto], object]

@@ -19,7 +19,8 @@ from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
-from passat.verify import Reference, Runner, VerifyError, VerifyReport
+from passat.runner import Runner, VerifyError
+from passat.verify import AS_USUAL, Reference, VerifyReport
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +111,7 @@ def test_a_module_that_is_broken_is_bad_by_every_check(kind: str) -> None:
         return copy
 
     Path("model.onnx").write_bytes(scaled(1.0).SerializeToString())
-    check = CHECKS[kind]("model.onnx", 0, 0.1)
+    check = CHECKS[kind]("model.onnx", AS_USUAL, 0.1)
     found = bisect_passes(Sequential([breaks]), from_onnx(scaled(1.0)), check)
     assert found.execution.name == "breaks"
     assert check.why == "the module is broken: in @main: the variable %lost is free"

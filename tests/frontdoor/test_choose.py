@@ -30,8 +30,9 @@ from passat.ir.types import TensorType, Type
 from passat.passmgr import Pass, PassContext, Sequential, module_pass
 from passat.report import Timing
 from passat.rules import CostError, NodeCount, RuleSet, op, rule_pass, tensors
+from passat.runner import Runner
 from passat.turns import NothingToTimeError, choose_feed, take_turns
-from passat.verify import Runner
+from passat.verify import AS_USUAL, Comparing
 
 x = tensors("x")[0]
 T = TensorType((4, 4))
@@ -133,7 +134,7 @@ def test_a_model_that_does_not_run_has_no_inputs() -> None:
         helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=9
     )
     with pytest.raises(NothingToTimeError, match=r"^does not run on random inputs: "):
-        choose_feed(Runner(proto), 0)
+        choose_feed(Runner(proto), AS_USUAL)
 
 
 # Candidates.
@@ -315,7 +316,7 @@ def test_a_candidate_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_where_nothing_can_be_timed_the_cost_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(runner: Runner, seed: int) -> None:
+    def fails(runner: Runner, how: Comparing) -> None:
         raise NothingToTimeError("does not run on random inputs: no reason")
 
     monkeypatch.setattr(passat.choose, "choose_feed", fails)

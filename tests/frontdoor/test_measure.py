@@ -24,7 +24,7 @@ from passat.passmgr import PassContext
 from passat.rules import CostError, CostModel, Machine, Roofline
 from passat.rules.cost import ConstantAware, cost_model
 from passat.rules.passes import default_pipeline
-from passat.verify import Runner, VerifyError
+from passat.runner import Runner, VerifyError
 from tests.rules.building import func, ops, var
 
 list_ops()

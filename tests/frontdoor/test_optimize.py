@@ -15,6 +15,7 @@ from passat.ir.onnx import OnnxError
 from passat.passmgr import PipelineError, Sequential
 from passat.pipelines import build_pipeline
 from passat.rules import RuleError, RuleSet, op, rule_pass, tensors
+from passat.runner import Runner
 from tests.frontdoor.small_pipeline import SMALL
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
@@ -275,7 +276,7 @@ def test_two_sizes_that_nobody_knows_are_not_one() -> None:
     )
     for dim in model.graph.input[0].type.tensor_type.shape.dim:
         dim.dim_param = "?"
-    made = passat.verify.Runner(optimize(model).model)
+    made = Runner(optimize(model).model)
     assert made.run({"x": np.ones((2, 3), np.float32)})[0].shape == (3, 2)
 
 
@@ -285,4 +286,4 @@ def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
     )
     result = optimize(model).model
     assert len(result.graph.node) < len(model.graph.node)
-    passat.verify.Runner(result)
+    Runner(result)

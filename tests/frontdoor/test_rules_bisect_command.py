@@ -22,7 +22,7 @@ from passat.rule_bisection import bisect_rules
 from passat.rule_reproducer import save_bisection
 from passat.rule_runs import ALL, RuleRuns
 from passat.rulefile import load_rules
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.frontdoor.wrong_rules import BERT, RAISING, RESNET, bisect, branches, chain, found, run, value_info, write, write_rules
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.fuzz.values import BOOL, FLOAT, FLOATS, INT64, INTEGERS, NARROW, NEAT, OUTSIDE, STRING, Array, random_array
 
 LARGEST: Final = 3000

@@ -16,7 +16,7 @@ import passat
 from passat.compare import UNSTABLE, Tolerance, difference, flatten, precision
 from passat.ir.onnx import OnnxError, check
 from passat.rules.rule import KEPT
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.fuzz.graphs import Case
 from tests.fuzz.noise import Noise
 from tests.fuzz.rule_models import Prices, pass_of, rules

@@ -15,7 +15,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from passat.ir.onnx.opaque import RANDOM, REGIONS
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.fuzz.builder import IR_VERSION
 from tests.fuzz.graphs import NEWEST, OLDEST, Case, counted
 from tests.fuzz.judge import bits_differ

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from passat.compare import EPSILON, Difference, difference
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.fuzz.builder import kind_of
 from tests.fuzz.values import FLOATS, Array, is_finite
 

@@ -8,7 +8,7 @@ import onnxruntime
 from onnx import ModelProto, helper
 
 from passat.ir.onnx import OnnxError, check
-from passat.verify import Runner
+from passat.runner import Runner
 
 Feed = Mapping[str, Any]
 

@@ -61,6 +61,7 @@ def test_the_public_names_of_passat() -> None:
         "Report",
         "Result",
         "TVMError",
+        "UnverifiedError",
         "__version__",
         "cpu",
         "device",

@@ -73,7 +73,27 @@ MarginOption = Annotated[
     float,
     typer.Option("--margin", min=0, metavar="X", help="With --check slower or larger: more by this part of the time or the bytes is bad."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random inputs.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random inputs that models are run on.")]
+CustomOpsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."),
+]
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez); models are compared on them and on random ones."
+    ),
+]
+RtolOption = Annotated[
+    float | None,
+    typer.Option(
+        "--rtol", min=0, metavar="X", help="Floating-point values may differ by this part of them, and not by what rounding explains."
+    ),
+]
+AtolOption = Annotated[
+    float | None,
+    typer.Option("--atol", min=0, metavar="X", help="Floating-point values may differ by this much, and not by what rounding explains."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 
 

@@ -8,14 +8,18 @@ import typer
 
 from passat.cli.app import app
 from passat.cli.arguments import (
+    AtolOption,
     CheckOption,
     ConfigOption,
+    CustomOpsOption,
     DisableOption,
+    InputsOption,
     JsonOption,
     LevelOption,
     MarginOption,
     PassesOption,
     RequireOption,
+    RtolOption,
     RulesOption,
     SeedOption,
     check_output_folder,
@@ -39,6 +43,10 @@ def bisect(
     config: ConfigOption = None,
     margin: MarginOption = 0.1,
     seed: SeedOption = 0,
+    inputs: InputsOption = None,
+    rtol: RtolOption = None,
+    atol: AtolOption = None,
+    custom_ops: CustomOpsOption = None,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,10 +57,13 @@ def bisect(
     with errors(as_json):
         from passat.bisection import bisect_model
         from passat.progress import ProgressLine
+        from passat.runner import custom_operators
+        from passat.verify import comparing
 
         if save is not None:
             check_output_folder(save, "--save")
         with (
+            custom_operators(custom_ops or ()),
             in_settings(passes, opt_level, disable, require, rules, config) as (text, sets),
             ProgressLine(console(stderr=True), enabled=not as_json) as progress,
         ):
@@ -61,7 +72,7 @@ def bisect(
                 check,
                 passes=text,
                 rules=sets,
-                seed=seed,
+                how=comparing(seed, inputs, rtol, atol),
                 margin=margin,
                 progress=progress,
             )

@@ -100,16 +100,17 @@ def explain(error: Exception) -> tuple[str, int]:
     from passat.certificates import TrustError
     from passat.checks import CheckError
     from passat.crash import PassError
+    from passat.given_inputs import InputsError
     from passat.ir.diagnostics import DiagnosticError
     from passat.ir.onnx import OnnxError
     from passat.passmgr import BisectError, PassDependencyError, PipelineError, ReproducerError
-    from passat.report import MismatchError
+    from passat.report import MismatchError, UnverifiedError
     from passat.rulefile import RuleFileError
     from passat.rules.cost import CostError
     from passat.rules.pattern import RuleError
     from passat.rules.provenance.explanation import ExplainError
     from passat.rules.provenance.plain import CertificateError
-    from passat.verify import VerifyError
+    from passat.runner import CustomOpsError, VerifyError
 
     if isinstance(error, CommandError):
         return str(error), error.code
@@ -119,9 +120,9 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), USAGE
     if isinstance(error, AttributeError) and "config" in str(error):
         return str(error), USAGE
-    if isinstance(
-        error, (MismatchError, ExplainError, CertificateError, RuleFileError, RuleError, CostError, VerifyError, PassError, BisectError)
-    ):
+    if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError)):
+        return str(error), FAILURE
+    if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError)):
         return str(error), FAILURE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

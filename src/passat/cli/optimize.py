@@ -11,13 +11,18 @@ import typer
 
 from passat.cli.app import app
 from passat.cli.arguments import (
+    AtolOption,
     ConfigOption,
+    CustomOpsOption,
     DisableOption,
+    InputsOption,
     JsonOption,
     LevelOption,
     PassesOption,
     RequireOption,
+    RtolOption,
     RulesOption,
+    SeedOption,
     check_output,
     check_settings,
     load,
@@ -79,6 +84,13 @@ def optimize(
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime.")
     ] = True,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", metavar="", help="Write the result although nothing could be compared.")
+    ] = False,
+    inputs: InputsOption = None,
+    rtol: RtolOption = None,
+    atol: AtolOption = None,
+    custom_ops: CustomOpsOption = None,
     config: ConfigOption = None,
     cost: Annotated[
         CostChoice | None, typer.Option(help="What makes a program cheaper. measured: seconds of each operator on ONNX Runtime.")
@@ -97,7 +109,7 @@ def optimize(
     opset: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="The opset of OUT, where that is later than the opset of IN.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs that the models are compared on.")] = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
     stats: Annotated[
         bool, typer.Option("--stats", metavar="", help="Tell of each rule the time, why it refused, and how much of the result it made.")
@@ -143,6 +155,9 @@ def optimize(
             check_output(page, "--report")
             if os.path.realpath(page) == os.path.realpath(output):
                 fail(f"--report and -o both name {page}", USAGE)
+        for option, given in (("--rtol", rtol), ("--atol", atol), ("--allow-unverified", allow_unverified or None), ("--inputs", inputs)):
+            if not verify and given is not None and not (option == "--inputs" and choose is Choose.TIME):
+                fail(f"{option} says how the result is compared with the input, and --no-verify that it is not", USAGE)
         prices = {} if cost is None else {"rules.cost": cost.value}
         allowed = {} if math is None else {"rules.math": math.value}
         settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices, **allowed})
@@ -172,6 +187,11 @@ def optimize(
                 passes=text,
                 rules=sets,
                 verify=verify,
+                allow_unverified=allow_unverified,
+                inputs=inputs,
+                rtol=rtol,
+                atol=atol,
+                custom_ops=custom_ops or (),
                 time_limit=time_limit,
                 choose=choose.value,
                 candidates=candidates,

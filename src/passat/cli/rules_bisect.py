@@ -8,14 +8,18 @@ import typer
 
 from passat.cli.app import rules_app
 from passat.cli.arguments import (
+    AtolOption,
     CheckOption,
     ConfigOption,
+    CustomOpsOption,
     DisableOption,
+    InputsOption,
     JsonOption,
     LevelOption,
     MarginOption,
     PassesOption,
     RequireOption,
+    RtolOption,
     RulesOption,
     SeedOption,
     check_output_folder,
@@ -39,6 +43,10 @@ def bisect_rules(
     config: ConfigOption = None,
     margin: MarginOption = 0.1,
     seed: SeedOption = 0,
+    inputs: InputsOption = None,
+    rtol: RtolOption = None,
+    atol: AtolOption = None,
+    custom_ops: CustomOpsOption = None,
     save: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the models before and after the application, and a reproducer, into this folder."),
@@ -53,14 +61,17 @@ def bisect_rules(
         from passat.progress import ProgressLine
         from passat.rule_bisection import bisect_rules as bisect
         from passat.rule_reproducer import save_bisection
+        from passat.runner import custom_operators
+        from passat.verify import comparing
 
         if save is not None:
             check_output_folder(save, "--save")
         with (
+            custom_operators(custom_ops or ()),
             in_settings(passes, opt_level, disable, require, rules, config) as (text, sets),
             ProgressLine(console(stderr=True), enabled=not as_json) as progress,
         ):
-            found = bisect(model, check, passes=text, rules=sets, seed=seed, margin=margin, progress=progress)
+            found = bisect(model, check, passes=text, rules=sets, how=comparing(seed, inputs, rtol, atol), margin=margin, progress=progress)
 
         def write() -> tuple[dict[str, AnyValue], str]:
             saved = save_bisection(found, str(save))

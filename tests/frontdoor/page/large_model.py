@@ -37,7 +37,7 @@ def layered(layers: int) -> onnx.ModelProto:
         [helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, 4, _WIDTH])],
         [numpy_helper.from_array(np.asarray(weight, np.float32), name) for name, weight in weights.items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def _layer(number: int, x: str) -> tuple[list[onnx.NodeProto], str]:

@@ -39,7 +39,7 @@ def small_model(name: str = "/block/Add", value: str = "m") -> onnx.ModelProto:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
         [numpy_helper.from_array(np.array(value, np.float32), name) for name, value in (("zero", [0, 0, 0]), ("one", [1, 1, 1]))],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def optimised(model: "onnx.ModelProto | str | Path", **options: Any) -> passat.Result:

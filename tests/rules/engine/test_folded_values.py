@@ -28,7 +28,7 @@ from passat.ir.op import Op, OpTypeError, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.engine.fold import Folder
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.ir.ops.kernel_examples import PAIR, Example, Operand, examples_of
 from tests.ir.ops.kernel_values import DTYPES, EXTREME, FILLS, filled, same_bits, spread, up_to_rounding
 

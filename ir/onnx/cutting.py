@@ -1,0 +1,173 @@
+"""Models with nodes that ONNX Runtime does not run, cut at these: their results become inputs, and what they read becomes outputs.
+
+What is left can be run, so two models can be compared in parts: everything but the nodes at the cuts, which have to be the same in both.
+"""
+
+import contextlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, shape_inference
+from onnx.inliner import inline_local_functions
+
+from passat.ir.onnx.counterparts import Named, counterparts
+from passat.ir.onnx.same_graph import Numbering
+from passat.ir.onnx.scope import free_names, inner_nodes, sort_nodes, subgraphs
+
+_UNREGISTERED: Final = (
+    re.compile(r"([\w.]*):(\w+)\(-?\d+\) is not a registered function/op"),
+    re.compile(r"(?:)()No Op registered for (\w+)"),
+)
+_FLOATS: Final = (1, 10, 11, 16)
+_UNIMPLEMENTED: Final = re.compile(r"Could not find an implementation for (\w+)\(\d+\) node")
+
+
+def unknown_operators(complaint: str, model: ModelProto) -> set[tuple[str, str]]:
+    """The operators of a model, by domain and name, that ONNX Runtime says it does not know. Those of ONNX itself that it only does not run
+    on the types at hand are not among them: passes rewrite these."""
+    found = {match for pattern in _UNREGISTERED for match in pattern.findall(complaint)}
+    missing = set(_UNIMPLEMENTED.findall(complaint))
+    domains = {(node.domain, node.op_type) for node in _all_nodes(model) if node.domain not in ("", "ai.onnx")}
+    return found | {(domain, name) for domain, name in domains if name in missing}
+
+
+class CutError(ValueError):
+    """A model that cannot be cut as another one was. The message says where they differ."""
+
+
+class Hole(NamedTuple):
+    """A node that a model is cut at: what it is, the names of its operands, captured values included, and of its results; of an If also
+    the declarations of the results of its first branch."""
+
+    named: Named
+    reads: tuple[str, ...]
+    makes: tuple[str, ...]
+    branch: tuple[ValueInfoProto, ...]
+
+
+class Cut:
+    """The cuts of a model at all nodes of some operators. `model` is what is left of it, with declared inputs in the place of the results:
+    of the types that the model declares or ONNX infers, else of those of the first operand."""
+
+    def __init__(self, model: ModelProto, operators: Collection[tuple[str, str]]) -> None:
+        self.operators = frozenset(operators)
+        self._numbering = Numbering()
+        plain, self._holes = _emptied(model, self.operators, self._numbering)
+        self._types = _types_of_results(plain, self._holes)
+        self.model = self._filled(plain, self._holes, range(len(self._holes)))
+
+    @property
+    def made(self) -> set[str]:
+        """The inputs in the place of results."""
+        return {_end(number, place, "result") for number, place in self._types}
+
+    @property
+    def where(self) -> str:
+        """Where the model is cut, in words."""
+        names = sorted(f"{domain}.{name}" if domain else name for domain, name in self.operators)
+        count = len(self._holes)
+        return f"cut at {count} node{'s' if count > 1 else ''} that ONNX Runtime does not know ({', '.join(names)})"
+
+    def like(self, other: ModelProto) -> ModelProto:
+        """What is left of another model, cut at the nodes that stand for the same. Raises CutError where they are not one to one."""
+        plain, holes = _emptied(other, self.operators, self._numbering)
+        numbers = counterparts([hole.named for hole in self._holes], [hole.named for hole in holes])
+        if len(holes) != len(self._holes) or None in numbers:
+            raise CutError(
+                f"{len(self._holes)} nodes of the original and {len(holes)} of the result are unknown to ONNX Runtime, "
+                f"and {sum(number is not None for number in numbers)} of them correspond"
+            )
+        return self._filled(plain, holes, [number for number in numbers if number is not None])
+
+    def _filled(self, plain: ModelProto, holes: Sequence[Hole], numbers: Sequence[int]) -> ModelProto:
+        """A model with the ends of its cuts, which are named by the numbers of the nodes in the original."""
+        made = ModelProto()
+        made.CopyFrom(plain)
+        graph = made.graph
+        for hole, number in sorted(zip(holes, numbers, strict=True), key=lambda pair: pair[1]):
+            for place, name in enumerate(hole.makes):
+                if name:
+                    graph.input.add(name=_end(number, place, "result")).type.CopyFrom(self._types[number, place])
+                    graph.node.append(helper.make_node("Identity", [_end(number, place, "result")], [name]))
+            for place, name in enumerate(hole.reads):
+                if name:
+                    graph.output.add(name=_end(number, place, "operand"))
+                    graph.node.append(helper.make_node("Identity", [name], [_end(number, place, "operand")]))
+        nodes = sort_nodes(graph.node)
+        copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:], graph.value_info[:]
+        graph.node.extend(copies)
+        return made
+
+
+def _end(number: int, place: int, what: str) -> str:
+    return f"{what} {place} of unknown node {number}"
+
+
+def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for node in nodes:
+            yield node
+            yield from inner_nodes(node.attribute)
+
+
+def _emptied(model: ModelProto, operators: Collection[tuple[str, str]], numbering: Numbering) -> tuple[ModelProto, list[Hole]]:
+    """A model without the nodes of some operators that its outputs depend on, and these nodes. Nodes around them, as If, go as a whole."""
+    made = inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())
+    graph = made.graph
+    kept: list[NodeProto] = []
+    holes: list[Hole] = []
+    needed = {value.name for value in graph.output}
+    for node in reversed(sort_nodes(graph.node)):
+        if needed.isdisjoint(node.output):
+            continue
+        captured = tuple(name for inner in subgraphs(node) for name in free_names(inner))
+        needed.update(node.input, captured)
+        if any((each.domain, each.op_type) in operators for each in (node, *inner_nodes(node.attribute))):
+            named = Named(numbering.describe(node, captured), next(iter(node.output), ""))
+            holes.append(Hole(named, (*node.input, *captured), tuple(node.output), _branch(node)))
+        else:
+            kept.append(NodeProto.FromString(node.SerializeToString()))
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    return made, holes[::-1]
+
+
+def _branch(node: NodeProto) -> tuple[ValueInfoProto, ...]:
+    return tuple(next(iter(subgraphs(node))).output) if node.op_type == "If" else ()
+
+
+def _types_of_results(plain: ModelProto, holes: Sequence[Hole]) -> dict[tuple[int, int], TypeProto]:
+    """The types of the results of nodes that a model is cut at: declared, or else that of the first operand whose type is known."""
+    known = {value.name: value.type for value in (*plain.graph.value_info, *plain.graph.output)}
+    found: dict[tuple[int, int], TypeProto] = {}
+    probe = ModelProto()
+    probe.CopyFrom(plain)
+    for number, hole in enumerate(holes):
+        given: TypeProto | None = None
+        for place, name in enumerate(hole.makes):
+            type_ = known.get(name) or (hole.branch[place].type if hole.branch else None)
+            if name and (type_ is None or not _says_something(type_)):
+                given = given or _first_known(probe, hole.reads)
+                type_ = given
+            if name and type_ is not None:
+                found[number, place] = type_
+                probe.graph.input.add(name=name).type.CopyFrom(type_)
+            elif name:
+                found[number, place] = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    return found
+
+
+def _says_something(type_: TypeProto) -> bool:
+    return type_.WhichOneof("value") is not None and (not type_.HasField("tensor_type") or bool(type_.tensor_type.elem_type))
+
+
+def _first_known(model: ModelProto, names: Iterable[str]) -> TypeProto | None:
+    """The type of the first of some values that ONNX infers one for, of numbers where there is such a value."""
+    with contextlib.suppress(Exception):  # whatever inference stumbles over
+        model = shape_inference.infer_shapes(model)
+    known = {value.name: value.type for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    known |= {tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for tensor in model.graph.initializer}
+    found = [known[name] for name in names if name in known and _says_something(known[name])]
+    return next((type_ for type_ in found if type_.tensor_type.elem_type in _FLOATS), found[0] if found else None)

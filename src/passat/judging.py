@@ -1,0 +1,211 @@
+"""Whether a value is the expected one up to rounding, element by element.
+
+A difference of a few units in the last place passes. A larger one passes only where rounding moves that very element as far in the
+original, which `passat.ir.onnx.noise` tells; an element that rounding moves by a good part of its size, or from one integer to another,
+says nothing, unless the value is none that rounding makes of it. What was computed without rounding has to be equal.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any as AnyValue
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from passat.compare import Tolerance, flatten, show
+from passat.ir.dtypes import from_numpy
+from passat.ir.tensor import Array
+
+NOISE_FACTOR: Final = 6
+"""An element may differ by this many times what noise has done to it."""
+UNSTABLE: Final = 0.1
+"""An element that may differ by more than this part of its size says nothing."""
+ENOUGH: Final = 0.5
+"""The part of the elements that have to say something, for an output to count as compared."""
+_SMALLEST: Final = 1e-4
+_LARGE: Final = 1e4
+"""Where the usual size is above this, elements below the part `_SMALLEST` of it are compared by their own size: beside the -3e38 of a mask
+any other number is nothing."""
+_QUICK: Final[Mapping[str, Tolerance]] = {
+    "float64": Tolerance(1e-13, 2e-14),
+    "float32": Tolerance(1e-5, 2e-6),
+    "float16": Tolerance(2e-3, 1e-3),
+    "bfloat16": Tolerance(1.6e-2, 8e-3),
+    "complex64": Tolerance(1e-5, 2e-6),
+    "complex128": Tolerance(1e-13, 2e-14),
+}
+"""What passes for rounding at once, by element type. A type that is not listed has to be equal."""
+_UNKNOWN: Final = 100
+"""These tolerances, relative to the usual size, are multiplied by this where it is not known what rounding does."""
+_LOOKED_AT: Final = 100_000
+"""Elements that are looked at to find the usual size."""
+
+
+class Closeness(NamedTuple):
+    """What the user lets floating-point values differ by: `atol + rtol * |expected|`, as in numpy.allclose."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+Samples: TypeAlias = Callable[[], Sequence[AnyValue] | None]
+"""Gives what noise makes of the value, several times; None where that cannot be told."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a value compares with the expected one.
+
+    `absolute` and `relative` are the largest differences of the elements that say something, the latter relative to the largest element;
+    `reason` says what is wrong. `compared` is whether enough elements say something; `moved` whether some pass because noise moves them as
+    far.
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    reason: str = ""
+    compared: bool = True
+    moved: bool = False
+
+    def with_(self, other: "Judgement") -> "Judgement":
+        """That of two parts together: the first reason, the larger numbers."""
+        return Judgement(
+            max(self.absolute, other.absolute),
+            max(self.relative, other.relative),
+            self.reason or other.reason,
+            self.compared and other.compared,
+            self.moved or other.moved,
+        )
+
+
+def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None = None) -> Judgement:
+    """Compares a value of any kind with the expected one. Where a `closeness` is given, that alone decides."""
+    left, right = list(flatten(expected)), list(flatten(actual))
+    if [path for path, _ in left] != [path for path, _ in right]:
+        varies = any([path for path, _ in flatten(sample)] != [path for path, _ in left] for sample in samples() or ())
+        said = f"has {len(right)} parts where {len(left)} are expected"
+        return Judgement(compared=False) if varies else Judgement(reason=said)
+    found = Judgement()
+    for place, ((path, a), (_, b)) in enumerate(zip(left, right, strict=True)):
+        one = _part(a, b, partial(_drawn, samples, place, len(left)), closeness)
+        found = found.with_(replace(one, reason=f"at {path}: {one.reason}") if one.reason and path else one)
+    return found
+
+
+def _drawn(samples: Samples, place: int, count: int) -> Sequence[AnyValue] | None:
+    """What noise makes of one part of a value; None in the place of a sample that has other parts."""
+    drawn = samples()
+    if drawn is None:
+        return None
+    parts = [list(flatten(sample)) for sample in drawn]
+    return [each[place][1] if len(each) == count else None for each in parts]
+
+
+def _part(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None) -> Judgement:
+    if expected is None or actual is None:
+        return Judgement() if expected is actual else Judgement(reason="is absent in one of the two")
+    a, b = np.asarray(expected), np.asarray(actual)
+    if a.dtype != b.dtype:
+        return Judgement(reason=f"has element type {b.dtype} where {a.dtype} is expected")
+    if a.shape != b.shape:
+        if any(np.shape(sample) != a.shape for sample in samples() or ()):
+            return Judgement(compared=False)
+        return Judgement(reason=f"has shape {list(b.shape)} where {list(a.shape)} is expected")
+    if not a.size:
+        return Judgement()
+    quick = _QUICK.get(from_numpy(a.dtype))
+    return _discrete(a, b, samples, closeness) if quick is None else _floats(a, b, quick, samples, closeness)
+
+
+def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None) -> Judgement:
+    """Integers, booleans, texts, and floating-point numbers of eight bits or fewer."""
+    differ = _differ(a, b)
+    count = int(np.count_nonzero(differ))
+    if not count:
+        return Judgement()
+    drawn = samples() if closeness is None else None
+    if drawn and any(np.shape(sample) != a.shape for sample in drawn):
+        return Judgement(compared=False)
+    unsteady = seen = np.zeros(a.shape, bool)
+    low = high = a
+    for sample in map(np.asarray, drawn or ()):
+        unsteady, seen = unsteady | _differ(a, sample), seen | ~_differ(b, sample)
+        if a.dtype.kind in "iu":
+            low, high = np.minimum(low, sample), np.maximum(high, sample)
+    if a.dtype.kind in "iu":  # a count of things near a threshold takes every value between
+        seen |= (low <= b) & (b <= high) & (high - low <= len(drawn or ()))
+    bad = differ & ~(unsteady & seen)
+    numbers = a.dtype.kind in "iu"
+    known = ~unsteady & differ
+    absolute = float(np.max(np.abs(a[known].astype(np.float64) - b[known].astype(np.float64)))) if numbers and known.any() else 0.0
+    scale = float(np.max(np.abs(a.astype(np.float64)))) if numbers else 1.0
+    reason = ""
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        reason = f"{int(np.count_nonzero(bad))} of {a.size} elements differ: {show(a[place])} became {show(b[place])} at {list(place)}"
+    return Judgement(absolute, absolute / (scale or 1.0), reason, float(unsteady.mean()) <= 1 - ENOUGH, moved=not reason)
+
+
+def _differ(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "V":  # the narrow types of ml_dtypes
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    differ = np.asarray(a != b)
+    return differ & ~(np.isnan(a) & np.isnan(b)) if a.dtype.kind == "f" else differ
+
+
+def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: Closeness | None) -> Judgement:
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide).reshape(-1), b.astype(wide).reshape(-1)
+    finite = np.isfinite(x) & np.isfinite(y)
+    with np.errstate(invalid="ignore"):
+        other = ~(finite | (x == y) | (np.isnan(x) & np.isnan(y)))
+    size = np.where(np.isfinite(x), np.abs(x), 0.0)
+    gap = np.zeros(len(x))
+    gap[finite] = np.abs(x[finite] - y[finite])
+    silent = moved = np.zeros(len(x), bool)
+    if closeness is not None:
+        bad = other | (gap > closeness.atol + closeness.rtol * size)
+    else:
+        usual = _usual(size)
+        allowed = quick.element * size + quick.tensor * np.minimum(usual, np.maximum(size / _SMALLEST, _LARGE))
+        bad = other | (gap > allowed)
+        drawn = samples() if bad.any() else ()
+        if drawn is None:
+            bad = other | (gap > _UNKNOWN * (quick.element * size + quick.tensor * usual))
+        elif bad.any():
+            if any(np.shape(sample) != a.shape for sample in drawn):
+                return Judgement(compared=False)
+            noise = np.zeros(len(x))
+            for sample in drawn:
+                z = np.asarray(sample).astype(wide).reshape(-1)
+                both = np.isfinite(x) & np.isfinite(z)
+                with np.errstate(invalid="ignore"):
+                    silent = silent | ~(both | (x == z) | (np.isnan(x) & np.isnan(z)))
+                noise[both] = np.maximum(noise[both], np.abs(x[both] - z[both]))
+            silent = silent | (NOISE_FACTOR * noise > UNSTABLE * np.maximum(size, usual))
+            moved = bad
+            bad = (other | (gap > allowed + NOISE_FACTOR * noise)) & ~silent
+            moved = moved & ~bad & ~silent
+    speaking = finite & ~silent
+    absolute = float(gap[speaking].max()) if speaking.any() else 0.0
+    largest = float(size.max())
+    reason = _said(x, y, bad, other, a.shape) if bad.any() else ""
+    return Judgement(absolute, absolute / (largest or 1.0), reason, float(silent.mean()) <= 1 - ENOUGH, bool(moved.any()))
+
+
+def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) -> str:
+    """What is wrong with elements of floating-point numbers."""
+    with np.errstate(invalid="ignore"):
+        worst = int(np.argmax(bad & other)) if (bad & other).any() else int(np.argmax(np.where(bad, np.abs(x - y), -1.0)))
+    place = [int(i) for i in np.unravel_index(worst, shape)]
+    count = int(np.count_nonzero(bad))
+    how = "in being finite" if (bad & other).any() else "by more than rounding"
+    return f"{count} of {len(x)} elements differ {how}: {show(x[worst])} became {show(y[worst])} at {place}"
+
+
+def _usual(size: Array) -> float:
+    """The usual size of elements: as large as the largest one, unless most are far smaller, as beside the -3e38 of a mask."""
+    some = size[:: max(1, len(size) // _LOOKED_AT)]
+    some = some[some > 0]
+    return min(float(size.max()), 30 * float(np.quantile(some, 0.1))) if some.size else 0.0

@@ -1,0 +1,167 @@
+"""`--inputs FILE.npz`: the user's own inputs are compared beside random ones, once they have been checked."""
+
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import ModelProto, parser
+from typer.testing import CliRunner
+
+import passat
+from passat import MismatchError
+from passat.cli.app import app
+from passat.given_inputs import InputsError, read_inputs
+from passat.rules import RuleSet, op, rule_pass, tensors
+from passat.verify import compare_models
+
+x = tensors("x")[0]
+F = np.float32
+
+
+class BelowHundred(RuleSet):
+    """Right on small numbers, as random inputs are, and wrong on others."""
+
+    clipped = op.negative(op.negative(op.clip(x, a_min=-100.0, a_max=100.0))) >> x
+
+
+def parsed(text: str) -> ModelProto:
+    model: ModelProto = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}')
+    return model
+
+
+SUM = parsed("""(float[n, 3] a, float[k, 3] b, int64[2] c) => (float[m, 3] y) {
+    s = Concat <axis = 0>(a, b) t = Cast <to = 1>(c) u = ReduceSum(t) y = Add(s, u)
+}""")
+SUM.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n + 1"
+GOOD = {"a": np.ones((2, 3), F), "b": np.ones((3, 3), F), "c": np.array([1, 2])}
+
+
+def test_they_are_the_first_trial() -> None:
+    found = compare_models(SUM, SUM, inputs=GOOD)
+    assert found.equal is True
+    assert [(trial.source, trial.sizes) for trial in found.trials] == [
+        ("the inputs given", {"n": 2}),
+        ("", {"n": 2}),
+        ("", {"n": 5}),
+        ("", {"n": 1}),
+    ]
+
+
+def test_what_shows_on_them_alone_is_seen(tmp_path: Path) -> None:
+    clip = parsed("(float[n] x) => (float[n] y) <float low = {-100}, float high = {100}> { c = Clip(x, low, high) d = Neg(c) y = Neg(d) }")
+    passes = [rule_pass(BelowHundred, opt_level=0)]
+    assert passat.optimize(clip, passes=passes).report.node_count_after == 1, "an Identity"
+    np.savez(tmp_path / "large.npz", x=np.array([1, 1000], F))
+    with pytest.raises(MismatchError, match=r"1000?.* \(the inputs in .*large\.npz\); the difference comes from the pass BelowHundred"):
+        passat.optimize(clip, passes=passes, inputs=tmp_path / "large.npz")
+    with pytest.raises(MismatchError, match="the inputs given"):
+        passat.optimize(clip, passes=passes, inputs={"x": np.array([1, 1000], F)})
+
+
+def test_a_model_that_runs_on_them_alone_is_compared() -> None:
+    """No random number is an index into five rows and larger than two."""
+    model = parsed("(float[n] x, int64[1] i) => (float[k] y) <int64[1] two = {2}> { s = Sub(i, two) y = Expand(x, s) }")
+    assert compare_models(model, model).equal is None
+    found = compare_models(model, model, inputs={"x": np.ones(1, F), "i": np.array([6])})
+    assert found.equal is True
+    assert [trial.source for trial in found.trials] == ["the inputs given"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"c": None}, "'c', which are missing; the model takes 'a', 'b', 'c'"),
+        ({"d": np.ones(3, F)}, "'d', which the model does not take; the model takes 'a', 'b', 'c'"),
+        ({"a": np.ones((2, 3))}, "the input 'a' has element type float64, the model takes float32"),
+        ({"c": np.array([1, 2], np.int32)}, "the input 'c' has element type int32, the model takes int64"),
+        ({"a": np.ones((2, 4), F)}, "the input 'a' has shape [2, 4], the model takes [n, 3]"),
+        ({"a": np.ones(3, F)}, "the input 'a' has shape [3], the model takes [n, 3]"),
+        ({"c": np.array([1, 2, 3])}, "the input 'c' has shape [3], the model takes [2]"),
+        ({"b": np.ones((4, 3), F)}, "the input 'b' has size 4 where n + 1 is 3"),
+    ],
+)
+def test_they_have_to_be_such_as_the_model_takes(changed: dict[str, Any], said: str) -> None:
+    given = {name: value for name, value in {**GOOD, **changed}.items() if value is not None}
+    with pytest.raises(InputsError) as caught:
+        compare_models(SUM, SUM, inputs=given)
+    assert str(caught.value) == f"the inputs given: {said}"
+
+
+def test_sizes_of_one_name_agree() -> None:
+    model = parsed("(float[n] a, float[n] b) => (float[n] y) { y = Add(a, b) }")
+    with pytest.raises(InputsError, match="the size n is 2 in one input, and 3 in 'b'"):
+        compare_models(model, model, inputs={"a": np.ones(2, F), "b": np.ones(3, F)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [("string", np.array(["a", "bc"])), ("bfloat16", np.array([1, 2]).astype(ml_dtypes.bfloat16)), ("bool", np.array([True, False]))],
+)
+def test_arrays_of_types_that_files_hold_in_another_form(kind: str, array: npt.NDArray[np.generic], tmp_path: Path) -> None:
+    model = parsed(f"({kind}[n] x) => ({kind}[n] y) {{ y = Identity(x) }}")
+    np.savez(tmp_path / "i.npz", x=array)
+    found = compare_models(model, model, inputs=tmp_path / "i.npz")
+    assert (found.equal, found.trials[0].sizes) == (True, {"n": 2})
+
+
+def test_what_the_model_does_not_run_on() -> None:
+    model = parsed("(float[n] x) => (float[m] y) <int64[2] s = {2, -1}> { y = Reshape(x, s) }")
+    with pytest.raises(InputsError, match="the model does not run on the inputs given: "):
+        compare_models(model, model, inputs={"x": np.ones(3, F)})
+
+
+class Evil:
+    """Would write a file where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("evil"),))
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "pickle", "objects", "member", "large"])
+def test_files_that_hold_no_arrays_are_refused_and_nothing_in_them_is_executed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "i.npz"
+    if kind == "text":
+        path.write_text("no archive")
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(Evil()))
+    elif kind == "objects":
+        np.savez(path, x=np.array([Evil()], object))
+    elif kind == "member":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", pickle.dumps(Evil()))
+    elif kind == "large":
+        np.savez(path, x=np.zeros(1000, F))
+        monkeypatch.setattr("passat.given_inputs.MOST_BYTES", 1000)
+    with pytest.raises(InputsError, match=str(path)):
+        read_inputs(path)
+    onnx.save(parsed("(float[n] x) => (float[n] y) { a = Neg(x) y = Neg(a) }"), "in.onnx")
+    done = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", str(path)])
+    assert (done.exit_code, Path("out.onnx").exists(), Path("evil").exists()) == (1, False, False)
+    assert str(path) in "".join(done.output.split())
+
+
+def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parsed("(float[n] x) => (float[n] y) { a = Neg(x) y = Neg(a) }"), "in.onnx")
+    np.savez("i.npz", x=np.ones(4, F))
+    done = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", "i.npz", "--rtol", "1e-3"])
+    assert done.exit_code == 0, done.output
+    assert "the same values, on the inputs in i.npz and 3 random inputs (n=2; n=5; n=1)" in " ".join(done.output.split())
+    timed = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", "i.npz", "--choose", "time", "--no-verify"])
+    assert timed.exit_code == 0, timed.output
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf")])
+def test_tolerances_are_numbers_of_at_least_zero(tolerance: float) -> None:
+    model = parsed("(float[n] x) => (float[n] y) { y = Neg(x) }")
+    with pytest.raises(ValueError, match="is a number of at least 0"):
+        compare_models(model, model, rtol=tolerance)
