@@ -99,14 +99,14 @@ def test_chains_that_collapse(name: str) -> None:
 
 def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
     """Sums of constants may be merged in any order, so there are more ways than there is memory for; a limit stops that."""
-    length = 8_000 if SOAK else 400
+    length = 8_000 if SOAK else 100
     model = repeated(length, lambda i, a, b: helper.make_node("Add", [a, "c"], [b]), (2, 3), c=np.float32(0.5))
     out, report = optimise(model, {"x": floats(2, 3)}, again=False)
     assert sum(operators(out).values()) <= (1 if not report.limits else length / 50)
 
 
 def test_slices_of_slices_collapse() -> None:
-    length = 500
+    length = 500 if SOAK else 60
     model = repeated(
         length,
         lambda i, a, b: helper.make_node("Slice", [a, "one", "end", "axis"], [b]),

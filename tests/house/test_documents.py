@@ -8,6 +8,7 @@ out, and of a long output the lines from the one that is shown as `...` on. The 
 
 import doctest
 import json
+import multiprocessing
 import os
 import re
 import shlex
@@ -19,21 +20,38 @@ from typing import Final
 
 import pytest
 
+from passat.cli import main
+
 HOME: Final = Path(__file__).resolve().parents[2]
 DOCUMENTS: Final = ("README.md", "docs/passes.md", "docs/search.md", "docs/trust.md")
 PAGES: Final = {"docs/rules.md": "passat rules doc"}
 BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")
+FORKS: Final = multiprocessing.get_context("forkserver")
+"""Processes that have imported Passat when they start: that takes longer than most commands of the documents."""
+FORKS.set_forkserver_preload(["passat.cli", "passat.rules.passes", "passat.rules.library", "passat.optimizer", "onnx", "onnxruntime"])
 
 
 def run(command: str, folder: Path) -> str:
     """What a command prints: `passat` is that of this Python."""
     words = shlex.split(command)
     assert words[0] == "passat", f"a document runs {words[0]}"
-    words[:1] = [sys.executable, "-c", "from passat.cli import main; main()"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False, env={**environment(folder), "COLUMNS": "120"})
-    return done.stdout + done.stderr
+    printed = [folder / name for name in (".stdout", ".stderr")]
+    process = FORKS.Process(target=command_line, args=(words, folder, *printed, {**environment(folder), "COLUMNS": "120"}))
+    process.start()
+    process.join()
+    return "".join(path.read_text() for path in printed)
+
+
+def command_line(words: list[str], folder: Path, out: Path, err: Path, variables: dict[str, str]) -> None:
+    """Passat's command line in this process, which is its own, with what it prints in files."""
+    os.chdir(folder)
+    os.environ.update(variables)
+    for path, stream in ((out, sys.stdout), (err, sys.stderr)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
+    sys.argv = words
+    main()
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Imports go one way, and heavy packages are imported by the one module that needs them, when it needs them."""
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -63,8 +64,9 @@ def imports_of(path: Path) -> Iterator[Import]:
         stack.extend((child, inner, for_types) for child in ast.iter_child_nodes(node))
 
 
-def all_imports() -> list[Import]:
-    return [found for path in sources() for found in imports_of(path)]
+@functools.cache
+def all_imports() -> tuple[Import, ...]:
+    return tuple(found for path in sources() for found in imports_of(path))
 
 
 def room_of_path(path: str) -> str:
@@ -92,12 +94,12 @@ def test_a_room_is_imported_under_its_own_name() -> None:
 def test_no_cycle_of_eager_imports() -> None:
     modules = {module_name(path): path for path in sources()}
     edges: dict[str, set[str]] = {name: set() for name in modules}
-    for name, path in modules.items():
-        for found in imports_of(path):
-            if found.eager and not found.typing and found.top == "passat":
-                target = found.module if found.module in modules else found.module.rpartition(".")[0]
-                if target in modules and target != name:
-                    edges[name].add(target)
+    names = {path.relative_to(HOME).as_posix(): name for name, path in modules.items()}
+    for found in all_imports():
+        if found.eager and not found.typing and found.top == "passat":
+            name, target = names[found.path], found.module if found.module in modules else found.module.rpartition(".")[0]
+            if target in modules and target != name:
+                edges[name].add(target)
     done: set[str] = set()
     while True:
         ready = {name for name in edges if name not in done and edges[name] <= done}

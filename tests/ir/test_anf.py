@@ -193,7 +193,7 @@ def test_making_a_value_of_a_data_type_has_no_effect() -> None:
 
 def test_depth_is_data() -> None:
     expr: Expr = x
-    for _ in range(100_000):
+    for _ in range(20_000):
         expr = expr + x
     normal = to_anf(expr)
     assert isinstance(normal, Let)

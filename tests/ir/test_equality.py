@@ -277,7 +277,7 @@ print(structural_hash(parse_expr({text!r})))
     assert int(run.stdout) == structural_hash(parse_expr(text))
 
 
-def long_chain(length: int = 100_000) -> Function:
+def long_chain(length: int = 20_000) -> Function:
     param = var("p", shape=(2,))
     expr: Expr = param
     for _ in range(length):
@@ -298,7 +298,7 @@ def test_lets_nest_deep() -> None:
 
     def lets() -> Expr:
         body: Expr = one
-        for _ in range(100_000):
+        for _ in range(20_000):
             body = Let(Var("v"), one, body)
         return body
 

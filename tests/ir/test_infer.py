@@ -193,11 +193,11 @@ def test_modules_have_types(module: IRModule) -> None:
 
 def test_depth_is_data() -> None:
     expr: Expr = x
-    for _ in range(100_000):
+    for _ in range(20_000):
         expr = expr + y
     assert infer_type(expr).checked_type == f32
     lets: Expr = x
-    for _ in range(100_000):
+    for _ in range(20_000):
         lets = Let(Var("v"), x, lets)
     assert infer_type(lets).checked_type == f32
     doubled: Expr = x

@@ -90,7 +90,7 @@ def test_depth_is_data() -> None:
     calls: Expr = x
     lets: list[tuple[Var, Expr]] = []
     tuples: Expr = x
-    for _ in range(100_000):
+    for _ in range(20_000):
         calls = get_op("negative")(calls)
     for i in range(20_000):
         lets.append((Var(f"v{i}"), get_op("abs")(lets[-1][0] if lets else x)))

@@ -146,8 +146,8 @@ def test_variables_of_patterns_come_from_left_to_right() -> None:
 @pytest.mark.parametrize(
     ("step", "length"),
     [
-        (lambda expr: expr + y, 100_000),
-        (lambda expr: Let(Var("v"), y, expr), 100_000),
+        (lambda expr: expr + y, 20_000),
+        (lambda expr: Let(Var("v"), y, expr), 20_000),
         (lambda expr: Let(Var("v"), expr, y), 20_000),
         (lambda expr: Tuple([expr]), 20_000),
         (lambda expr: If(c, expr, y), 20_000),

@@ -64,7 +64,7 @@ def test_a_key_that_has_no_text_is_not_kept(tmp_path: Path) -> None:
     assert texts.notices == []
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 60_000), data=st.binary(min_size=1, max_size=100))
 @example(place=4058, data=b"\x80")  # in the name of the table, which an error message then quotes
 def test_whatever_is_written_over_the_file_the_cache_goes_on(tmp_path: Path, place: int, data: bytes) -> None:

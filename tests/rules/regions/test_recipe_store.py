@@ -86,7 +86,7 @@ def test_constants_are_folded_anew() -> None:
     assert_equal_in_value(scaled(5), outcome.function, exact=False)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1 << 30), st.integers(2, 12))
 def test_the_cache_changes_nothing(seed: int, size: int) -> None:
     function = build(seed, size)
@@ -96,8 +96,8 @@ def test_the_cache_changes_nothing(seed: int, size: int) -> None:
 
 
 def test_random_programs_are_found_again() -> None:
-    outcomes = [cached(build(seed, 10), *SETS) for seed in (*range(20), *range(20))]
-    assert sum(outcome.count("remembered") for outcome in outcomes[20:]) >= 15
+    outcomes = [cached(build(seed, 10), *SETS) for seed in (*range(8), *range(8))]
+    assert sum(outcome.count("remembered") for outcome in outcomes[8:]) >= 6
 
 
 # ---- keys
