@@ -21,7 +21,8 @@ from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.drafts import Draft, Drafts, Drawing
-from passat.rules.pattern import Computed
+from passat.rules.pattern import Computed, RuleError
+from passat.rules.symbolic import Symbolic
 
 if TYPE_CHECKING:
     from passat.rules.checking.dice import Dice
@@ -66,10 +67,12 @@ class Term:
         return self.constant
 
 
-class Condition:
+class Condition(Symbolic):
     """A condition of a rule: a named function applied to holes, terms and plain values; `draw` says how to draw what it holds of."""
 
     __slots__ = ("_text", "args", "draw", "function")
+    kind = "a guard"
+    comparison = "guards that all have to hold are listed, .when(a, b); for anything else write one guard"
 
     def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], draw: Drawing | None = None) -> None:
         self.function = function
@@ -81,6 +84,19 @@ class Condition:
         if self._text is None:  # each refusal shows its condition
             self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
         return self._text
+
+    def refusal(self, answer: object, rule: str) -> str:
+        """Why the condition of a rule refuses, where its function has answered so; the empty text where it holds. Raises RuleError for an
+        answer that is neither a bool nor a text."""
+        if answer is True:
+            return ""
+        if isinstance(answer, str):
+            return answer or "does not hold"
+        if isinstance(answer, (bool, np.bool_)):
+            return "" if answer else "does not hold"
+        raise RuleError(
+            f"the rule {rule}: the guard {self!r} returned {answer!r}; it has to return True, or a text that says why it refuses"
+        )
 
 
 _Function = Callable[..., bool | str]

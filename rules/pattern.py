@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.op import Op, get_op
+from passat.rules.symbolic import AttributeTerm, Symbolic
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule
@@ -22,7 +23,7 @@ PLAIN_PRODUCT: Final = {"transpose_a": False, "transpose_b": False}
 """The attributes of `x @ y`, a product of matrices as they are. Attributes that a left side does not name may be anything."""
 
 
-class AttrHole:
+class AttrHole(AttributeTerm):
     """A hole for the value of an attribute, or (as `attrs=a`) for all attributes of a call (`passat.ir.attrs.Attrs`)."""
 
     __slots__ = ("name",)
@@ -34,7 +35,7 @@ class AttrHole:
         return self.name
 
 
-class Computed:
+class Computed(AttributeTerm):
     """An attribute computed from what a match binds, by a named function (`passat.rules.conditions.computed`)."""
 
     __slots__ = ("args", "function")
@@ -47,7 +48,7 @@ class Computed:
         return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
 
 
-class Pattern:
+class Pattern(Symbolic):
     """The base of terms. Two terms with the same `key` are the same term. `holes` is what `_holes` has found."""
 
     __slots__ = ("holes", "key")
@@ -84,11 +85,20 @@ class Pattern:
     def __neg__(self) -> "PCall":
         return PCall(get_op("negative"), (self,))
 
+    def __rmatmul__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("nn.matmul"), (other, self), PLAIN_PRODUCT)
+
+    def __pow__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("power"), (self, other))
+
+    def __rpow__(self, other: "TermLike") -> "PCall":
+        return PCall(get_op("power"), (other, self))
+
+    def __abs__(self) -> "PCall":
+        return PCall(get_op("abs"), (self,))
+
     def __getitem__(self, index: int) -> "PGet":
         return PGet(self, index)
-
-    def __iter__(self) -> Iterator["Pattern"]:
-        raise TypeError("a pattern has no known length; take its parts with pattern[i]")
 
     def __rshift__(self, right: "TermLike") -> "Rule":
         from passat.rules.rule import Rule
@@ -129,6 +139,10 @@ class PLiteral(Pattern):
     __slots__ = ("value",)
 
     def __init__(self, value: float) -> None:
+        try:
+            float(value)
+        except OverflowError:
+            raise RuleError(f"a number of {len(str(abs(value)))} digits cannot stand in a pattern: no element type holds it") from None
         self.value = value
         self.key = ("literal", type(value).__name__, value)
 
@@ -141,7 +155,7 @@ class PNumber(Pattern):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Computed) -> None:
+    def __init__(self, value: Computed | AttrHole) -> None:
         self.value = value
         self.key = ("number", repr(value))
 
@@ -202,8 +216,8 @@ class PGet(Pattern):
     __slots__ = ("index", "of")
 
     def __init__(self, of: Pattern, index: int) -> None:
-        if index < 0:
-            raise RuleError(f"{of!r}[{index}]: fields are counted from 0")
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            raise RuleError(f"{of!r}[{index!r}]: fields are counted from 0; parts of a tensor are op.strided_slice(...)")
         self.of = of
         self.index = index
         self.key = ("get", of.key, index)
@@ -223,48 +237,68 @@ def term(value: TermLike) -> Pattern:
         return PTuple(value)
     if isinstance(value, (bool, int, float)):
         return PLiteral(value)
+    if isinstance(value, AttributeTerm):
+        raise RuleError(f"{value!r} is an attribute, and no tensor; on a right side number({value!r}) makes a constant of it")
+    if isinstance(value, OpNames):
+        raise RuleError(f"{value!r} is an operator that is not applied: write {value!r}(...)")
     raise RuleError(f"{value!r} cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
 
 
 def tensors(names: str) -> tuple[PVar, ...]:
     """Holes for any expressions: `x, y = tensors("x y")`."""
-    return tuple(PVar(name) for name in names.split())
+    return tuple(PVar(name) for name in _names(names))
 
 
 def tensor(name: str) -> PVar:
     """One hole for any expression."""
-    return PVar(name)
+    return PVar(_name(name))
 
 
 def constant(name: str) -> PConst:
     """A hole for a constant."""
-    return PConst(name)
+    return PConst(_name(name))
 
 
 def constants(names: str) -> tuple[PConst, ...]:
     """Holes for constants."""
-    return tuple(PConst(name) for name in names.split())
+    return tuple(PConst(name) for name in _names(names))
 
 
-def number(value: Computed) -> PNumber:
-    """A computed number, for right sides."""
+def number(value: Computed | AttrHole) -> PNumber:
+    """A computed number, or one that an attribute holds, for right sides. Raises RuleError for anything else."""
+    if not isinstance(value, AttributeTerm):
+        raise RuleError(f"number(...) takes an attribute, or what @computed makes, not {value!r}")
     return PNumber(value)
 
 
 def attributes(names: str) -> tuple[AttrHole, ...]:
     """Holes for attributes: `p, q = attributes("p q")`."""
-    return tuple(AttrHole(name) for name in names.split())
+    return tuple(AttrHole(name) for name in _names(names))
 
 
 def attribute(name: str) -> AttrHole:
     """One hole for an attribute."""
-    return AttrHole(name)
+    return AttrHole(_name(name))
 
 
-class OpNames:
+def _names(names: str) -> list[str]:
+    if not isinstance(names, str) or not names.split():
+        raise RuleError(f"holes are named in one text, such as 'x y', not {names!r}")
+    return [_name(name) for name in names.split()]
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise RuleError(f"the name of a hole is a word, such as 'x', not {name!r}")
+    return name
+
+
+class OpNames(Symbolic):
     """The namespace `op`: `op.transpose(x, axes=p)`, `op.nn.conv2d(x, w, attrs=a)`. Unknown operators are refused at once."""
 
     __slots__ = ("_prefix",)
+    kind = "an operator that is not applied"
+    comparison = "write op.NAME(...)"
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
@@ -281,6 +315,9 @@ class OpNames:
         except KeyError as error:
             raise RuleError(str(error.args[0])) from None
         return PCall(found, args, attrs)
+
+    def __repr__(self) -> str:
+        return f"op.{self._prefix}" if self._prefix else "op"
 
 
 op = OpNames()

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import Any as AnyValue
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, NoReturn
 
 from passat.rules.conditions import Condition
 from passat.rules.pattern import (
@@ -24,6 +24,7 @@ from passat.rules.pattern import (
     subterms,
     tensor_holes,
 )
+from passat.rules.symbolic import Symbolic
 
 EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
 MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
@@ -112,7 +113,7 @@ class Rule:
                 raise RuleError(f"{self._where()}: {name!r} is both a tensor and a constant")
 
     def _check_note(self) -> None:
-        if self.math != EXACT and not self.note.strip():
+        if self.math != EXACT and not (isinstance(self.note, str) and self.note.strip()):
             raise RuleError(f"{self._where()}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
 
     def _check_bound(self, *parts: Pattern | Condition) -> None:
@@ -142,6 +143,11 @@ class Rule:
         """The rule under further conditions, tried in order. Raises RuleError for what is no condition."""
         for value in conditions:
             if not isinstance(value, Condition):
+                if callable(value) and not isinstance(value, Symbolic):
+                    name = getattr(value, "__name__", "g")
+                    raise RuleError(
+                        f"rule [{self!r}]: {name} is a function; a guard is the call of one that @condition decorates: .when({name}(x))"
+                    )
                 raise RuleError(
                     f"rule [{self!r}]: {value!r} is no condition; write one with @condition or take one from passat.rules.conditions"
                 )
@@ -191,9 +197,12 @@ class Rule:
 
     def budget(self, matches: int) -> "Rule":
         """The rule with a budget of its own instead of `rules.rule_matches`: where it finds more matches in a round, it is put off."""
-        if matches < 1:
+        if not isinstance(matches, int) or matches < 1:
             raise RuleError(f"rule [{self!r}]: a budget is at least one match, not {matches!r}")
         return self._but(matches=matches)
+
+    def __rshift__(self, right: object) -> NoReturn:
+        raise RuleError(f"rule [{self!r}] has a left and a right side already, and cannot become {right!r} as well: make two rules")
 
     def named(self, name: str) -> "Rule":
         """The rule under a name."""

@@ -1,5 +1,6 @@
 """A first check of a rule when it is made: on sample types, do both sides have one type? (`check` does it thoroughly.)"""
 
+import inspect
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
@@ -10,10 +11,24 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.conditions import Refuse, Term
+from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.matching import same_type
 from passat.rules.multi_root import MultiRule, PJoined
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, subterms
+from passat.rules.pattern import (
+    AttrHole,
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PVar,
+    RuleError,
+    subterms,
+    values_in,
+)
 from passat.rules.rule import Rule
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
@@ -25,22 +40,40 @@ def check_types(rule: Rule) -> None:
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
+    _check_calls(rule)
     mismatch = ""
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
             left = sample.type_of(rule.lhs)
             answers = [condition.function(*map(sample.value, condition.args)) for condition in rule.conditions]
-            if any(isinstance(answer, str) or not answer for answer in answers):
+            if any(condition.refusal(answer, rule.name) for condition, answer in zip(rule.conditions, answers, strict=True)):
                 continue
             right = sample.type_of(rule.rhs, left)
+        except RuleError:
+            raise
         except (OpTypeError, Refuse, LookupError, TypeError, ValueError):
             continue
+        except Exception as error:
+            raise RuleError(f"rule {rule.name} [{rule!r}]: a guard or computed value raises {type(error).__name__}: {error}") from error
         if same_type(_twice(left, rule.right.axis) if isinstance(rule, MultiRule) else left, right):
             return
         holes = ", ".join(f"{name}: {type_!r}" for name, type_ in sample.types.items())
         mismatch = mismatch or f"on {holes} the left side has type {left!r}, the right side {right!r}"
     if mismatch:
         raise RuleError(f"rule {rule.name} [{rule!r}]: the sides have different types: {mismatch}")
+
+
+def _check_calls(rule: Rule) -> None:
+    """Raises RuleError where a guard or a computed value is given more or fewer values than its function takes."""
+    pending: list[AnyValue] = [*rule.conditions, *values_in(rule.rhs)]
+    while pending:
+        call = pending.pop()
+        if isinstance(call, (Condition, Computed)):
+            try:
+                inspect.signature(call.function).bind(*call.args)
+            except TypeError as error:
+                raise RuleError(f"rule {rule.name} [{rule!r}]: {call!r}: {error}") from None
+            pending += call.args
 
 
 def _twice(type_: Type, axis: int) -> Type:

@@ -16,7 +16,7 @@ from passat.ir.op import KnownValue, Op, OpTypeError
 from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
-from passat.rules.conditions import Refuse, Term
+from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
 from passat.rules.pattern import (
@@ -30,6 +30,7 @@ from passat.rules.pattern import (
     PNumber,
     PTuple,
     PVar,
+    RuleError,
     named_patterns,
     pattern_parts,
     subterms,
@@ -247,9 +248,9 @@ class Matcher:
             if element is None or element != literal.value:
                 raise Refusal(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
         for condition in self.rule.conditions:
-            answer = graph.ask(condition.function, [match.value(arg) for arg in condition.args], decides=True)
-            if isinstance(answer, str) or not answer:
-                raise Refusal(f"{condition!r}: {answer if isinstance(answer, str) and answer else 'does not hold'}")
+            answer = match.ask(condition, decides=True)
+            if answer is not True and (reason := condition.refusal(answer, f"{self.name} ({self.rule.source})")):
+                raise Refusal(f"{condition!r}: {reason}")
         return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
@@ -307,12 +308,23 @@ class Bindings:
         if isinstance(argument, AttrHole):
             return self.attrs[argument.name]
         if isinstance(argument, Computed):
-            return self.graph.ask(argument.function, [self.value(arg) for arg in argument.args])
+            return self.ask(argument)
         if isinstance(argument, Pattern):
             return self._term(argument)
         if isinstance(argument, (tuple, list)):
             return tuple(map(self.value, argument))
         return argument
+
+    def ask(self, call: Condition | Computed, *, decides: bool = False) -> AnyValue:
+        """What the function of a condition or of a computed attribute says. Raises RuleError where it fails."""
+        values = [self.value(arg) for arg in call.args]
+        try:
+            return self.graph.ask(call.function, values, decides=decides)
+        except (Refuse, Refusal, OpTypeError, InferError, RuleError, MemoryError):
+            raise
+        except Exception as error:
+            rule = self.matcher.rule
+            raise RuleError(f"the rule {rule.name} ({rule.source}): {call!r} raises {type(error).__name__}: {error}") from error
 
     def _term(self, pattern: Pattern) -> Term:
         graph = self.graph

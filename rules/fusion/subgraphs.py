@@ -53,8 +53,8 @@ class Match:
                 answer = condition.function(*[self._value(arg) for arg in condition.args])
             except Refuse as refuse:
                 return f"{condition!r}: {refuse}"
-            if isinstance(answer, str) or not answer:
-                return f"{condition!r}: {answer or 'does not hold'}"
+            if reason := condition.refusal(answer, "of a composite function"):
+                return f"{condition!r}: {reason}"
         return ""
 
     def _value(self, argument: AnyValue) -> AnyValue:

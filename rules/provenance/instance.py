@@ -95,8 +95,8 @@ class Instance:
             raise CertificateError("the left side is somewhere else than the match says")
         for condition in rule.conditions:
             answer = condition.function(*map(self.value, condition.args))
-            if isinstance(answer, str) or not answer:
-                raise CertificateError(f"the condition {condition!r} does not hold{f': {answer}' if answer else ''}")
+            if reason := condition.refusal(answer, rule.name):
+                raise CertificateError(f"the condition {condition!r} refuses: {reason}")
 
     # ---- the left side
 

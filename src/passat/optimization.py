@@ -21,7 +21,7 @@ from passat.pipelines import Passes, build_pipeline, is_own, text_of
 from passat.report import MismatchError, Report, UnverifiedError, histogram, opaque_warnings, warnings_of
 from passat.result import Result
 from passat.rulefile import idle_passes
-from passat.rules import RuleSet
+from passat.rules import RuleError, RuleSet
 from passat.rules.cost import CostError
 from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interruptible
@@ -281,7 +281,7 @@ def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[N
     except Exception as error:
         accusation = watch.accuse(error, reproducer)
         # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are looked at for the first time.
-        if accusation is None or isinstance(error, (CostError, MemoryError, OnnxError)):
+        if accusation is None or isinstance(error, (CostError, MemoryError, OnnxError, RuleError)):
             raise
         raise accusation from error
 

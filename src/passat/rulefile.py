@@ -13,8 +13,7 @@ from typing import Final
 
 from passat.ir.bounded_read import read_bounded
 from passat.passmgr.registry import collect_registrations, get_entry
-from passat.rules import Rule, RuleError, RuleSet
-from passat.rules.pattern import Pattern
+from passat.rules import RuleError, RuleSet
 
 _NUMBERS: Final = itertools.count()
 _LIMIT: Final = 1 << 24
@@ -110,9 +109,7 @@ def _run(file: Path) -> ModuleType:
 
 
 def _reason(error: BaseException) -> str:
-    """What is wrong, in a sentence. `left >> right.when(...)`, which takes the method from the right side, is a common one."""
-    if isinstance(error, AttributeError) and isinstance(error.obj, Pattern) and error.name in vars(Rule):
-        return f".{error.name}(...) belongs to the rule, not to its right side: write (left >> right).{error.name}(...)"
+    """What is wrong, in a sentence."""
     kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
     return kind + (" ".join(str(error).split()) or "no reason given")
 

@@ -193,7 +193,7 @@ def define(value: object) -> RuleSetMeta:
         (lambda: op.exp(c) >> tensors("c")[0], "rule (unnamed) [exp(c) -> c]: 'c' is both a tensor and a constant"),
         (
             lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
-            "rule [exp(x) -> x]: <function is_float at ",
+            "rule [exp(x) -> x]: is_float is a function; a guard is the call of one that @condition decorates: .when(is_float(x))",
         ),
         ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
         (

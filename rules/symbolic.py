@@ -1,0 +1,181 @@
+"""What the terms of the rule language refuse: Python's tests, loops and conversions would be decided once, where the rule is written, and
+not for each match.
+
+Messages say what to write instead. Without them Python takes some of it silently (`.when(a and b)` is `.when(b)`), and answers others with
+an error that names no pattern.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Any as AnyValue
+
+if TYPE_CHECKING:
+    from passat.rules.pattern import Computed
+
+_PARTS_OF_A_TYPE: Final = ("shape", "ndim", "dtype", "type", "size", "rank", "value", "T")
+_GUARD: Final = "a guard is a function of what matches: @condition def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
+
+
+class Symbolic:
+    """Stands for something that is known when a rule matches, and not when it is written."""
+
+    __slots__ = ()
+    kind = "a pattern"
+    comparison = f"compare in a guard, or apply an operator such as op.greater(x, y); {_GUARD}"
+    """What to write instead of a comparison or a test."""
+
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Raises RuleError."""
+        from passat.rules.pattern import RuleError  # which needs this module
+
+        raise RuleError(f"{self!r} is {self.kind}, and has no {what}: {instead}")
+
+    def __iter__(self) -> Iterator[AnyValue]:
+        self.refuse("known length", "take its parts with pattern[i]")
+
+    def __format__(self, form: str) -> str:
+        if form:
+            self.refuse(f"format {form!r}", "it is shown as it is written")
+        return repr(self)
+
+    if not TYPE_CHECKING:  # type checkers know which attributes there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "holes" or name.startswith("_"):
+                raise AttributeError(name)
+            raise _missing(self, name)
+
+
+def _missing(term: Symbolic, name: str) -> Exception:
+    """The error for an attribute that a term does not have."""
+    from passat.rules.pattern import RuleError
+    from passat.rules.rule import Rule
+
+    class MissingAttributeError(RuleError, AttributeError):  # the second for hasattr
+        pass
+
+    MissingAttributeError.__qualname__ = MissingAttributeError.__name__ = "RuleError"
+    if name in vars(Rule):
+        return MissingAttributeError(f".{name}(...) belongs to the rule, not to its right side: write (left >> right).{name}(...)")
+    instead = _GUARD if name in _PARTS_OF_A_TYPE else "operators are applied as op.NAME(x), such as op.nn.relu(x)"
+    return MissingAttributeError(f"{term!r} is {term.kind}, and has no .{name}: {instead}")
+
+
+def _refusing(what: str, instead: str = "") -> Callable[..., AnyValue]:
+    def refused(self: Symbolic, *_: object) -> NoReturn:
+        self.refuse(what, instead or self.comparison)
+
+    return refused
+
+
+_INSTEAD: Final = {
+    "<<": "a rule goes from left to right: left >> right",
+    ">>": "a rule has a left and a right side, both patterns: left >> right",
+    "&": "guards that all have to hold are listed: .when(a, b); for the operator write op.logical_and(x, y)",
+    "|": "make one guard that looks at both; for the operator write op.logical_or(x, y)",
+}
+_NAMED: Final = "apply an operator by its name: op.NAME(x, y)"
+_BINARY: Final = {
+    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "matmul": "@", "floordiv": "//", "mod": "%", "pow": "**", "divmod": "divmod"},
+    **{"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"},
+}
+_UNARY: Final = {"neg": "-", "pos": "+", "invert": "~", "abs": "abs"}
+_COMPARISONS: Final = {"bool": "truth value (if, and, or, not)", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+for _name, _symbol in _BINARY.items():
+    for _prefix in ("", "r"):
+        setattr(Symbolic, f"__{_prefix}{_name}__", _refusing(f"operator {_symbol}", _INSTEAD.get(_symbol, _NAMED)))
+for _name, _symbol in _UNARY.items():
+    setattr(Symbolic, f"__{_name}__", _refusing(f"operator {_symbol}", _NAMED))
+for _name, _symbol in _COMPARISONS.items():
+    setattr(Symbolic, f"__{_name}__", _refusing(f"{'comparison ' * (_name != 'bool')}{_symbol}"))
+for _name in ("int", "float", "complex", "index", "round"):
+    setattr(
+        Symbolic,
+        f"__{_name}__",
+        _refusing(f"number ({_name})", "it has a value where the rule matches, for guards and @computed functions"),
+    )
+
+
+for _name, _what, _instead in (
+    ("len", "length", "take its parts with pattern[i], and count in a guard"),
+    ("contains", "elements (in)", _GUARD),
+    ("call", "call", "operators are applied as op.NAME(x)"),
+    ("getitem", "items", "take parts of values in a guard or a @computed function"),
+):
+    setattr(Symbolic, f"__{_name}__", _refusing(_what, _instead))
+
+
+class AttributeTerm(Symbolic):
+    """Stands for the value of an attribute. Arithmetic on it is done for each match (`passat.rules.attribute_arithmetic`)."""
+
+    __slots__ = ()
+    kind = "an attribute"
+    comparison = f"compare in a guard, or with equals(a, b) of passat.rules.conditions; {_GUARD}"
+
+    def __add__(self, other: object) -> "Computed":
+        return _computed("sum_of", self, other)
+
+    def __radd__(self, other: object) -> "Computed":
+        return _computed("sum_of", other, self)
+
+    def __sub__(self, other: object) -> "Computed":
+        return _computed("difference", self, other)
+
+    def __rsub__(self, other: object) -> "Computed":
+        return _computed("difference", other, self)
+
+    def __mul__(self, other: object) -> "Computed":
+        return _computed("product", self, other)
+
+    def __rmul__(self, other: object) -> "Computed":
+        return _computed("product", other, self)
+
+    def __truediv__(self, other: object) -> "Computed":
+        return _computed("quotient", self, other)
+
+    def __rtruediv__(self, other: object) -> "Computed":
+        return _computed("quotient", other, self)
+
+    def __floordiv__(self, other: object) -> "Computed":
+        return _computed("floor_quotient", self, other)
+
+    def __rfloordiv__(self, other: object) -> "Computed":
+        return _computed("floor_quotient", other, self)
+
+    def __mod__(self, other: object) -> "Computed":
+        return _computed("remainder", self, other)
+
+    def __rmod__(self, other: object) -> "Computed":
+        return _computed("remainder", other, self)
+
+    def __pow__(self, other: object) -> "Computed":
+        return _computed("power", self, other)
+
+    def __rpow__(self, other: object) -> "Computed":
+        return _computed("power", other, self)
+
+    def __neg__(self) -> "Computed":
+        return _computed("difference", 0, self)
+
+    def __abs__(self) -> "Computed":
+        return _computed("magnitude", self)
+
+    def __getitem__(self, key: object) -> "Computed":
+        return _computed("item", self, key)
+
+
+def _computed(name: str, *args: object) -> "Computed":
+    """An attribute computed of others and of numbers. Raises RuleError for anything else."""
+    from passat.rules import attribute_arithmetic  # which needs this module
+    from passat.rules.pattern import RuleError
+
+    for arg in args:
+        if not isinstance(arg, (AttributeTerm, int, float)) and not (name == "item" and isinstance(arg, str)):
+            own = next(one for one in args if isinstance(one, AttributeTerm))
+            raise RuleError(
+                f"{own!r} is an attribute, and {arg!r} is neither one nor a number; number({own!r}) makes a constant of an attribute, for "
+                "right sides"
+            )
+    made: Computed = getattr(attribute_arithmetic, name)(*args)
+    return made

@@ -1,0 +1,280 @@
+"""What cannot be done with the terms of the rule language: one sentence each, no error of Python's own, and nothing that passes silently."""
+
+import math
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+
+from passat.ir.expr import Call, Expr, Function, Var
+from passat.ir.op import get_op
+from passat.ir.types import TensorType
+from passat.passmgr import Statistics
+from passat.rulefile import RuleFileError, load_rules
+from passat.rules import RuleSet, attribute, conditions, constant, op, tensor, tensors
+from passat.rules.conditions import computed, condition, equals, is_all, is_float
+from passat.rules.multi_root import each, joined, parts
+from passat.rules.pattern import RuleError, constants, number
+from passat.rules.rule import RuleSetMeta
+from tests.rules.running import optimise
+
+KNOWN: dict[str, AnyValue] = {
+    **{"x": tensor("x"), "y": tensor("y"), "c": constant("c"), "a": attribute("a"), "b": attribute("b"), "op": op, "math": math},
+    **{"equals": equals, "is_float": is_float, "is_all": is_all, "conditions": conditions, "number": number},
+    **{"tensor": tensor, "tensors": tensors, "constant": constant, "constants": constants, "attribute": attribute},
+    **{"each": each, "joined": joined, "parts": parts},
+}
+TERMS = ("x", "c", "x + y", "op.nn.relu(x)", "a", "a * b", "is_float(x)", "op.nn.relu")
+GUARD = "a guard is a function of what matches"
+
+
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        *("bool(T)", "T and T", "not T", "1 if T else 2", "0 < T < 3", "T < 3", "3 >= T", "T > T", "T in T", "3 in T", "len(T)"),
+        *(
+            "list(T)",
+            "[*T]",
+            "max(T)",
+            "iter(T)",
+            "int(T)",
+            "float(T)",
+            "complex(T)",
+            "range(T)",
+            "round(T)",
+            "math.floor(T)",
+            "f'{T:.2f}'",
+        ),
+        *("~T", "+T", "T & T", "T | 3", "3 ^ T", "T << T", "3 << T", "divmod(T, 2)", "[1, 2][T]"),
+    ],
+)
+def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        eval(use.replace("T", f"({term})"), KNOWN)
+    assert ", and has no " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("(op.nn.relu(x) >> x).when(x.shape[0] > 3)", f"x is a pattern, and has no .shape: {GUARD}"),
+        ("(op.nn.relu(x) >> x).when(op.nn.relu(x).dtype == 'int8')", f"nn.relu(x) is a pattern, and has no .dtype: {GUARD}"),
+        ("x.relu()", "x is a pattern, and has no .relu: operators are applied as op.NAME(x)"),
+        ("x.when(is_float(x))", ".when(...) belongs to the rule, not to its right side: write (left >> right).when(...)"),
+        ("a.shape", "a is an attribute, and has no .shape"),
+        ("x > 3", "x is a pattern, and has no comparison >: compare in a guard, or apply an operator such as op.greater(x, y)"),
+        ("a > 3", "a is an attribute, and has no comparison >: compare in a guard, or with equals(a, b)"),
+        ("is_float(x) and is_float(c)", "is_float(x) is a guard, and has no truth value (if, and, or, not): guards that all have to hold"),
+        ("is_float(x) & is_float(c)", "has no operator &: guards that all have to hold are listed: .when(a, b)"),
+        ("x // 2", "x is a pattern, and has no operator //: apply an operator by its name: op.NAME(x, y)"),
+        ("x @ a", "a is an attribute, and no tensor; on a right side number(a) makes a constant of it"),
+        ("a * x", "a is an attribute, and x is neither one nor a number; number(a) makes a constant"),
+        ("a * 'b'", "a is an attribute, and 'b' is neither one nor a number"),
+        ("a + [1]", "a is an attribute, and [1] is neither one nor a number"),
+        ("number(x)", "number(...) takes an attribute, or what @computed makes, not x"),
+        ("op.nn.relu + x", "op.nn.relu is an operator that is not applied"),
+        ("op.nn.relu >> x", "op.nn.relu is an operator that is not applied"),
+        ("x + op.nn.relu", "op.nn.relu is an operator that is not applied: write op.nn.relu(...)"),
+        ("op.nn.relu(x) >> op.nn.relu", "op.nn.relu is an operator that is not applied: write op.nn.relu(...)"),
+        ("op.nn.relu(x)(y)", "nn.relu(x) is a pattern, and has no call: operators are applied as op.NAME(x)"),
+        ("op.nn.relu(x) >> x >> y", "has a left and a right side already, and cannot become y as well: make two rules"),
+        ("op.nn.relu(x) << x", "has no operator <<: a rule goes from left to right: left >> right"),
+        ("a >> b", "a is an attribute, and has no operator >>: a rule has a left and a right side, both patterns"),
+        ("x[-1]", "fields are counted from 0"),
+        ("x[1:2]", "fields are counted from 0; parts of a tensor are op.strided_slice(...)"),
+        ("x['a']", "x['a']: fields are counted from 0"),
+        ("x[a]", "x[a]: fields are counted from 0"),
+        ("x * 10**400", "a number of 401 digits cannot stand in a pattern"),
+        ("-10**400 + x", "a number of 401 digits cannot stand in a pattern"),
+        ("x + 'a'", "'a' cannot stand in a pattern"),
+        ("x + None", "None cannot stand in a pattern"),
+        ("x + 1j", "1j cannot stand in a pattern"),
+        ("x + (op.nn.relu(x) >> x)", "cannot stand in a pattern"),
+        ("(op.nn.relu(x) >> x).when(True)", "True is no condition"),
+        ("(op.nn.relu(x) >> x).when(x == y)", "False is no condition"),
+        (
+            "(op.nn.relu(x) >> x).when(is_float)",
+            "is_float is a function; a guard is the call of one that @condition decorates: .when(is_float(x))",
+        ),
+        ("(op.nn.relu(x) >> x).when(lambda x: True)", "is a function; a guard is the call of one that @condition decorates"),
+        ("(op.nn.relu(x) >> x).inexact(3)", "say what it changes"),
+        ("(op.nn.relu(x) >> x).budget('many')", "a budget is at least one match, not 'many'"),
+        ("tensors('')", "holes are named in one text, such as 'x y', not ''"),
+        ("tensors(['x', 'y'])", "holes are named in one text, such as 'x y', not ['x', 'y']"),
+        ("constants(3)", "holes are named in one text"),
+        ("tensor('x y')", "the name of a hole is a word, such as 'x', not 'x y'"),
+        ("tensor('')", "the name of a hole is a word"),
+        ("constant(3)", "the name of a hole is a word, such as 'x', not 3"),
+        ("attribute(None)", "the name of a hole is a word, such as 'x', not None"),
+        ("each(x @ y, sharing=x) >> x", "the right side of each(...) is parts(whole, axis=...), not x"),
+    ],
+)
+def test_the_sentence_says_what_to_write_instead(text: str, said: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        eval(text, KNOWN)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x.shape", "x > 3", "a & b", "is_float(x) and is_float(x)", "op.nn.relu + x", "x * 10**400"])
+def test_in_a_rule_file_the_line_is_named_and_no_class_of_python(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "rules.py"
+    file.write_text(
+        f"from passat.rules import *\nfrom passat.rules.conditions import *\nx, a, b = tensor('x'), attribute('a'), attribute('b')\n\n{text}\n"
+    )
+    with pytest.raises(RuleFileError) as caught:
+        load_rules(file)
+    assert str(caught.value).startswith(f"{file}, line 5: ")
+    assert "Error" not in str(caught.value)
+
+
+def test_terms_are_shown_and_looked_at_as_before() -> None:
+    x, a = tensor("x"), attribute("a")
+    assert f"{x} {a} {op.nn.relu} {op} {x + 1}" == "x a op.nn.relu op (x + 1)"
+    assert not hasattr(x, "shape")
+    assert repr([x**2, 2**x, abs(x), 2 @ x]) == "[power(x, 2), power(2, x), abs(x), (2 @ x)]"
+
+
+def run(rules: RuleSetMeta, function: Function) -> tuple[Function, Statistics]:
+    outcome = optimise(function, rules, rules__cost="nodes")
+    return outcome.function, outcome.statistics
+
+
+def leaky(*alphas: float) -> Function:
+    """LeakyRelus, one after the other."""
+    x = Var("x", TensorType((2, 3), "float32"))
+    value: Expr = x
+    for alpha in alphas:
+        value = Call(get_op("nn.leaky_relu"), [value], {"alpha": alpha})
+    return Function([x], value)
+
+
+def joined_alphas(combine: Callable[[AnyValue, AnyValue], AnyValue]) -> RuleSetMeta:
+    x, a, b = tensor("x"), attribute("a"), attribute("b")
+    left = op.nn.leaky_relu(op.nn.leaky_relu(x, alpha=a), alpha=b)
+    return RuleSetMeta("Joined", (RuleSet,), {"both": left >> op.nn.leaky_relu(x, alpha=combine(a, b))})
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected"),
+    [
+        (operator.add, 0.75),
+        (operator.sub, -0.25),
+        (operator.mul, 0.125),
+        (operator.truediv, 0.5),
+        (operator.floordiv, 0.0),
+        (operator.mod, 0.25),
+        (operator.pow, 0.5),
+        (lambda a, b: 2 * a + 1 - b / 2, 1.25),
+        (lambda a, b: 1 // b % 8 ** (2 - a), 2.0),
+        (lambda a, b: abs(-a), 0.25),
+    ],
+)
+def test_attributes_are_computed_by_arithmetic(combine: Callable[[AnyValue, AnyValue], AnyValue], expected: float) -> None:
+    found, _ = run(joined_alphas(combine), leaky(0.25, 0.5))
+    assert isinstance(found.body, Call)
+    assert found.body.attrs.alpha == expected
+
+
+@pytest.mark.parametrize(
+    ("combine", "reason"),
+    [
+        (lambda a, b: a / (b - b), "division by zero"),
+        (lambda a, b: (a - 1) ** b, "is no attribute"),
+        (lambda a, b: 10.0**308 * a**-999, "the result is too large"),
+        (lambda a, b: a[0] + b, "0.25 has no element 0"),
+        (lambda a, b: 10**65 + a - a, None),
+    ],
+)
+def test_arithmetic_without_a_result_refuses_the_match(combine: Callable[[AnyValue, AnyValue], AnyValue], reason: str | None) -> None:
+    function = leaky(0.25, 0.5)
+    found, statistics = run(joined_alphas(combine), function)
+    if reason is not None:
+        assert found is function
+        assert reason in str(statistics.remarks)
+
+
+def test_an_element_of_an_attribute() -> None:
+    x, p, q = tensor("x"), attribute("p"), attribute("q")
+    rules = RuleSetMeta("Axes", (RuleSet,), {"one": op.sum(x, axis=p, attrs=q) >> op.sum(x, axis=(p[0],), keepdims=q["keepdims"])})
+    data = Var("x", TensorType((2, 1), "float32"))
+    found, _ = run(rules, Function([data], Call(get_op("sum"), [data], {"axis": (1, 0), "keepdims": True})))
+    assert found is not None
+
+
+def guarded(answer: AnyValue) -> Callable[[], RuleSetMeta]:
+    """A rule set whose guard answers so, or raises it, where an alpha is that of `leaky(0.25)`, and refuses elsewhere."""
+
+    @condition
+    def fails(alpha: float) -> AnyValue:
+        """Fails."""
+        if alpha != 0.25:
+            return "another alpha"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    x, a = tensor("x"), attribute("a")
+    rule = (op.nn.leaky_relu(x, alpha=a) >> x).when(fails(a))
+    return lambda: RuleSetMeta("Guarded", (RuleSet,), {"one": rule})
+
+
+@pytest.mark.parametrize(
+    "answer", [7, 1, 0, None, 0.5, [], ["why"], b"why", KeyError("k"), ZeroDivisionError("z"), ValueError("v"), TypeError("t")]
+)
+def test_a_guard_that_neither_holds_nor_says_why_is_an_error_that_names_the_rule(answer: AnyValue) -> None:
+    rules = guarded(answer)()
+    with pytest.raises(RuleError) as caught:
+        run(rules, leaky(0.25))
+    said = (
+        f"raises {type(answer).__name__}: " if isinstance(answer, Exception) else f"returned {answer!r}; it has to return True, or a text"
+    )
+    assert str(caught.value).startswith("the rule Guarded.one (test_misuse_of_terms.py:")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [True, np.True_, False, np.False_, "", "why"])
+def test_a_guard_answers_with_a_bool_or_a_text(answer: AnyValue) -> None:
+    function = leaky(0.25)
+    found, _ = run(guarded(answer)(), function)
+    assert (found is not function) == (not isinstance(answer, str) and bool(answer))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: (op.nn.relu(tensor("x")) >> op.abs(tensor("x"))).when(is_all(tensor("x"))),
+            "is_all(x): missing a required argument: 'value'",
+        ),
+        (
+            lambda: (op.nn.relu(tensor("x")) >> op.abs(tensor("x"))).when(is_float(tensor("x"), 3)),
+            "is_float(x, 3): too many positional arguments",
+        ),
+        (
+            lambda: op.nn.relu(tensor("x")) >> op.cast(tensor("x"), dtype=conditions.dtype_of()),
+            "dtype_of(): missing a required argument: 'x'",
+        ),
+    ],
+)
+def test_a_function_that_is_given_too_much_or_too_little_is_named_when_the_set_is_made(make: Callable[[], AnyValue], said: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        RuleSetMeta("Mine", (RuleSet,), {"one": make()})
+    assert said in str(caught.value)
+
+
+def test_a_computed_value_that_raises_names_the_rule() -> None:
+    @computed
+    def half(alpha: float) -> float:
+        """Fails."""
+        if alpha == 0.25:
+            raise ZeroDivisionError(alpha)
+        return alpha / 2
+
+    rules = joined_alphas(lambda a, b: half(a))
+    with pytest.raises(RuleError, match=r"the rule Joined\.both \(.*\): half\(a\) raises ZeroDivisionError: 0\.25"):
+        run(rules, leaky(0.25, 0.5))
