@@ -28,7 +28,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     """What ONNX's inference says of the results of a node, less what ONNX Runtime does not make true.
 
     Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
-    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end.
+    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, and takes an empty list of axes
+    to squeeze for all of them.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
@@ -44,9 +45,17 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     first = operands[0] if operands else UNKNOWN
     if node.op_type.startswith(("Arg", "Reduce")) and isinstance(first, TensorType) and 0 in first.shape:
         return [_with_sizes(type_, 0) for type_ in results]
+    if node.op_type == "Squeeze" and _no_axes(attrs, operands):
+        return [UNKNOWN]
     if node.op_type == "PRelu" and attrs["opset"] >= _BROADCASTING:
         return [_broadcast(*operands)]
     return list(results)
+
+
+def _no_axes(attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
+    """Whether axes are given, and there are none."""
+    given = operands[1] if len(operands) > 1 else UNKNOWN
+    return attrs.get("axes") == () or (isinstance(given, TensorType) and 0 in given.shape)
 
 
 def _broadcast(x: Type, slope: Type) -> Type:

@@ -89,7 +89,7 @@ def node_types(
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
-    except (InferenceError, onnx.checker.ValidationError) as error:
+    except (InferenceError, onnx.checker.ValidationError, ValueError) as error:
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
@@ -104,7 +104,7 @@ def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mappin
         return unknown
     try:
         found = infer_function_output_types(function, list(map(_proto, types)), call_attributes(op, attrs))
-    except InferenceError:
+    except (InferenceError, ValueError):  # the latter for an element type that there is not
         return unknown
     return [without_new_names(type_of(proto), types) for proto, there in zip(found, present, strict=False) if there]
 

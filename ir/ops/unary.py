@@ -268,6 +268,8 @@ def _read_clip(node: OnnxNode) -> Expr | None:
             if tensor is None or tensor.size != 1 or tensor.ndim > 1 or tensor.dtype != dtype:
                 return None
             value = tensor.uniform()
+        elif node.version == 11 and dtype == "float16":
+            value = _rounded(finite_limits(np.dtype(np.float32))[i], to_numpy(dtype))  # ONNX Runtime computes it as float32
         else:
             continue
         if np.isnan(value):

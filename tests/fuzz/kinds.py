@@ -11,7 +11,7 @@ from onnx import ModelProto
 from passat.ir.onnx import OnnxError
 from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, random_case
 from tests.fuzz.judge import LEVELS, MATHS, Settings
-from tests.fuzz.mutation import mutated, mutated_bytes
+from tests.fuzz.mutation import is_text, mutated, mutated_bytes
 from tests.fuzz.node_cases import mutated_case
 from tests.fuzz.operators import operators
 from tests.fuzz.rule_models import exported, feed_of, instance, rules
@@ -93,7 +93,8 @@ def mutations(seed: int) -> tuple[Case | None, Settings]:
             return Case(name, ModelProto(), (), data), settings
     else:
         model = mutated(original.model, random)
-    return counted(name, model, original.feeds) or Case(name, model, (), model.SerializeToString()), settings
+    readable = counted(name, model, original.feeds) if is_text(model) else None
+    return readable or Case(name, model, (), model.SerializeToString()), settings
 
 
 def nodes(seed: int) -> tuple[Case | None, Settings]:

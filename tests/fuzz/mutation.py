@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]  # protobuf ships no types
 from google.protobuf.message import Message  # type: ignore[import-untyped]  # protobuf ships no types
-from onnx import ModelProto
+from onnx import ModelProto, printer
 
 NUMBERS: Final = (0, 1, -1, 2, 7, 127, 255, 2**31 - 1, -(2**31), 2**40, 2**63 - 1, -(2**63))
 TEXTS: Final = ("", " ", "x", "a" * 3000, "\x00", "größe", "../x", "%s", "ai.onnx", "If", "Add", "v1")
@@ -20,6 +20,15 @@ def mutated(model: ModelProto, random: np.random.Generator) -> ModelProto:
         messages = parts_of(copy)
         _change(messages[int(random.integers(len(messages)))], messages, random)
     return copy
+
+
+def is_text(model: ModelProto) -> bool:
+    """Whether all text in a model is UTF-8, as protocol buffers have it; ONNX Runtime does not look."""
+    try:
+        printer.to_text(model)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def mutated_bytes(data: bytes, random: np.random.Generator) -> bytes:

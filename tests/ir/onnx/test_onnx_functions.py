@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.expr import Function, const, var
 from passat.ir.module import IRModule
@@ -103,3 +103,18 @@ def test_what_is_not_known_where_it_is_called_is_refused() -> None:
     )
     with pytest.raises(OnnxError, match="a call of a value of kind Var cannot be written to ONNX; inline it first"):
         to_onnx(module)
+
+
+def test_a_local_function_with_an_element_type_that_there_is_not_promises_nothing() -> None:
+    constant = helper.make_node("Constant", [], ["c"], value=TensorProto(dims=[1], data_type=2**31 - 1))
+    body = [constant, helper.make_node("Add", ["a", "c"], ["b"])]
+    graph = helper.make_graph(
+        [helper.make_node("f", ["x"], ["y"], domain="local")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "f", ["a"], ["b"], body, opsets[:1])
+    module = from_onnx(helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=9))
+    assert "onnx.local.f(%x" in str(module)

@@ -54,6 +54,16 @@ def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
     assert opset_of(in_opset(model(18, f"y = {name}(x)", results="float[1, 1] y"), 28)) == 28
 
 
+@pytest.mark.parametrize("operands", ["x", "x, low"])
+def test_infinities_of_16_bits_pass_through_a_clip_without_bounds(operands: str, run: Run) -> None:
+    """Until opset 12 ONNX Runtime computes it as float32, and since then the greatest float16 is the bound."""
+    before = model(11, f"y = Clip({operands})", "float16[3] x", "float16[3] y")
+    if "low" in operands:
+        before.graph.initializer.append(numpy_helper.from_array(np.array(-2, np.float16), "low"))
+    feed = {"x": np.array([np.inf, -np.inf, 3], np.float16)}
+    assert np.array_equal(run(in_opset(before, 15), feed)[0], run(before, feed)[0])
+
+
 def test_nodes_whose_operators_are_the_same_stay_as_they_are() -> None:
     before = model(13, "a = Relu(x)\n b = Unsqueeze(a, at)\n y = Softmax<axis = -1>(b)", results="float[1, 2, 3] y")
     before.graph.initializer.append(numpy_helper.from_array(np.array([0]), "at"))
