@@ -227,8 +227,8 @@ def race(paths: Mapping[str, Path], threads: int, options: argparse.Namespace) -
     wrong: dict[str, str] = {}
     different: set[str] = set()
     for seed in range(options.sessions):
-        rounds, seconds_each = math.ceil(options.runs / options.sessions), options.seconds / options.sessions
-        shared = [rounds, seconds_each, options.turn, options.sizes, None if options.feed is None else str(options.feed)]
+        runs, seconds_each = math.ceil(options.runs / options.sessions), options.seconds / options.sessions
+        shared = [runs, seconds_each, options.turn, options.sizes, None if options.feed is None else str(options.feed)]
         question = json.dumps([{name: str(path) for name, path in paths.items()}, seed, threads, *shared])
         command = [sys.executable, __file__, str(paths[INPUT]), "--work", str(options.work), "--race", question]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10 * options.limit)

@@ -51,7 +51,8 @@ def both_ways(model: ModelProto, rebuilt: Rebuilt, histogram: Histogram) -> Iter
         check(out)
         assert interface(out) == interface(model)
         assert (out.ir_version, out.opset_import) == (model.ir_version, model.opset_import)
-        assert sum(histogram(out).values()) <= sum(histogram(model).values())
+        more = 2 * histogram(model)[".Swish"]  # which ONNX Runtime has no kernel for: it is written as two nodes, or three
+        assert sum(histogram(out).values()) <= sum(histogram(model).values()) + more
         yield out
     assert histogram(to_onnx(module)) == histogram(model)
 

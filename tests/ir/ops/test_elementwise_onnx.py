@@ -269,7 +269,7 @@ def read_back(proto: onnx.NodeProto, opset: int, values: Mapping[str, Expr]) -> 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
     written: dict[int, str] = {}
-    composed = op.name in ("rsqrt", "log2", "not_equal", "isfinite")
+    composed = op.name in ("rsqrt", "log2", "not_equal", "isfinite", "nn.swish")  # ONNX Runtime has no kernel of Swish
     for dtype, attrs, opset in itertools.product(DTYPES, ATTRS.get(op.name, [{}]), range(7, NEWEST + 1)):
         for call, types in itertools.islice(symbolic_instances(op, dtype, attrs), 1):
             try:
