@@ -28,8 +28,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     """What ONNX's inference says of the results of a node, less what ONNX Runtime does not make true.
 
     Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
-    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, and takes an empty list of axes
-    to squeeze for all of them.
+    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, takes an empty list of axes
+    to squeeze for all of them, and drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
@@ -47,6 +47,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         return [UNKNOWN]
+    if node.op_type == "SplitToSequence" and len(operands) > 1 and not attrs.get("keepdims", 1):
+        return [UNKNOWN] * len(results)
     if node.op_type == "PRelu" and attrs["opset"] >= _BROADCASTING:
         return [_broadcast(*operands)]
     return list(results)

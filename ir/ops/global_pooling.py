@@ -11,7 +11,9 @@ from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import Array, narrow, wide
 from passat.ir.ops.emitting import only
 from passat.ir.ops.pooling import laid_out, spatial_shape
+from passat.ir.ops.reshaping import int64
 from passat.ir.ops.windows import SPATIAL, arranged_value
+from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, tensor_type
 
 
@@ -79,8 +81,7 @@ def _global_writer(op_type: str) -> Callable[[Call, Sequence[str], Emitter], str
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         canonical = "NC" + SPATIAL[tensor_type(call.args[0].checked_type).ndim - 2]
         layout = call.attrs.get("layout", canonical)
-        attrs = {"p": call.attrs.p} if "p" in call.attrs else {}
-        result = emit.node(op_type, [arranged_value(emit, inputs[0], layout, canonical)], attrs)
+        result = emit.node(op_type, [arranged_value(emit, inputs[0], layout, canonical)])
         return arranged_value(emit, result, canonical, layout)
 
     return write
@@ -89,4 +90,17 @@ def _global_writer(op_type: str) -> Callable[[Call, Sequence[str], Emitter], str
 for _rank in SPATIAL:
     to_onnx(GLOBAL_MAX[_rank])(_global_writer("GlobalMaxPool"))
     to_onnx(GLOBAL_AVG[_rank])(_global_writer("GlobalAveragePool"))
-to_onnx(global_lp_pool)(_global_writer("GlobalLpPool"))
+
+
+@to_onnx(global_lp_pool)
+def _write_global_lp(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    """From opset 22 on as a reduction: ONNX Runtime has no kernel of GlobalLpPool 22."""
+    p, type_ = call.attrs.p, tensor_type(call.args[0].checked_type)
+    if emit.opset < 22:
+        return emit.node("GlobalLpPool", inputs, {"p": p})
+    axes = int64(emit, range(2, type_.ndim))
+    if p in (1, 2):
+        return emit.node(f"ReduceL{p}", [inputs[0], axes])
+    power, root = (emit.constant(Tensor.splat(exponent, (), type_.dtype)) for exponent in (p, 1 / p))
+    powers = emit.node("Pow", [emit.node("Abs", inputs), power])
+    return emit.node("Pow", [emit.node("ReduceSum", [powers, axes]), root])

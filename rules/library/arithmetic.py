@@ -2,6 +2,7 @@
 (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt power logical_* where elemwise_*."""
 
 import math
+from typing import Final
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,8 @@ from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b = attributes("a b")
+
+CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the condition holds, or not, depending on shapes"
 
 
 @condition
@@ -73,9 +76,9 @@ class Arithmetic(RuleSet):
     quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
     divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
     multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
-    where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y)))
+    where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y))).inexact(CHOSEN_ZERO)
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
-    where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y)))
+    where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
     sum_of_one = op.elemwise_sum((x,)) >> x
     mean_of_one = op.elemwise_mean((x,)) >> x
     max_of_one = op.elemwise_max((x,)) >> x

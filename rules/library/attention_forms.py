@@ -16,6 +16,7 @@ from passat.ir.tensor import Array
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_finite, same_type, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -149,7 +150,7 @@ class Masks(RuleSet):
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
     and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
     added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds up in another order")
-    where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring()
+    where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
 
 
 def _guarded(scores: Pattern) -> Rule:

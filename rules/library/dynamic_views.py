@@ -11,6 +11,7 @@ from passat.ir.shape import same_dim
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Term, condition, same_type
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.attention_forms import batch_axes, keeps_batches
 from passat.rules.library.lookups import new_axes
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
@@ -104,7 +105,7 @@ def _copies() -> RuleSetMeta:
                 whole, plain = (of(y, copy), of(y, x)) if side else (of(copy, y), of(x, y))
                 rules[f"{name}_{kind}{side}"] = (whole >> plain).when(same_type(plain, whole))
     chosen, plain = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
-    rules["mask"] = (y + chosen >> y + plain).when(chooses_numbers(x, c, d), same_type(y + plain, y + chosen))
+    rules["mask"] = (y + chosen >> y + plain).when(chooses_numbers(x, c, d), same_type(y + plain, y + chosen)).inexact(CHOSEN_ZERO)
     doc = "What is copied to a shape that is computed, for arithmetic that would copy it by itself."
     return RuleSetMeta("DynamicCopies", (RuleSet,), {"__doc__": doc, **rules})
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from passat.ir.op import Op, list_ops
 from passat.rules.conditions import compose, is_identity, same_rank
+from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.layout_axes import (
     axis_behind,
     has_fewer_axes,
@@ -185,11 +186,15 @@ def _several_operands() -> tuple[Rules, Rules]:
         up[f"concat_{count}"] = _concat_up(count)
         down |= {f"sum_{count}_{place}": _sum_down(count, place) for place in range(count)}
         up[f"sum_{count}"] = _sum_up(count)
-    down["where"] = (op.where(y, _TURNED, z) >> op.transpose(op.where(_back(y), x, _back(z)), axes=p)).when(
-        lays_out(p, x), same_rank(x, y), same_rank(x, z)
+    down["where"] = (
+        (op.where(y, _TURNED, z) >> op.transpose(op.where(_back(y), x, _back(z)), axes=p))
+        .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
+        .inexact(CHOSEN_ZERO)
     )
-    down["where_else"] = (op.where(y, z, _TURNED) >> op.transpose(op.where(_back(y), _back(z), x), axes=p)).when(
-        lays_out(p, x), same_rank(x, y), same_rank(x, z)
+    down["where_else"] = (
+        (op.where(y, z, _TURNED) >> op.transpose(op.where(_back(y), _back(z), x), axes=p))
+        .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
+        .inexact(CHOSEN_ZERO)
     )
     return down, up
 

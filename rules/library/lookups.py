@@ -13,6 +13,7 @@ from passat.ir.shape import Dim, same_dim
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, same_type
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.views import new_shape
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -228,4 +229,4 @@ _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 class TrueMasks(RuleSet):
     """Of a mask, the part that is true everywhere: that numbers counted up are not negative."""
 
-    counted = (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED))
+    counted = (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)

@@ -4,6 +4,7 @@ divide.
 """
 
 from passat.rules.conditions import equals, has_dtype, is_all, is_finite, is_float, is_integer, same_type
+from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -28,8 +29,8 @@ class MaskArithmetic(RuleSet):
         .when(has_dtype(x, "bool"), has_dtype(y, "bool"), equals(t, u))
         .exploring()
     )
-    not_negated = op.where(op.logical_not(x), y, z) >> op.where(x, z, y)
-    first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z)))
+    not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)
+    first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z))).inexact(CHOSEN_ZERO)
     second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
 
 
@@ -38,7 +39,8 @@ def _choices() -> RuleSetMeta:
     for name in ("add", "subtract", "multiply", "divide"):
         of = getattr(op, name)
         whole: PCall = of(op.where(x, c, d), e)
-        rules[f"{name}_constant"] = (whole >> op.where(x, of(c, e), of(d, e))).when(same_type(op.where(x, c, d), whole), is_float(c))
+        rule = (whole >> op.where(x, of(c, e), of(d, e))).when(same_type(op.where(x, c, d), whole), is_float(c))
+        rules[f"{name}_constant"] = rule.inexact(CHOSEN_ZERO)
     doc = "Arithmetic on a choice between constants is a choice between other constants."
     return RuleSetMeta("MaskConstants", (RuleSet,), {"__doc__": doc, **rules})
 

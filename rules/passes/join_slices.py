@@ -67,6 +67,8 @@ def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
         return None
     if not -type_.ndim <= axis < type_.ndim or place.data.size != 1:
         return None
+    if not whole.attrs.get("keepdims", 1):
+        return None  # what splits in pieces of one place drops the axis, in ONNX Runtime whether or not the sizes are given
     size = type_.shape[axis]
     lengths = _lengths(whole, size) if isinstance(size, int) else None
     if lengths is None:

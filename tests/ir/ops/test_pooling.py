@@ -150,11 +150,17 @@ def test_greatest_element_of_other_numbers(nodes: "Nodes", dtype: str) -> None:
     nodes.agree("MaxPool", 12, [x], kernel_shape=[2, 2], pads=[1, 1, 1, 1])
 
 
-@pytest.mark.parametrize("op_type", ["GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"])
+@pytest.mark.parametrize("op_type", ["GlobalMaxPool", "GlobalAveragePool"])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 4), (0, 3, 4, 4)])
 def test_global_pooling(nodes: "Nodes", op_type: str, shape: tuple[int, ...]) -> None:
-    newest = 21 if op_type == "GlobalLpPool" else nodes.runtime  # the runtime has no kernel of GlobalLpPool 22
-    assert nodes.agree(op_type, 13, [floats(*shape)], (7, newest)) == [[op_type]] * 3
+    assert nodes.agree(op_type, 13, [floats(*shape)], (7, nodes.runtime)) == [[op_type]] * 3
+
+
+@pytest.mark.parametrize(("p", "newest"), [(1, ["ReduceL1"]), (2, ["ReduceL2"]), (3, ["Abs", "Pow", "ReduceSum", "Pow"])])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 4), (0, 3, 4, 4)])
+def test_global_norms(nodes: "Nodes", shape: tuple[int, ...], p: int, newest: list[str]) -> None:
+    """From opset 22 on there is no kernel of GlobalLpPool."""
+    assert nodes.agree("GlobalLpPool", 13, [floats(*shape)], (7, 22, nodes.runtime), p=p) == [["GlobalLpPool"]] * 2 + [newest] * 2
 
 
 def test_global_pooling_of_nothing_has_no_value() -> None:

@@ -306,7 +306,7 @@ def test_a_concatenation() -> None:
 
 
 BETWEEN = {
-    "scalars": ("multiply(add(%0, 1f), 2f)", "multiply(add(%2, 1f), 2f)"),
+    "scalars": ("add(multiply(%0, 2f), 1f)", "add(multiply(%2, 2f), 1f)"),
     "a broadcast row": ("add(%0, %r)", "add(%2, reshape(%r, newshape=[1, 4, 1, 1]))"),
     "on the right": ("subtract(%r, %0)", "subtract(reshape(%r, newshape=[1, 4, 1, 1]), %2)"),
     "pad": ("nn.pad(%0, pad_width=[[0, 0], [1, 1], [2, 0], [0, 0]])", "nn.pad(%2, pad_width=[[0, 0], [0, 0], [1, 1], [2, 0]])"),

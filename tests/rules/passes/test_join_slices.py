@@ -69,6 +69,7 @@ KEPT = {"SplitToSequence", "SequenceAt", "Sub"}
         ("SplitToSequence<axis = 1>(x)", "a, b", {"Split", "Sub"}),  # parts of one place each
         ("SplitToSequence<axis = 1, keepdims = 0>(x)", "a", KEPT),  # parts have an axis less
         ("SplitToSequence<axis = 1>(x, one)", "a, b", {"Split", "Sub"}),
+        ("SplitToSequence<axis = 1, keepdims = 0>(x, one)", "a", KEPT),  # so they have in ONNX Runtime
         ("SplitToSequence<axis = 1>(x, n)", "a, b", KEPT),  # nobody knows how long parts are
     ],
 )

@@ -1,0 +1,67 @@
+"""Shapes that ONNX's inference gets wrong: what is computed of them is what ONNX Runtime computes, and no model is lost."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from passat.optimizer import optimize
+from passat.verify import Runner
+
+SQUEEZED = {
+    "an attribute": (11, "float[3,1,2,1]", "", "Squeeze<axes: ints = []>(x)"),
+    "an attribute, sizes by name": (9, "float[a,b,c,d]", "", "Squeeze<axes: ints = []>(x)"),
+    "a constant": (14, "float[3,1,2,1]", "<int64[0] none = {}>", "Squeeze(x, none)"),
+    "a constant, sizes by name": (21, "float[a,b,c,d]", "<int64[0] none = {}>", "Squeeze(x, none)"),
+}
+
+
+def held(model: onnx.ModelProto, opset: int | None = None) -> None:
+    shape = (3, 1, 2, 1)
+    feed = {value.name: np.arange(6, dtype=np.float32).reshape(shape) for value in model.graph.input}
+    expected = Runner(model, threads=1).run(feed)
+    found = Runner(optimize(model, opset=opset, verify=False).model, threads=1).run(feed)
+    for want, got in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+@pytest.mark.parametrize("opset", [None, 22])
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_an_empty_list_of_axes_is_none(name: str, opset: int | None) -> None:
+    """ONNX's inference leaves the axes of size 1 there, ONNX Runtime removes them."""
+    version, type_, constants, squeeze = SQUEEZED[name]
+    text = f"g ({type_} x) => (int64[k] y, float[m,n] z) {constants} {{ s = {squeeze} y = Shape(s) z = Relu(s) }}"
+    held(onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["" : {version}]> {text}'), opset)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("length", ["int64 c = {1}", "int64[3] c = {1, 1, 1}"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_parts_of_one_place(place: int, length: str, keepdims: int) -> None:
+    """With keepdims=0 ONNX Runtime drops the axis of parts whose length is one number, 1; ONNX ignores keepdims where lengths are given."""
+    split = f"SplitToSequence<axis = 0, keepdims = {keepdims}>(x, c)"
+    text = f"g (float[3,1,2,1] x) => (int64[k] y) <{length}, int64 i = {{{place}}}> {{ s = {split} a = SequenceAt(s, i) y = Shape(a) }}"
+    held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
+
+
+def test_the_sequence_of_parts_without_their_axis() -> None:
+    text = """g (float[3,1,2,1] x) => (int64[k] y) <int64 c = {1}> {
+        s = SplitToSequence<axis = 2, keepdims = 0>(x, c) j = ConcatFromSequence<axis = 1>(s) y = Shape(j) }"""
+    held(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 25]> {text}'))
+
+
+@pytest.mark.parametrize("element", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16, onnx.TensorProto.STRING, onnx.TensorProto.INT8])
+def test_an_empty_sequence_of_any_type(element: int) -> None:
+    """ONNX's inference knows no sequence of bfloat16, ONNX Runtime does."""
+    node, output = helper.make_node("SequenceEmpty", [], ["s"], dtype=element), helper.make_tensor_sequence_value_info("s", element, None)
+    model = helper.make_model(helper.make_graph([node], "g", [], [output]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run({}) == Runner(model, threads=1).run({}) == [[]]
+
+
+@pytest.mark.parametrize(("begin", "end", "stride"), [(-9, -9, -1), (-1, 2**63 - 1, -1), (1, 2**31 - 1, -2)])
+@pytest.mark.parametrize("dims", ["3,1,2,1", "n,1,2,1"])
+def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
+    constants = f"<int64[1] b = {{{begin}}}, int64[1] e = {{{end}}}, int64[1] a = {{0}}, int64[1] s = {{{stride}}}>"
+    text = f"g (float[{dims}] x) => (int64[4] y, float[p,q,r,t] z) {constants} {{ z = Slice(x, b, e, a, s) y = Shape(z) }}"
+    held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
