@@ -142,12 +142,12 @@ def squeeze(data: TensorType, *, axis: int | tuple[int, ...] | None = None) -> T
 def _read_squeeze(node: OnnxNode) -> Expr | None:
     data = node.type(0)
     axes = node.ints(1) if node.has(1) else node.attrs.get("axes")
-    if axes is None and node.has(1):
-        return None
-    if not axes:  # of an empty list of axes ONNX Runtime makes what it makes of none: all of size 1
-        if not data.is_static:
+    if axes is None:
+        if node.has(1) or not data.is_static:
             return None
         axes = [i for i, dim in enumerate(data.shape) if dim == 1]
+    elif not axes:
+        return None  # implementations differ on an empty list of axes: none, or all of size 1
     return Call(squeeze, [node.input(0)], squeeze.bind_attrs({"axis": _canonical(axes, data.ndim)}), span=node.span)
 
 

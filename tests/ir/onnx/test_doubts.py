@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 
 from passat.optimizer import optimize
-from passat.verify import Runner
+from passat.runner import Runner
 
 SQUEEZED = {
     "an attribute": (11, "float[3,1,2,1]", "", "Squeeze<axes: ints = []>(x)"),

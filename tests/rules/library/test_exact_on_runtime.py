@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from passat.rules.rule import EXACT
-from passat.verify import Runner
+from passat.runner import Runner
 from tests.fuzz.judge import bits_differ
 from tests.fuzz.rule_models import exported, feed_of, instance, rules
 
