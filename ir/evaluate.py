@@ -67,7 +67,9 @@ def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> 
     try:
         with np.errstate(all="ignore"):
             return kernel(*operands, **attrs)
-    except (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError) as error:
+    except Exception as error:
+        if op.is_own and not isinstance(error, (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError)):
+            raise
         raise EvaluateError(f"the kernel of {op.name} refused its operands: {error}") from error
 
 

@@ -139,14 +139,15 @@ READERS: dict[str, FromOnnx] = {}
 
 
 def from_onnx(*op_types: str, domain: str = "") -> Callable[[FromOnnx], FromOnnx]:
-    """Registers the reader of one or more ONNX operator types. Raises ValueError where there is one already.
+    """Registers the reader of one or more ONNX operator types, in the place of one that was registered outside Passat. Raises ValueError
+    where Passat has one of its own.
 
     Readers of other domains look at how many inputs and results there are: the onnx package does not know what there may be.
     """
 
     def register(reader: FromOnnx) -> FromOnnx:
         for op_type in (f"{domain}::{name}" if domain else name for name in op_types):
-            if op_type in READERS:
+            if op_type in READERS and READERS[op_type].__module__.startswith("passat."):
                 raise ValueError(f"there are two readers of the ONNX operator {op_type}")
             READERS[op_type] = reader
         return reader

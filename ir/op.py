@@ -4,7 +4,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from typing import Any as AnyValue
 
 import numpy as np
@@ -78,6 +78,7 @@ class Op(Expr):
       floating-point numbers, or never as far as is shown. What moves elements is exact. Other calls on constants ONNX Runtime computes
       itself (`passat.ir.folding`);
     * `results`: how many fields the result has where it is a tuple, a number or a function of the attributes;
+    * `is_own`: whether it is one of Passat's own, and not declared elsewhere, as in a rule file;
     * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque): for
       operators that Relay has, their TOpPattern in TVM v0.8.
     """
@@ -95,6 +96,7 @@ class Op(Expr):
         "exact",
         "idempotent",
         "involution",
+        "is_own",
         "kernel",
         "known",
         "known_operands",
@@ -115,6 +117,7 @@ class Op(Expr):
     def __init__(self, name: str, relation: Relation, *, doc: str = "") -> None:
         self.name = name
         self.relation = relation
+        self.is_own = relation.__module__.startswith("passat.")
         self.doc = doc
         self.span = None
         self._checked_type = IncompleteType()  # as a value it is one of a type that nobody knows
@@ -211,7 +214,9 @@ class Op(Expr):
             if not self.variadic and len(types) != self.arity:
                 raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
             return _well_formed(self.relation(*operands, **attrs))
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        except Exception as error:
+            if self.is_own and not isinstance(error, (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)):
+                raise
             if any(map(_is_incomplete, types)):
                 return IncompleteType()  # what comes of an operand that nobody knows
             reason = str(error).removeprefix(f"{self.name}: ")
@@ -237,6 +242,8 @@ def _well_formed(type_: Type) -> Type:
     elif isinstance(type_, TupleType):
         for field in type_.fields:
             _well_formed(field)
+    elif not isinstance(type_, Type):
+        raise OpTypeError(f"the type relation gave {type_!r}, which is no type")
     return type_
 
 
@@ -268,7 +275,7 @@ _FACTORIES: dict[str, Callable[[str], Op]] = {}
 
 
 def define_op(
-    name: str,
+    name: str = "",
     *,
     kernel: Kernel | None = None,
     cost: CostFunction = memory_bound,
@@ -291,36 +298,68 @@ def define_op(
     """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
 
     `onnx` is the short form of the ONNX mapping, for operators that differ in name only: `"Relu"`, `"Transpose(perm=axes)"`
-    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9). Everything else is written with `@from_onnx` and
-    `@to_onnx` (`passat.ir.onnx_mapping`). Raises ValueError for a name that is taken.
+    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9); with a domain, `"com.mycompany.FusedThing"`, it is also the
+    name where none is given. Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`). A declaration
+    outside Passat takes the place of an earlier one of its name. Raises ValueError for a name that one of Passat's own operators has.
     """
+    mapping = None if onnx is None else _parse_mapping(onnx)
+    if not name:
+        if mapping is None or not mapping.domain:
+            raise ValueError("an operator has a name, or that of an ONNX operator with its domain: onnx='com.mycompany.FusedThing'")
+        name = f"{mapping.domain}.{mapping.op_type}"
 
     def declare(relation: Relation) -> Op:
-        if name in _OPS:
-            raise ValueError(f"the operator {name!r} is declared twice")
         op = Op(name, relation, doc=inspect.getdoc(relation) or "")
+        names = [name] if mapping is None or not mapping.domain else [name, f"{mapping.domain}.{mapping.op_type}"]
+        _make_room(op, names)
         op.kernel, op.cost = kernel, cost
         op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
         op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
         op.exact = "always" if movement else exact
         op.unit, op.zero, op.known, op.results = unit, zero, known, results
         op.pattern = pattern if pattern is not None else (0 if op.arity == 1 else 1) if elementwise else 2 if movement else 8
-        _OPS[name] = op
-        if onnx is not None:
+        _OPS.update(dict.fromkeys(names, op))
+        if mapping is not None and mapping.domain:
+            from passat.ir.custom_ops import map_custom
+
+            map_custom(op, mapping.domain, mapping.op_type, mapping.attr_names)
+        elif mapping is not None:
             from passat.ir.onnx_mapping import rename
 
-            rename(op, *_parse_mapping(onnx))
+            rename(op, mapping.op_type, mapping.attr_names, mapping.since)
         return op
 
     return declare
 
 
-def _parse_mapping(text: str) -> tuple[str, dict[str, str], int]:
-    found = re.fullmatch(r"(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
-    if found is None:
-        raise ValueError(f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), not {text!r}")
-    pairs = (pair.split("=") for pair in (found[3] or "").replace(" ", "").split(",") if pair)
-    return found[1], {pair[0]: pair[1] for pair in pairs}, int(found[2] or 1)
+def _make_room(op: Op, names: Sequence[str]) -> None:
+    """Forgets operators of such names, of which an operator outside Passat takes the place. Raises ValueError for Passat's own."""
+    if not op.is_own:
+        _load()
+    for taken in [_OPS[name] for name in names if name in _OPS]:
+        if op.is_own or taken.is_own:
+            raise ValueError(f"the operator {taken.name!r} is declared twice")
+        for name in [name for name, other in _OPS.items() if other is taken]:
+            del _OPS[name]
+
+
+class _Mapping(NamedTuple):
+    """The short form of an ONNX mapping, in parts."""
+
+    domain: str
+    op_type: str
+    since: int
+    attr_names: dict[str, str]
+
+
+def _parse_mapping(text: str) -> _Mapping:
+    found = re.fullmatch(r"(?:(\w+(?:\.\w+)*)\.)?(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
+    if found is None or (found[1] and found[3]):
+        raise ValueError(
+            f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), or domain.Name in the place of Name@opset, not {text!r}"
+        )
+    pairs = (pair.split("=") for pair in (found[4] or "").replace(" ", "").split(",") if pair)
+    return _Mapping(found[1] or "", found[2], int(found[3] or 1), {pair[0]: pair[1] for pair in pairs})
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:
@@ -359,9 +398,9 @@ def get_op(name: str) -> Op:
 
 
 def list_ops() -> list[Op]:
-    """All declared operators, by name (families made on demand only where they have been made)."""
+    """Passat's own operators, by name (families made on demand only where they have been made)."""
     _load()
-    return [_OPS[name] for name in sorted(_OPS)]
+    return [_OPS[name] for name in sorted(_OPS) if _OPS[name].is_own]
 
 
 def _load() -> None:

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
-from passat.ir.op import Op, get_op
+from passat.ir.custom_ops import declared_op
+from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
+from passat.ir.onnx_mapping import READERS
+from passat.ir.op import Op, find_op, get_op, list_ops
 from passat.rules.symbolic import AttributeTerm, Symbolic
 
 if TYPE_CHECKING:
@@ -172,7 +175,7 @@ class PCall(Pattern):
     def __init__(self, op: Op, args: Sequence["TermLike"], attrs: Mapping[str, AnyValue] | None = None) -> None:
         self.op = op
         self.args = tuple(term(arg) for arg in args)
-        self.attrs = dict(attrs or {})
+        self.attrs = dict(attrs or {}) if not isinstance(op, OpaqueOp) else {escape(name): value for name, value in (attrs or {}).items()}
         if not op.variadic and len(self.args) != op.arity:
             raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
@@ -183,7 +186,7 @@ class PCall(Pattern):
                     )
             elif isinstance(value, Pattern):
                 raise RuleError(f"{op.name}({name}=...) is an attribute: attribute({name!r}) makes a hole for one, not {value!r}")
-            elif name not in op.attr_params:
+            elif name not in op.attr_params and not isinstance(op, OpaqueOp):
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         attrs_key = tuple(sorted([(name, repr(value)) for name, value in self.attrs.items()])) if self.attrs else ()
         self.key = ("call", op.name, tuple([arg.key for arg in self.args]), attrs_key)
@@ -294,7 +297,8 @@ def _name(name: str) -> str:
 
 
 class OpNames(Symbolic):
-    """The namespace `op`: `op.transpose(x, axes=p)`, `op.nn.conv2d(x, w, attrs=a)`. Unknown operators are refused at once."""
+    """The namespace `op`: `op.transpose(x, axes=p)`, `op.nn.conv2d(x, w, attrs=a)`, `op.com.mycompany.FusedThing(x, alpha=2.0)`. Unknown
+    operators are refused at once, but for those of other domains than ONNX's own, whose names have a capital."""
 
     __slots__ = ("_prefix",)
     kind = "an operator that is not applied"
@@ -310,17 +314,39 @@ class OpNames(Symbolic):
 
     def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
         """The operator applied to terms. Raises RuleError for an operator that there is not."""
-        try:
-            found = get_op(self._prefix)
-        except KeyError as error:
-            raise RuleError(str(error.args[0])) from None
-        return PCall(found, args, attrs)
+        return PCall(_operator(self._prefix), args, attrs)
 
     def __repr__(self) -> str:
         return f"op.{self._prefix}" if self._prefix else "op"
 
 
 op = OpNames()
+
+
+def _operator(name: str) -> Op:
+    """The operator that a pattern names: one that is declared, or, by domain and type, one of which nothing is known. Raises RuleError."""
+    found = declared_op(name) or find_op(name)
+    domain, _, op_type = name.removeprefix(PREFIX).rpartition(".")
+    if isinstance(found, OpaqueOp) or (found is None and op_type[:1].isupper() and domain.partition(".")[0] not in _namespaces()):
+        if f"{domain}::{op_type}" in READERS:
+            raise RuleError(
+                f"nodes of {domain}.{op_type} are read as calls of another operator: write the name under which that is declared"
+            )
+        return get_op(opaque_name(domain, op_type))
+    try:
+        return found or get_op(name)
+    except KeyError as error:
+        raise RuleError(str(error.args[0])) from None
+
+
+def _namespaces() -> set[str]:
+    """What the names of Passat's own operators begin with, and nothing at all."""
+    return {"", *(op.name.partition(".")[0] for op in list_ops() if "." in op.name and not isinstance(op, OpaqueOp))}
+
+
+def is_undeclared(node: Pattern) -> bool:
+    """Whether a term applies an ONNX operator of which nothing is known: on a right side it can only be what stands on the left too."""
+    return isinstance(node, PCall) and isinstance(node.op, OpaqueOp)
 
 
 def subterms(pattern: Pattern) -> Iterator[Pattern]:

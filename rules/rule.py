@@ -21,6 +21,7 @@ from passat.rules.pattern import (
     RuleError,
     attr_holes,
     holes_of,
+    is_undeclared,
     subterms,
     tensor_holes,
 )
@@ -107,6 +108,14 @@ class Rule:
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
                 raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a condition")
+        there = {node.key for node in subterms(self.lhs)}
+        unknown = next((node for node in subterms(self.rhs) if is_undeclared(node) and node.key not in there), None)
+        if unknown is not None:
+            name = unknown.op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
+            raise RuleError(
+                f"{self._where()}: the right side makes {name}, of which neither type nor cost is declared: declare it above the rule, "
+                f'with @define_op(onnx="{name}") (docs/custom-operators.md)'
+            )
         kinds = {(node.name, type(node)) for side in (self.lhs, self.rhs) for node in subterms(side) if isinstance(node, (PVar, PConst))}
         for name in tensor_holes(self.lhs):
             if {(name, PVar), (name, PConst)} <= kinds:

@@ -17,7 +17,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import IncompleteType, TupleType
+from passat.ir.types import IncompleteType, TensorType, TupleType
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
@@ -156,6 +156,12 @@ class GraphWriter:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)
         self.nodes += nodes
+        if not op.is_own:  # inference does not find its types again
+            types = type_.fields if isinstance(type_ := call.checked_type, TupleType) else [type_]
+            pairs = zip(names, types, strict=True)
+            self.value_infos += (
+                value_info(name, each) for name, each in pairs if isinstance(each, TensorType) and name not in self.outputs
+            )
         return names
 
     def _write_origin(self, origin: Origin, wanted: list[str]) -> None:

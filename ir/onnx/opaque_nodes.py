@@ -19,6 +19,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
 from passat.ir.onnx_mapping import OnnxNode
 from passat.ir.op import OpTypeError, get_op
+from passat.ir.ops.emitting import shortest
 from passat.ir.types import TupleType, Type, compatible
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def opaque_call(
     op = get_op(opaque_name(domain, node.op_type))
     assert isinstance(op, OpaqueOp)
     mask = "".join("1" if name else "0" for name in outputs) or "1"
-    values: dict[str, AnyValue] = {escape(name): value for name, value in attrs.items()}
+    values: dict[str, AnyValue] = {escape(name): _shortest(value) for name, value in attrs.items()}
     values |= {"opset": version or 1, "outputs": mask}
     if node.overload:
         values["overload"] = node.overload
@@ -97,6 +98,13 @@ def opaque_call(
     # An output that is not there has no name, so what stands in its place is not read.
     places = [mask[:i].count("1") if there == "1" else 0 for i, there in enumerate(mask)]
     return [fields[place] for place in places]
+
+
+def _shortest(value: AnyValue) -> AnyValue:
+    """The value of an attribute as rules write it: floats have 32 bits."""
+    if isinstance(value, tuple):
+        return tuple(map(_shortest, value))
+    return shortest(value) if isinstance(value, float) else value
 
 
 def _result_types(

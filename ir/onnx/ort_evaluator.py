@@ -30,6 +30,8 @@ _LEAST_IR: Final = 8
 """Before version 4 initializers had to be inputs; otherwise the version makes no difference."""
 _EMPTY_BY_DESIGN: Final = frozenset({"Resize"})
 """Operators whose operands without elements stand for absent ones."""
+_CONTRIB: Final = "com.microsoft"
+"""The domain whose operators ONNX Runtime has, and the onnx package does not know."""
 _COPIED_BYTES: Final = 1 << 14
 """Larger constants are handed over as they are in memory; smaller ones are written into the model."""
 _SHARED: Final = frozenset(
@@ -103,8 +105,11 @@ def _model(opsets: Mapping[str, int]) -> ModelProto:
 def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
     """The opsets since which there are the operators of a node and of the nodes in its graphs, as they are here.
 
-    Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over.
+    Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over; NoKernelError
+    for operators of somebody else's.
     """
+    if node.domain not in {"ai.onnx", _CONTRIB, *opsets}:
+        raise NoKernelError(f"{describe(node)} is of a domain that ONNX Runtime does not have by itself")
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _model(opsets).ir_version
     context.opset_imports = dict(opsets)

@@ -29,7 +29,10 @@ class Untyped(NamedTuple):
         """Which type is unknown, and the way out."""
         if not isinstance(self.maker, Call):
             return f"the type of {self.name!r}, which is an input, is unknown: declare its shape"
-        return f"the type of {self.name!r}, which {title(self.maker)} makes, is unknown: declare it in value_info"
+        out = "declare it in value_info"
+        if is_custom(self.maker):
+            out += ", or the operator in a rule file (docs/custom-operators.md)"
+        return f"the type of {self.name!r}, which {title(self.maker)} makes, is unknown: {out}"
 
 
 def untyped_values(module: IRModule) -> list[Untyped]:
@@ -41,7 +44,7 @@ def untyped_values(module: IRModule) -> list[Untyped]:
         roots = _captured(nodes)
         opaque: list[Call] = []
         for node in nodes:
-            root = None if _is_custom(node) else next((roots[operand] for operand in _operands(node) if operand in roots), None)
+            root = None if is_custom(node) else next((roots[operand] for operand in _operands(node) if operand in roots), None)
             if root is not None and isinstance(node, Call) and _has_form(node):
                 opaque.append(node)
             if isinstance(node._checked_type, IncompleteType):
@@ -94,9 +97,9 @@ def _has_form(call: Call) -> bool:
     return isinstance(op, OpaqueOp) and (f"{op.domain}::{op.op_type}" if op.domain else op.op_type) in READERS
 
 
-def _is_custom(node: Expr) -> bool:
-    """Whether the onnx package has no inference for a node: its type is unknown whatever those of its operands are."""
-    if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)):
+def is_custom(node: Expr) -> bool:
+    """Whether neither Passat nor the onnx package knows an operator: its type is unknown whatever those of its operands are."""
+    if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)) or _has_form(node):
         return False
     from passat.ir.onnx.inference import schema_of
 

@@ -36,9 +36,21 @@ def _parameter(op: Op, name: str, shape: Shape, dice: Dice) -> AnyValue:
         return _axis(op, rank, default, dice)
     if isinstance(default, bool):
         return dice.chance(0.5)
+    if not op.is_own:
+        return _declared(op, name, dice)
     if name in ("layout", "data_layout") and isinstance(default, str) and dice.chance(0.2):
         return f"N{default[2:]}C"
     return dice.pick(_BY_NAME[name]) if name in _BY_NAME else None
+
+
+def _declared(op: Op, name: str, dice: Dice) -> AnyValue:
+    """A value of a parameter of an operator that Passat does not have: for floats others beside the default, and for what has no default
+    numbers that its annotation allows."""
+    parameter = op.attr_params[name]
+    default, said = parameter.default, str(parameter.annotation)
+    if default is parameter.empty:
+        return dice.pick((0.5, 1.0, 2.0, -0.5) if "float" in said else (1, 2, 3, 0))
+    return dice.pick((default * 0.5, 2.0, -0.5, 0.0)) if isinstance(default, float) and dice.chance(0.6) else None
 
 
 def _axis(op: Op, rank: int, default: AnyValue, dice: Dice) -> AnyValue:

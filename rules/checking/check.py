@@ -9,9 +9,11 @@ from passat.rules.checking.show import instance_lines
 from passat.rules.checking.shrink import shrink, weight
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried
+from passat.rules.pattern import PCall, is_undeclared, subterms
 from passat.rules.rule import LIBERTIES, Liberty, Rule
 
 INSTANCES: Final = 200
+_MORE: Final = "docs/custom-operators.md"
 
 
 def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Checked:
@@ -19,6 +21,11 @@ def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Chec
 
     The instances depend on the seed and on the name of the rule alone, so a rule that is checked by itself meets the same ones.
     """
+    unknown = _without_kernel(rule)
+    if unknown:
+        checked = Checked(rule, seed)
+        checked.find("undefined", unknown, refuses=False)
+        return checked
     checked = tried(rule, seed, instances)
     if checked.raised:
         _raised(checked, *checked.raised)
@@ -26,6 +33,16 @@ def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Chec
         _explain(checked, seed, instances)
     _judge(checked, instances)
     return checked
+
+
+def _without_kernel(rule: Rule) -> str:
+    """What nothing computes of the operators that Passat has not declared itself; nothing to say where there is none."""
+    for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
+        if isinstance(node, PCall) and is_undeclared(node) and node.op.kernel is None:
+            return f"{node.op.name.removeprefix('onnx.')} is not declared: @define_op(..., kernel=...) says what it computes ({_MORE})"
+        if isinstance(node, PCall) and not node.op.is_own and node.op.kernel is None:
+            return f"{node.op.name} is declared without a kernel: kernel=... says what it computes ({_MORE})"
+    return ""
 
 
 def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:

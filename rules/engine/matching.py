@@ -31,6 +31,7 @@ from passat.rules.pattern import (
     PTuple,
     PVar,
     RuleError,
+    is_undeclared,
     named_patterns,
     pattern_parts,
     subterms,
@@ -112,7 +113,7 @@ class Matcher:
         if rule.reducing:
             columns.update((part.key, None) for part in pattern_parts(rule.lhs))
         for node in self._terms:
-            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
+            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named or is_undeclared(node):
                 columns[node.key] = None
         return list(columns)
 
@@ -234,12 +235,12 @@ class Matcher:
         match = Bindings(self, graph, row)
         checks, binds = self._attributes
         for column, name, wanted in checks:
-            given = row[column] if name == "" else graph.attrs[row[column]][name]
+            given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
             if given != wanted:
                 raise Refusal(f"{name or 'the field'} is {given!r}, not {wanted!r}")
         for column, name, hole in binds:
             attrs = graph.attrs[row[column]]
-            value = attrs if name == "" else attrs[name]
+            value = attrs if name == "" else _attribute(attrs, name)
             if match.attrs.setdefault(hole, value) != value:
                 raise Refusal(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
         for literal in self._literals:
@@ -402,6 +403,14 @@ def same_type(a: Type, b: Type) -> bool:
     if isinstance(a, TupleType) and isinstance(b, TupleType):
         return len(a.fields) == len(b.fields) and all(map(same_type, a.fields, b.fields))
     return False
+
+
+def _attribute(attrs: Attrs, name: str) -> AnyValue:
+    """The value of an attribute. Refuses where there is none, which nodes of undeclared operators may leave out."""
+    try:
+        return attrs[name]
+    except KeyError:
+        raise Refusal(f"the attribute {name} is absent") from None
 
 
 def _kept(attrs: Mapping[str, AnyValue], op: Op) -> dict[str, AnyValue]:

@@ -27,6 +27,7 @@ from passat.rules.pattern import (
     PNumber,
     PTuple,
     PVar,
+    is_undeclared,
     named_patterns,
     pattern_parts,
     subterms,
@@ -190,7 +191,7 @@ class Instance:
         named = {node.key for node in named_patterns(rule)}
         named |= {rule.lhs.key, *(part.key for part in pattern_parts(rule.lhs) if rule.reducing)}
         for node in subterms(rule.lhs):
-            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named:
+            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named or is_undeclared(node):
                 yield node.key
 
     def _build(self, node: Pattern, made: dict[tuple[AnyValue, ...], int], others: "Sequence[Instance]") -> int:

@@ -16,6 +16,16 @@ _ROOTS: Final = 50_000
 """So many nodes are looked at."""
 
 
+class _Absent:
+    """The value of an attribute that a node does not have."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT: Final = _Absent()
+
+
 class Failure(NamedTuple):
     """A part of the pattern that does not agree: `what` of `wanted` (a part, an attribute, a second place of a hole) is `given`. The part
     is operand `position` of the node `whole`, which stands for `of`; for the root there is no such node. `other` is the other operand of
@@ -222,13 +232,13 @@ class Aligner:
         attrs = graph.attrs[graph.payloads[node]]
         for name, value in pattern.attrs.items():
             if not isinstance(value, AttrHole):
-                wanted, given = tuple(value) if isinstance(value, list) else value, attrs[name]
+                wanted, given = tuple(value) if isinstance(value, list) else value, attrs.get(name, _ABSENT)
                 if given == wanted:
                     state = state._replace(score=state.score + 2)
                 else:
                     state = self._failed(state, None, "attribute", (name, wanted), given, whole=node, of=pattern)
                 continue
-            given = attrs if name == "attrs" else attrs[name]
+            given = attrs if name == "attrs" else attrs.get(name, _ABSENT)
             if value.name not in state.attrs:
                 state = state._replace(attrs={**state.attrs, value.name: given})
             elif state.attrs[value.name] == given:

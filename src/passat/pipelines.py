@@ -5,9 +5,10 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
+from passat.ir.custom_ops import declared_op
 from passat.passmgr import Pass, Sequential, UnknownPassError, get_entry, parse_pipeline, pipeline_text, register_pass
 from passat.rules.passes import SIMPLIFY, default_pipeline
-from passat.rules.pattern import RuleError
+from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
 
@@ -61,8 +62,21 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
         if name not in _OWN and _is_registered(name):
             raise RuleError(f"the rule set {name} has the name of a pass; give it another")
         for rule in rules_.rules:
+            _check_declarations(rule)
             if _library().get(rule.name, rule) is not rule:
                 raise RuleError(f"the rule {rule.name} has the name of a rule of Passat's own; give its set another name")
+
+
+def _check_declarations(rule: Rule) -> None:
+    """Raises RuleError where a rule was written before an operator in it was declared, or declared again: it would match nothing."""
+    for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
+        if isinstance(node, PCall) and (is_undeclared(node) or not node.op.is_own):
+            found = declared_op(node.op.name)
+            if found is not None and found is not node.op:
+                raise RuleError(
+                    f"the rule {rule.name} is older than the declaration of {found.name}: an operator is declared once, in front of the "
+                    "rules, and imported by other files"
+                )
 
 
 @functools.cache

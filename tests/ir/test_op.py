@@ -95,8 +95,11 @@ def test_declarations() -> None:
     assert get_op("test.scale") is scale
     assert (scale.doc, scale.pattern, scale.elementwise, scale.commutative, scale.unit, scale.zero) == ("Scales.", 1, True, True, 1, None)
     assert scale.infer([f32, f32], Attrs(offset=0.0)) is f32
-    with pytest.raises(ValueError, match=r"the operator 'test\.scale' is declared twice"):
-        define_op("test.scale")(lambda x: x)
+    assert scale not in list_ops()
+    again = define_op("test.scale")(lambda x: x)
+    assert get_op("test.scale") is again
+    with pytest.raises(ValueError, match=r"the operator 'nn\.relu' is declared twice"):
+        define_op("nn.relu")(lambda x: x)
 
 
 @pytest.mark.usefixtures("registry")
@@ -116,7 +119,7 @@ def test_relations_see_what_is_known_of_operands_that_ask_for_it() -> None:
     assert Known(TensorType((SymDim.named("n"),), "int64"), None).dims() is None
 
 
-@pytest.mark.parametrize("mapping", ["", "Add(", "Add(a)", "Add@x", "Add B"])
+@pytest.mark.parametrize("mapping", ["", "Add(", "Add(a)", "Add@x", "Add B", ".Add", "com.mine.Add@2"])
 @pytest.mark.usefixtures("registry")
 def test_mappings_that_cannot_be_read(mapping: str) -> None:
     with pytest.raises(ValueError, match="an ONNX mapping reads Name"):

@@ -1,0 +1,77 @@
+"""Operators of other domains than ONNX's own, as a declaration names them: `define_op(onnx="com.mycompany.FusedThing")`.
+
+Their nodes have the inputs, outputs and attributes that the declaration says. What does not fit is left opaque, and the reader says why.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any as AnyValue
+
+from passat.ir.expr import Call, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
+from passat.ir.op import Op, OpTypeError, find_op
+from passat.ir.types import TupleType
+
+
+def declared_op(name: str) -> Op | None:
+    """The operator that is declared outside Passat under a name, or for the ONNX operator of that name; None where there is none.
+
+    >>> declared_op("com.mycompany.Undeclared"), declared_op("nn.relu")
+    (None, None)
+    """
+    found = find_op(name.removeprefix("onnx."))
+    return None if found is None or found.is_own else found
+
+
+def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str]) -> None:
+    """Reader and writer of an operator of a domain; `attr_names` are our names of attributes by theirs, where they differ."""
+
+    def read(node: OnnxNode) -> Expr:
+        given = {attr_names.get(name, name): value for name, value in node.attrs.items()}
+        operands = [value for value in node.inputs if value is not None]
+        if len(operands) != len(node.inputs):
+            raise OpTypeError(f"{op.name} is declared with all of its inputs, and one is absent")
+        call = op(*operands, span=node.span, **given)
+        return Call(op, operands, op.bind_attrs({name: _read(op, name, value) for name, value in call.attrs.items()}), span=node.span)
+
+    theirs = {ours: name for name, ours in attr_names.items()}
+
+    def write(call: Call, inputs: Sequence[str], emit: Emitter) -> Sequence[str]:
+        type_ = call.checked_type
+        count = len(type_.fields) if isinstance(type_, TupleType) else 1
+        attrs = {theirs.get(name, name): _written(op, name, value) for name, value in call.attrs.items()}
+        return emit.nodes(op_type, inputs, attrs, outputs=count, domain=domain)
+
+    read.__module__ = op.relation.__module__
+    from_onnx(op_type, domain=domain)(read)
+    to_onnx(op)(write)
+
+
+def _read(op: Op, name: str, value: AnyValue) -> AnyValue:
+    """The value of an attribute as the declaration wants it: floats of ONNX have 32 bits, and are read in their shortest form."""
+    from passat.ir.ops.emitting import shortest
+
+    if not _is_kind(op, name, float):
+        return value
+    if isinstance(value, tuple):
+        return tuple(shortest(each) for each in value)
+    return shortest(value) if isinstance(value, (int, float)) else value
+
+
+def _written(op: Op, name: str, value: AnyValue) -> AnyValue:
+    """The value of an attribute as a node holds it: what is declared as a float is one, though the rule says 2."""
+    kind = next((kind for kind in (float, int) if _is_kind(op, name, kind)), None)
+    if kind is None or value is None or isinstance(value, str):
+        return value
+    return tuple(map(kind, value)) if isinstance(value, (tuple, list)) else kind(value)
+
+
+def _is_kind(op: Op, name: str, kind: type) -> bool:
+    """Whether an attribute is declared as a number of a kind, or as several, by its annotation or else by its default."""
+    parameter = op.attr_params[name]
+    if parameter.annotation is not inspect.Parameter.empty:
+        said = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
+        return kind.__name__ in said
+    default = parameter.default
+    first = default[0] if isinstance(default, tuple) and default else default
+    return type(first) is kind
