@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Final
 
 from passat.ir.bounded_read import read_bounded
+from passat.ir.op import Op
 from passat.passmgr.registry import collect_registrations, get_entry
 from passat.rules import RuleError, RuleSet
 
@@ -31,7 +32,8 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 
     The file is imported under a name that nothing else has, so it may be called `rules.py`; modules beside it may be imported by it.
     A file that is loaded again may register its passes again.
-    Raises RuleFileError where the file does not import, holds a rule that cannot be, or neither defines a rule set nor registers a pass.
+    Raises RuleFileError where the file does not import, holds a rule that cannot be, or defines no rule set, registers no pass and declares
+    no operator.
     """
     file = Path(path)
     registered = _REGISTERED.setdefault(os.path.realpath(file), set())
@@ -55,10 +57,11 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
         ]
         if len(lines) > 1:
             raise RuleFileError(f"{file}, line {lines[-1]}: the class {rules.__name__} is defined twice, first in line {lines[0]}")
-    if not sets and not keys:
+    declares = any(isinstance(value, Op) and value.relation.__module__ == module.__name__ for value in vars(module).values())
+    if not sets and not keys and not declares:
         raise RuleFileError(
             f"{file} defines no rules and registers no passes: a rule file holds classes derived from passat.rules.RuleSet, each rule an "
-            "attribute of one, or passes with @register_pass(NAME); rule sets that it imports do not count"
+            "attribute of one, passes with @register_pass(NAME), or operators with @define_op; rule sets that it imports do not count"
         )
     return sets
 

@@ -14,6 +14,7 @@ from typing import Any as AnyValue
 from passat.compare import finite_share
 from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignments, symbols
 from passat.given_inputs import GivenInputs, InputsError, read_inputs
+from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, judge
 from passat.runner import ModelSource, Runner, VerifyError
 
@@ -290,13 +291,16 @@ class Reference:
         return bool(self._seeds)
 
     def _compare(self, candidate: _Model) -> VerifyReport:
-        from passat.ir.onnx.cutting import CutError
+        from passat.ir.onnx.cutting import CutError, unknown_operators
 
         try:
             session = self._session(candidate)
         except CutError as error:
             return VerifyReport(None, skipped=f"the models can be compared in parts only, and these do not correspond: {error}")
         except Exception as error:
+            unknown = sorted(f"{domain}.{op_type}" for domain, op_type in unknown_operators(str(error), candidate.proto))
+            if unknown and all(declared_op(name) is not None for name in unknown):
+                return VerifyReport(None, skipped=f"ONNX Runtime does not know {', '.join(unknown)}, which rules have made")
             return VerifyReport(False, mismatch=f"ONNX Runtime loads the original, but not the result: {_sentence(error)}")
         changed = self._signature_change(session.runner)
         if changed:

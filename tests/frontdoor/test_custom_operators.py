@@ -127,6 +127,24 @@ def test_a_declared_operator_is_matched_and_made() -> None:
     onnx.checker.check_model(result.model)
 
 
+def test_what_onnx_runtime_cannot_run_is_not_written_unasked() -> None:
+    onnx.save(model(CHAIN), "chain.onnx")
+    command = ["optimize", "chain.onnx", "-o", "out.onnx", "--passes", "InferType", "--rules", rules(DECLARED.format(KERNEL), MAKES)]
+    refused = run(*command)
+    assert (refused.exit_code, Path("out.onnx").exists()) == (1, False)
+    assert "ONNX Runtime does not know com.mycompany.FusedThing, which rules have made; " in refused.stderr
+    assert "--custom-ops LIB registers custom operators" in refused.stderr
+    assert (run(*command, "--allow-unverified").exit_code, Path("out.onnx").exists()) == (0, True)
+
+
+def test_a_file_of_declarations_alone_gives_types() -> None:
+    file = rules(DECLARED.format(""))
+    result = run("optimize", "in.onnx", "-o", "out.onnx", "--rules", file, "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["warnings"]) == (0, [])
+    assert {rule["name"]: rule["fired"] for rule in report["rules"]}["Swishes.silu"] == 1
+
+
 def test_an_undeclared_operator_is_matched_where_types_are_known() -> None:
     typed = MODEL.replace("{", "<float[n, 4] f> {", 1)
     result = optimized(typed, RULES.format(alpha=0.1))
