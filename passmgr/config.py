@@ -105,10 +105,12 @@ register_option(
     0,
     "Processes that function passes share the functions of a module out to; below 2 they are worked through in this process. A script "
     'that sets it keeps what it does under `if __name__ == "__main__":`.',
+    minimum=0,
 )
 register_option(
     "passmgr.workers_from",
     int,
     2000,
     "Modules of fewer expressions are worked through in this process, whatever workers there are.",
+    minimum=0,
 )

@@ -12,6 +12,7 @@ from passat.ir.onnx.external import External
 from passat.ir.onnx.tensors import dense_proto, raw_bytes
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.tensor import Tensor
+from passat.ir.whole_file import UnfinishedFile
 
 LARGE: Final = 1024
 """Tensors of at least so many bytes go to the data file, where there is one."""
@@ -28,9 +29,8 @@ class DataFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = os.path.basename(path)
-        self._temporary = f"{path}.{os.getpid()}.part"
         self.committed = False
-        self._file: int | None = None
+        self._unfinished: UnfinishedFile | None = None
         self._end = 0
         self._sources: dict[str, int] = {}
         self._placed: dict[tuple[str, int, int], int] = {}
@@ -38,7 +38,7 @@ class DataFile:
     @property
     def used(self) -> bool:
         """Whether anything was put here."""
-        return self._file is not None
+        return self._unfinished is not None
 
     def place(self, tensors: Mapping[str, Tensor]) -> dict[str, TensorProto]:
         """Puts large tensors here, if one of them lies in another file or all are too much for a model; the protos that refer to them."""
@@ -74,21 +74,25 @@ class DataFile:
         return proto
 
     def _begin(self, length: int) -> int:
-        if self._file is None:
-            self._file = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        if self._unfinished is None:
+            self._unfinished = UnfinishedFile(self.path)
         unit = _PAGE if length >= _PAGED else 64
         start = -(-self._end // unit) * unit
         self._end = start + length
         os.lseek(self._file, start, os.SEEK_SET)
         return start
 
+    @property
+    def _file(self) -> int:
+        assert self._unfinished is not None
+        assert self._unfinished.descriptor is not None
+        return self._unfinished.descriptor
+
     def _write(self, data: memoryview) -> None:
-        assert self._file is not None
         while data:
             data = data[os.write(self._file, data) :]
 
     def _copy(self, source: External) -> None:
-        assert self._file is not None
         opened = self._sources.get(source.path)
         if opened is None:
             opened = self._sources[source.path] = os.open(source.path, os.O_RDONLY)
@@ -111,18 +115,17 @@ class DataFile:
 
     def commit(self) -> None:
         """Makes the file appear, whole and on the disk."""
-        if self._file is not None:
+        if self._unfinished is not None:
             os.ftruncate(self._file, max(self._end, 1))
             os.fsync(self._file)
-            os.replace(self._temporary, self.path)
+            self._unfinished.commit()
             self.committed = True
 
     def close(self) -> None:
         """Closes what is open, and removes the temporary file where it was not committed."""
-        for opened in (*self._sources.values(), *([] if self._file is None else [self._file])):
+        for opened in self._sources.values():
             os.close(opened)
         self._sources.clear()
-        if self._file is not None:
-            self._file = None
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+        if self._unfinished is not None:
+            self._unfinished.close()
+            self._unfinished = None

@@ -23,6 +23,7 @@ from passat.ir.onnx.scope import subgraphs
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx_mapping import ELEMENT_TYPES
+from passat.ir.whole_file import UnfinishedFile
 
 _CHECKED_WHOLE: Final = 50_000_000
 """Models of more bytes are checked without the contents of their tensors."""
@@ -130,7 +131,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
     if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, path):
         raise OnnxError(f"{path} cannot be written: it holds data of the model that is read")
     data = DataFile(_free_data_path(path))
-    temporary = f"{path}.{os.getpid()}.part"
+    unfinished: UnfinishedFile | None = None
     done = False
     try:
         if isinstance(module, ModelProto):
@@ -146,30 +147,30 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             content = model.SerializeToString(deterministic=True)
         except (EncodeError, ValueError):
             raise OnnxError(f"{path} cannot be written: the model has more than 2 GB besides its tensors") from None
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        unfinished = UnfinishedFile(path)
+        unfinished.write(content)
         data.commit()
         if check and data.used:
-            _check(temporary)
+            _check(unfinished.name)
         if mode is not None:
-            for name in (temporary, *([data.path] if data.committed else [])):
+            for name in (unfinished.name, *([data.path] if data.committed else [])):
                 os.chmod(name, mode)
         old = _old_data(path, folder)
-        os.replace(temporary, path)
+        unfinished.commit()
         done = True
         for name in old:
             os.unlink(name)
     except OSError as error:
-        about = f" ({error.filename})" if error.filename not in (None, path, temporary) else ""
+        own = (None, path) if unfinished is None else (None, path, unfinished.name)
+        about = f" ({error.filename})" if error.filename not in own and not str(error.filename).endswith(".part") else ""
         raise OnnxError(f"{path} cannot be written: {error.strerror}{about}") from error
     finally:
         data.close()
-        if not done:
-            for name in (temporary, *([data.path] if data.committed else [])):
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
+        if unfinished is not None:
+            unfinished.close()
+        if not done and data.committed:
+            with contextlib.suppress(OSError):
+                os.unlink(data.path)
 
 
 def _reads(model: ModelProto, folder: str | None, path: str) -> bool:

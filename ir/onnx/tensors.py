@@ -38,7 +38,7 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
     dtype = ELEMENT_TYPES.get(number)
     if dtype is None:
         raise OnnxError(f"the tensor {proto.name!r} has the element type {number}, which Passat does not know")
-    shape = tuple(proto.dims)
+    shape = _shape(proto.name, proto)
     if proto.data_location == EXTERNAL:
         external = locate(proto, folder, math.ceil(math.prod(shape) * itemsize(dtype)))
         key = ("file", external.path, external.offset, external.length, dtype, shape)
@@ -73,16 +73,39 @@ def _read_external(external: External, dtype: str, shape: tuple[int, ...]) -> Ar
 
 def read_sparse(proto: SparseTensorProto, folder: str | None) -> Tensor:
     """The constant that a sparse proto holds; decoded, it is dense."""
-    values = read_tensor(proto.values, folder)
+    name, values = proto.values.name, read_tensor(proto.values, folder)
+    shape = _shape(name, proto)
+    indices = read_tensor(proto.indices, folder)
+    return Tensor.lazy(values.dtype, shape, partial(_decode_sparse, name, values, indices, shape), source=proto)
+
+
+def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Array:
+    what = f"the sparse tensor {name!r}, declared as {values.dtype}{list(shape)}, cannot be read"
+    try:
+        places = indices.numpy()
+        if places.ndim == 2:
+            places = np.ravel_multi_index(tuple(places.T), shape)
+        found = values.numpy()
+        if places.ndim != 1 or found.shape != places.shape:
+            raise OnnxError(f"{what}: it has {found.size} values, and indices of shape {list(indices.shape)}")
+        count = math.prod(shape)
+        outside = places[(places < 0) | (places >= count)]
+        if outside.size:
+            raise OnnxError(f"{what}: the index {outside[0]} lies outside its {count} elements")
+        dense = np.zeros(count, to_numpy(values.dtype))
+        dense[places] = found
+        return dense.reshape(shape)
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, OnnxError):
+            raise
+        raise OnnxError(f"{what}: {error}") from error
+
+
+def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]:
     shape = tuple(proto.dims)
-    return Tensor.lazy(values.dtype, shape, partial(_decode_sparse, values, read_tensor(proto.indices, folder), shape), source=proto)
-
-
-def _decode_sparse(values: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Array:
-    dense = np.zeros(math.prod(shape), to_numpy(values.dtype))
-    places = indices.numpy()
-    dense[np.ravel_multi_index(tuple(places.T), shape) if places.ndim == 2 else places] = values.numpy()
-    return dense.reshape(shape)
+    if any(dim < 0 for dim in shape):
+        raise OnnxError(f"the tensor {name!r} has the shape {list(shape)}; no dimension may be negative")
+    return shape
 
 
 def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:

@@ -32,6 +32,7 @@ from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext
 from passat.ir.text.metadata import encode
+from passat.ir.whole_file import unfinished_folder
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, message_of, show_error
 from passat.passmgr.large_constants import first_element, is_large
@@ -193,15 +194,14 @@ def check_folder(folder: str) -> None:
 def _made_whole(folder: str) -> Iterator[str]:
     """A folder to write into that takes the place of `folder` when all is written, and is gone where something raises."""
     check_folder(folder)
-    temporary, old = f"{folder}.{os.getpid()}.part", f"{folder}.{os.getpid()}.old"
-    os.mkdir(temporary)
+    old = f"{folder}.{os.getpid()}.old"
     try:
-        yield temporary
-        if os.path.isdir(folder):
-            os.rename(folder, old)
-        os.rename(temporary, folder)
+        with unfinished_folder(folder) as temporary:
+            yield temporary
+            if os.path.isdir(folder):
+                os.rename(folder, old)
+            os.rename(temporary, folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.ir.text import astext
+from passat.ir.whole_file import write_whole
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.large_constants import INLINE_LIMIT, Stripped
 from passat.passmgr.pass_info import PassInfo
-from passat.passmgr.whole_file import write_whole
 
 SUFFIX: Final = ".relay"
 _OURS: Final = re.compile(rf"\d{{3,}}_[A-Za-z0-9_.+-]*{re.escape(SUFFIX)}")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
+from passat.ir.bounded_read import read_bounded
 from passat.rules.extraction.space import Space
 
 BYTES_LIMIT: Final = 2 << 30
@@ -33,11 +34,9 @@ class EGraphFile(NamedTuple):
 def read_egraph(path: str | os.PathLike[str]) -> EGraphFile:
     """Reads an e-graph. Raises EGraphFileError, and OSError where the file cannot be read."""
     where = os.fspath(path)
-    if os.path.getsize(where) > BYTES_LIMIT:
-        raise EGraphFileError(f"{where}: larger than {BYTES_LIMIT >> 30} GiB")
+    content = read_bounded(where, BYTES_LIMIT)
     try:
-        with open(where, encoding="utf-8") as file:
-            data = json.load(file)
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:  # a file of bytes that are no text is a ValueError as well
         raise EGraphFileError(f"{where}: not JSON: {error}") from error
     try:

@@ -4,12 +4,15 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.bounded_read import read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.ir.whole_file import write_whole
 from passat.passmgr import UnknownPassError, get_entry
 from passat.pipelines import check_rule_sets
 from passat.rule_pages.catalogue import leaves
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     Model = ModelProto | str | os.PathLike[str]
 
+LIMIT: Final = 1 << 30
+"""Most bytes of a file with a certificate."""
 Certificate = Mapping[str, AnyValue]
 
 
@@ -121,8 +126,7 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """The certificate in a file. Raises CertificateError."""
     name = os.fspath(path)
     try:
-        with open(name, encoding="utf-8") as file:
-            data = json.load(file)
+        data = json.loads(read_bounded(name, LIMIT))
     except OSError as error:
         raise CertificateError(f"{name} cannot be read: {error.strerror or error}") from error
     except RecursionError:
@@ -136,15 +140,7 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
 
 def write_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
     """Writes a certificate to a file, which is there in full or not at all."""
-    name = os.fspath(path)
-    draft = f"{name}.part"
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(certificate, file)
-        os.replace(draft, name)
-    finally:
-        if os.path.exists(draft):
-            os.remove(draft)
+    write_whole(Path(path), json.dumps(certificate).encode())
 
 
 def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapping[str, AnyValue]:

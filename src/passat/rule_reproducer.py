@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from passat.bisection import CHECKS, make_check
 from passat.checks import CheckError
 from passat.crash import file_of, keep_model, kept_path, require_rules
+from passat.ir.bounded_read import read_bounded
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, load, read_model, save, to_onnx
 from passat.judging import Closeness
@@ -37,6 +38,8 @@ from passat.runner import VerifyError
 from passat.verify import Comparing
 
 FORMAT: Final = 1
+_LIMIT: Final = 1 << 26
+"""Most bytes of a file that says what was found."""
 """The version of the folder's form, in `bisection.json`."""
 JSON_NAME: Final = "bisection.json"
 SMALLEST: Final = "smallest.onnx"
@@ -254,8 +257,7 @@ def _read(folder: str) -> dict[str, AnyValue]:
     """What `bisection.json` says, checked. Raises ReproducerError for everything that is missing or of another form."""
     path = os.path.join(folder, JSON_NAME)
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            data: AnyValue = json.load(file)
+        data: AnyValue = json.loads(read_bounded(path, _LIMIT).decode("utf-8", "replace"))
     except OSError as error:
         raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from passat.cli.app import app
+from passat.ir.whole_file import UnfinishedFile
 from passat.passmgr import list_passes
 
 
@@ -42,6 +43,16 @@ def test_order_writes_files(empty: Path) -> None:
         assert Path(f"plan.{form}").read_text() == run("order", "--format", form).stdout
     assert ET.parse("plan.svg").getroot().tag.endswith("svg")
     assert run("order", "-o", "nowhere/plan.txt").exit_code == 2
+    for command in (("order",), ("passes", "--graph")):
+        strange = run(*command, "-o", "plan.gif")
+        assert strange.exit_code == 2
+        assert strange.stderr == (
+            "error: -o plan.gif: the ending says no form; it is one of .txt, .dot, .gv, .mmd, .json, .svg, or --format says the form: text, "
+            "dot, mermaid, json, svg\n"
+        )
+        assert not Path("plan.gif").exists()
+        assert run(*command, "-o", "plan.gif", "--format", "dot").exit_code == 0
+        Path("plan.gif").unlink()
 
 
 def test_a_pipeline_in_a_file(empty: Path) -> None:
@@ -142,12 +153,11 @@ def test_json_is_a_format(empty: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_was(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, data: bytes) -> None:
-        self.touch()
+    def full(self: UnfinishedFile, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     Path("plan.svg").write_text("mine")
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(UnfinishedFile, "write", full)
     result = run("order", "-o", "plan.svg")
     assert (result.exit_code, result.stderr) == (1, "error: plan.svg: the disk is full\n")
     assert [(path.name, path.read_text()) for path in Path().iterdir()] == [("plan.svg", "mine")]

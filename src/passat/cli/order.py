@@ -39,10 +39,18 @@ class Format(enum.StrEnum):
     SVG = "svg"
 
 
-_ENDINGS: Final = {".dot": Format.DOT, ".gv": Format.DOT, ".mmd": Format.MERMAID, ".json": Format.JSON, ".svg": Format.SVG}
+_ENDINGS: Final = {
+    ".txt": Format.TEXT,
+    ".dot": Format.DOT,
+    ".gv": Format.DOT,
+    ".mmd": Format.MERMAID,
+    ".json": Format.JSON,
+    ".svg": Format.SVG,
+}
 
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", metavar="FORM", help=f"{', '.join(Format)}. Default: what the ending of FILE says, or text.")
+    Format | None,
+    typer.Option("--format", metavar="FORM", help=f"{', '.join(Format)}. Default: what the ending of FILE says; without a FILE text."),
 ]
 FileOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it into a file.", show_default=False)]
 
@@ -127,6 +135,9 @@ def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
     if output is not None:
         check_output(output)
         format = format or (Format.JSON if as_json else _ENDINGS.get(output.suffix.lower()))
+        if format is None:
+            endings = ", ".join(_ENDINGS)
+            fail(f"-o {output}: the ending says no form; it is one of {endings}, or --format says the form: {', '.join(Format)}", USAGE)
     return format or (Format.JSON if as_json else Format.TEXT)
 
 
@@ -142,6 +153,6 @@ def _put(what: "Plan | RequirementGraph", format: Format, output: Path | None) -
     if output is None:
         print(text, end="")
     else:
-        from passat.passmgr.whole_file import write_whole
+        from passat.ir.whole_file import write_whole
 
         write_whole(output, text.encode("utf-8", "backslashreplace"))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from passat.ir.collector import collector_paused
+from passat.ir.whole_file import write_whole
 from passat.page.document import document
 from passat.page.record import Record
 from passat.page.texts import script_json, shown
-from passat.passmgr.whole_file import write_whole
 from passat.report import Report
 
 _SCRIPTS: Final = ("elements.js", "drawing.js", "canvas.js", "graphs.js", "tables.js", "rounds.js", "egraph.js", "page.js")

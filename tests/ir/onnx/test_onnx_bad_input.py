@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import onnx
@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
-from passat.ir.expr import Function, GlobalVar, RefCreate, RefRead, Var, var
+from passat.ir.expr import Constant, Function, GlobalVar, RefCreate, RefRead, Var, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, from_onnx, load, read_model, save, to_onnx
+from passat.ir.traverse import post_order
 
 Parse = Callable[..., ModelProto]
 
@@ -297,3 +298,43 @@ def test_without_onnx_the_sentence_says_how_to_install_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip().endswith("install it with: pip install 'passat[onnx]'")
+
+
+def sparse(values: Sequence[float], indices: Sequence[int], dims: Sequence[int], index_dims: Sequence[int] = ()) -> ModelProto:
+    """x plus a sparse initialiser."""
+    proto = onnx.SparseTensorProto(dims=dims)
+    proto.values.CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [len(values)], values))
+    proto.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, index_dims or [len(indices)], indices))
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", infos[:1], infos[1:], sparse_initializer=[proto])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            sparse([1.0], [6], [2, 3]),
+            "the sparse tensor 'w', declared as float32[2, 3], cannot be read: the index 6 lies outside its 6 elements",
+        ),
+        (sparse([1.0], [-1], [2, 3]), "cannot be read: the index -1 lies outside its 6 elements"),
+        (sparse([1.0], [0, 1, 2], [2, 3]), "cannot be read: it has 1 values, and indices of shape [3]"),
+        (sparse([1.0], [2, 0], [2, 3], [1, 2]), "cannot be read: invalid entry in coordinates array"),
+        (sparse([1.0], [0], [-2, -3]), "the tensor 'w' has the shape [-2, -3]; no dimension may be negative"),
+    ],
+)
+def test_a_sparse_tensor_that_is_none(model: ModelProto, said: str) -> None:
+    def decode() -> None:
+        for node in post_order(from_onnx(model)["main"]):
+            if isinstance(node, Constant):
+                node.data.numpy()
+
+    assert said in message(decode)
+
+
+def test_a_tensor_of_negative_dimensions() -> None:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[-1, -4], raw_data=b"\0" * 16)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", infos[:1], infos[1:], [tensor])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert message(lambda: from_onnx(model)) == "the tensor 'w' has the shape [-1, -4]; no dimension may be negative"

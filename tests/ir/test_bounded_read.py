@@ -1,0 +1,70 @@
+"""Files that users name are read up to a number of bytes, and nothing that is no file."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from passat.ir.bounded_read import read_bounded
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    assert read_bounded(file, 5) == b"12345"
+    with pytest.raises(OSError, match="it has more than 4 bytes"):
+        read_bounded(os.fspath(file), 4)
+    file.write_bytes(b"")
+    assert read_bounded(file, 0) == b""
+
+
+def test_a_file_of_no_size_that_has_content_is_read() -> None:
+    assert b"VmRSS" in read_bounded("/proc/self/status", 1 << 20)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with open(file, "wb") as sparse:
+        sparse.truncate(1 << 40)
+    with pytest.raises(OSError, match="it has more than 1048576 bytes"):
+        read_bounded(file, 1 << 20)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(3 << 20, True), ((3 << 20) + 1, False)])
+def test_a_pipe_is_read_up_to_the_limit(tmp_path: Path, size: int, fits: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        try:
+            pipe.write_bytes(b"x" * size)
+        except BrokenPipeError:
+            assert not fits
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    if fits:
+        assert read_bounded(pipe, 3 << 20) == b"x" * size
+    else:
+        with pytest.raises(OSError, match="it has more than 3145728 bytes"):
+            read_bounded(pipe, 3 << 20)
+    writer.join()
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
+def test_devices_are_not_read(device: str) -> None:
+    with pytest.raises(OSError, match="it is a device, not a file"):
+        read_bounded(device, 10)
+
+
+def test_sockets_folders_and_names_that_cannot_be_are_not_read(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.fspath(tmp_path / "s"))
+        with pytest.raises(OSError, match="it is a socket, not a file"):
+            read_bounded(tmp_path / "s", 10)
+    with pytest.raises(IsADirectoryError):
+        read_bounded(tmp_path, 10)
+    with pytest.raises(OSError, match="no file has such a name"):
+        read_bounded("a\0b", 10)
