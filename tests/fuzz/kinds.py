@@ -93,8 +93,10 @@ def mutations(seed: int) -> tuple[Case | None, Settings]:
             return Case(name, ModelProto(), (), data), settings
     else:
         model = mutated(original.model, random)
-    readable = counted(name, model, original.feeds) if is_text(model) else None
-    return readable or Case(name, model, (), model.SerializeToString()), settings
+    case = counted(name, model, original.feeds)
+    if case is not None and is_text(model):
+        return case, settings
+    return Case(name, model, (), model.SerializeToString()), settings
 
 
 def nodes(seed: int) -> tuple[Case | None, Settings]:

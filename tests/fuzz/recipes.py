@@ -158,6 +158,8 @@ def _concat(graph: Builder, form: Form) -> Draft:
         shape = tuple(int(graph.one_of([0, 1, 2, size])) if i == place else size for i, size in enumerate(x.shape))
         parts.append(graph.operand({x.kind}, fits, lambda shape=shape: shape))  # type: ignore[misc]  # bound now
     graph.random.shuffle(parts)
+    # Operands without elements may have other sizes than the rest, whose elements are left as the memory was then.
+    graph.never_empty |= len(parts) > 1 and any(size in graph.symbols.values() for i, size in enumerate(x.shape) if i != place)
     return Draft(parts, {"axis": axis})
 
 
