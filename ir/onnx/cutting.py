@@ -66,8 +66,7 @@ class Cut:
     def where(self) -> str:
         """Where the model is cut, in words."""
         names = sorted(f"{domain}.{name}" if domain else name for domain, name in self.operators)
-        count = len(self._holes)
-        return f"cut at {count} node{'s' if count > 1 else ''} that ONNX Runtime does not know ({', '.join(names)})"
+        return f"cut at {_nodes(len(self._holes))} that ONNX Runtime does not know ({', '.join(names)})"
 
     def like(self, other: ModelProto) -> ModelProto:
         """What is left of another model, cut at the nodes that stand for the same. Raises CutError where they are not one to one."""
@@ -75,7 +74,7 @@ class Cut:
         numbers = counterparts([hole.named for hole in self._holes], [hole.named for hole in holes])
         if len(holes) != len(self._holes) or None in numbers:
             raise CutError(
-                f"{len(self._holes)} nodes of the original and {len(holes)} of the result are unknown to ONNX Runtime, "
+                f"ONNX Runtime does not know {_nodes(len(self._holes))} of the original and {_nodes(len(holes))} of the result, "
                 f"and {sum(number is not None for number in numbers)} of them correspond"
             )
         return self._filled(plain, holes, [number for number in numbers if number is not None])
@@ -99,6 +98,10 @@ class Cut:
         del graph.node[:], graph.value_info[:]
         graph.node.extend(copies)
         return made
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"
 
 
 def _end(number: int, place: int, what: str) -> str:

@@ -12,6 +12,8 @@ from passat.ir.onnx.scope import inner_nodes
 _MODE: Final = 2
 """The place of the operand that says whether a Dropout is in training mode."""
 _INTEGER_SEED: Final = "Dropout"
+_FIRST: Final = 7_000_003
+"""The first seed: large, so that no operator is likely to have it already and to draw the same numbers as another one."""
 
 
 class Seeds:
@@ -32,7 +34,7 @@ class Seeds:
         for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
             if any(attribute.name == "seed" for attribute in node.attribute):
                 continue
-            seed = 1 + (len(self._nodes) + place if number is None else number)
+            seed = _FIRST + (len(self._nodes) + place if number is None else number)
             node.attribute.append(helper.make_attribute("seed", seed if node.op_type == _INTEGER_SEED else float(seed)))
         return made
 

@@ -20,7 +20,7 @@ from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
 from passat.report import histogram, node_count
-from passat.runner import ModelSource, Runner, VerifyError, custom_libraries, custom_operators
+from passat.runner import ModelSource, Runner, VerifyError, custom_libraries, custom_operators, sentence_of
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import AS_USUAL, Comparing, Reference, VerifyReport
 
@@ -130,7 +130,7 @@ class Slower(Check):
         except VerifyError:
             raise
         except Exception as error:  # a model that does not run has no time
-            self.unclear = f"it does not run on ONNX Runtime: {' '.join(str(error).split())[:300]}"
+            self.unclear = f"it does not run on ONNX Runtime: {sentence_of(error)}"
             return None
         before, after = self._times(candidate)
         times = f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"

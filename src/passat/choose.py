@@ -30,7 +30,7 @@ from passat.passmgr import Pass, PassContext, Statistics
 from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
 from passat.rules.engine.interruption import interrupted
-from passat.runner import ModelSource, Runner, VerifyError
+from passat.runner import ModelSource, Runner, VerifyError, sentence_of
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import Comparing
 
@@ -212,7 +212,7 @@ def race(
         except VerifyError:
             raise
         except Exception as error:  # ONNX Runtime has no common base of its errors
-            raise NothingToTimeError(f"is not loaded by ONNX Runtime: {_words(error)}") from error
+            raise NothingToTimeError(f"is not loaded by ONNX Runtime: {sentence_of(error)}") from error
         feed = choose_feed(runners[0], how)
         numbers: dict[int, int] = {}
         failed: dict[int, str] = {}
@@ -223,7 +223,7 @@ def race(
             except (VerifyError, MemoryError):
                 raise
             except Exception as error:  # a program that ONNX Runtime does not take is no candidate
-                failed[number] = _words(error)
+                failed[number] = sentence_of(error)
                 continue
             numbers[number] = len(runners)
             runners.append(runner)
@@ -261,10 +261,6 @@ def fastest(timings: Sequence[Timing]) -> int | None:
         return None
     least = min(others[number].seconds for number in faster)
     return next(number for number in faster if others[number].seconds <= least * (1 + MARGIN))
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _runner(model: ModelSource, folder: str | None) -> Runner:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from passat.feeds import ELEMENT_TYPES, InputSpec
+from passat.feeds import ELEMENT_TYPES, FeedError, InputSpec
 from passat.ir.shape import SymDim, evaluate_dim, parse_dim
 from passat.ir.tensor import Array
 
@@ -61,7 +61,10 @@ class GivenInputs:
     def _check_type(self, spec: InputSpec) -> None:
         if spec.is_sequence or "optional(" in spec.type:
             raise InputsError(f"{self.name}: the input {spec.name!r} is no tensor ({spec.type}), which no file of arrays holds")
-        array, wanted = self._array(spec), ELEMENT_TYPES[spec.element_type]
+        try:
+            array, wanted = self._array(spec), ELEMENT_TYPES[spec.element_type]
+        except FeedError:
+            raise InputsError(f"{self.name}: the input {spec.name!r} has type {spec.type}, which arrays of NumPy do not have") from None
         if array.dtype != wanted:
             raise InputsError(f"{self.name}: the input {spec.name!r} has element type {array.dtype}, the model takes {wanted}")
 
@@ -88,6 +91,8 @@ class GivenInputs:
 def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
     """The arrays of a file that `numpy.savez` has written. Nothing in it is executed. Raises InputsError."""
     name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise InputsError(f"{name} is no regular file")
     try:
         with zipfile.ZipFile(name) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
@@ -100,10 +105,11 @@ def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
         return GivenInputs(f"the inputs in {name}", arrays)
     except OSError as error:
         raise InputsError(f"{name} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, InputsError):
-            raise
-        raise InputsError(f"{name} is no file of arrays as numpy.savez writes it: {error}") from None
+    except InputsError:
+        raise
+    except Exception as error:  # damaged archives and headers make zipfile, zlib, numpy and tokenize raise errors of every kind
+        said = " ".join(str(error).split())[:200]
+        raise InputsError(f"{name} is no file of arrays as numpy.savez writes it: {said or type(error).__name__}") from None
 
 
 def spec_symbols(dim: SymDim) -> set[str]:

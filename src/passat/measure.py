@@ -9,7 +9,6 @@ optimisations are off, the kernels are what they are, and weights that are const
 import hashlib
 import os
 import platform
-import re
 import threading
 import time
 from collections import Counter
@@ -36,7 +35,7 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.measurements import Measurements
 from passat.rules.cache_folder import cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
-from passat.runner import Runner, VerifyError, runtime_version
+from passat.runner import Runner, VerifyError, runtime_version, sentence_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -272,7 +271,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
         assert isinstance(function, Function)
         return _Single(to_onnx(IRModule({"main": function})), inputs, operands)
     except Exception as error:  # sizes that do not go together, operators without a form in ONNX, inference of opaque ones
-        raise _UnmeasurableError(f"it is no model by itself: {_words(error)}") from error
+        raise _UnmeasurableError(f"it is no model by itself: {sentence_of(error)}") from error
 
 
 def _sized(value: AnyValue) -> AnyValue:
@@ -356,8 +355,3 @@ def _copies(model: "ModelProto", count: int, values: dict[str, Array], weights: 
     for name in weights:
         graph.initializer.add(name=name, data_type=inputs[name], dims=values[name].shape, raw_data=values[name].tobytes())
     return made
-
-
-def _words(error: Exception) -> str:
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(str(error).split()))
-    return text if len(text) <= 100 else f"{text[:100]} ..."

@@ -241,7 +241,11 @@ class Optimization:
                 report.verification = replace(report.verification, guilty=guilty)
                 raise MismatchError(_accusation(report.verification), report)
             if report.verification.equal is None and required:
-                raise UnverifiedError(_ways_out(report.verification), report)
+                raise UnverifiedError(
+                    f"nothing shows that the optimised model computes what the original does: {report.verification.skipped}; "
+                    "--allow-unverified, or allow_unverified=True, goes on without",
+                    report,
+                )
 
     @property
     def result(self) -> Result:
@@ -257,14 +261,6 @@ def _accusation(report: VerifyReport) -> str:
     else:
         where = f"the difference comes from the pass {report.guilty}"
     return f"the optimised model computes something else than the original: {report.mismatch}; {where}"
-
-
-def _ways_out(report: VerifyReport) -> str:
-    """Why nothing was compared, and what can be done."""
-    ways = (
-        "--inputs FILE.npz compares on inputs of your own, --custom-ops LIB registers custom operators, --allow-unverified goes on without"
-    )
-    return f"nothing shows that the optimised model computes what the original does: {report.skipped}; {ways}"
 
 
 def _announce(tell: Progress, event: PassEvent) -> None:

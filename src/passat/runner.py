@@ -6,6 +6,7 @@ but Exception; that is what is caught where models run.
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,11 @@ path, folder, *libraries = sys.argv[1:]
 with custom_operators(libraries):
     Runner(path or sys.stdin.buffer.read(), folder=folder or None, threads=1)
 """
+_PREFIX: Final = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # the number and the kind of the error
+    r"|/\S+\.(?:cc|h):\d+ (?:(?:[\w:~]+[ &*]+)?onnxruntime::[^;]*?\)(?: const)?(?: \[with .*?\])? (?=[A-Za-z]))?"  # a place in the sources
+)
+_LONGEST: Final = 300
 _LOADING_SECONDS: Final = 600.0
 _LIBRARIES: list[str] = []
 """The libraries of custom operators that sessions get."""
@@ -58,8 +64,7 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
         except VerifyError:
             raise
         except Exception as error:
-            said = " ".join(str(error).split())
-            raise CustomOpsError(f"ONNX Runtime does not load {path} as a library of custom operators: {said}") from error
+            raise CustomOpsError(f"ONNX Runtime does not load {path} as a library of custom operators: {sentence_of(error)}") from error
     before = list(_LIBRARIES)
     _LIBRARIES.extend(path for path in dict.fromkeys(paths) if path not in before)
     try:
@@ -144,6 +149,16 @@ def _onnxruntime() -> AnyValue:
             "--no-verify, or verify=False, does without"
         ) from None
     return onnxruntime
+
+
+def sentence_of(error: Exception) -> str:
+    """What ONNX Runtime says of an error, without the place in its sources, and not too long.
+
+    >>> sentence_of(RuntimeError("[ONNXRuntimeError] : 1 : FAIL : /core/model.cc:25 onnxruntime::Model::Model(int) No such model"))
+    'No such model'
+    """
+    text = _PREFIX.sub("", " ".join(str(error).split()))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def runtime_version() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any as AnyValue
 
 from passat.feeds import Trial, make_feed, size_assignments, symbols
-from passat.runner import Runner
+from passat.runner import Runner, sentence_of
 from passat.verify import Comparing
 
 
@@ -29,7 +29,7 @@ def choose_feed(runner: Runner, how: Comparing) -> dict[str, AnyValue]:
                 feed = make_feed(runner.inputs, Trial(how.seed + attempt, assignment, rank=rank))
                 runner.run(feed)
             except Exception as error:  # ONNX Runtime has no common base of its errors
-                reason = reason or " ".join(str(error).split())[:300]
+                reason = reason or sentence_of(error)
             else:
                 return feed
     raise NothingToTimeError(f"does not run on random inputs: {reason}")

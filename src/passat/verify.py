@@ -16,7 +16,7 @@ from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignmen
 from passat.given_inputs import GivenInputs, InputsError, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, judge
-from passat.runner import ModelSource, Runner, VerifyError
+from passat.runner import ModelSource, Runner, VerifyError, sentence_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -28,6 +28,8 @@ ATTEMPTS: Final = 12
 """Choices of sizes that are tried to find some on which the original runs."""
 DRAWS: Final = 6
 """How often noise is drawn to find out what rounding does."""
+_OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
+_LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ class Reference:
         except VerifyError:
             raise
         except Exception as error:
-            self.skipped = f"ONNX Runtime does not load the original: {_sentence(error)}"
+            self.skipped = (
+                f"ONNX Runtime does not load the original: {sentence_of(error)}{f'; {_LIBRARY}' if self._cut is not None else ''}"
+            )
         else:
             self._run_original(session.runner, how.seed, trials)
         self.seconds = time.perf_counter() - started
@@ -205,7 +209,7 @@ class Reference:
                 if found <= unknown:
                     raise
                 unknown |= found
-                self.complaint = _sentence(error)
+                self.complaint = sentence_of(error)
                 self._cut = Cut(self._original.proto, unknown)
 
     def _session(self, model: _Model, change: "Callable[[ModelProto], ModelProto] | None" = None, *, seed: int | None = None) -> _Session:
@@ -246,7 +250,7 @@ class Reference:
                     # Every second trial keeps to the safe range, where masks and flags take all their values.
                     trial, values = _run_or_narrow(runner, replace(trial, ranges={} if attempt % 2 else ranges))
                 except Exception as error:
-                    reason = reason or _sentence(error)
+                    reason = reason or sentence_of(error)
                     continue
                 self.trials.append(trial)
                 self.values.append(values)
@@ -255,7 +259,7 @@ class Reference:
             if len(self.trials) - own == wanted:
                 return
         if not self.trials:
-            self.skipped = f"the original does not run on random inputs: {reason}"
+            self.skipped = f"the original does not run on random inputs: {reason}; {_OTHER_INPUTS}"
 
     def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
         """Takes the user's own inputs for a trial; what unknown nodes make of them is random. Raises InputsError."""
@@ -265,7 +269,7 @@ class Reference:
         try:
             self.values.append(runner.run(self._feed(trial)))
         except Exception as error:
-            raise InputsError(f"the model does not run on {given.name}: {_sentence(error)}") from error
+            raise InputsError(f"the model does not run on {given.name}: {sentence_of(error)}") from error
         self.trials.append(trial)
 
     # ---- candidates
@@ -296,12 +300,12 @@ class Reference:
         try:
             session = self._session(candidate)
         except CutError as error:
-            return VerifyReport(None, skipped=f"the models can be compared in parts only, and these do not correspond: {error}")
+            return VerifyReport(None, skipped=f"the models can be compared in parts only, and these do not correspond: {error}; {_LIBRARY}")
         except Exception as error:
             unknown = sorted(f"{domain}.{op_type}" for domain, op_type in unknown_operators(str(error), candidate.proto))
             if unknown and all(declared_op(name) is not None for name in unknown):
-                return VerifyReport(None, skipped=f"ONNX Runtime does not know {', '.join(unknown)}, which rules have made")
-            return VerifyReport(False, mismatch=f"ONNX Runtime loads the original, but not the result: {_sentence(error)}")
+                return VerifyReport(None, skipped=f"ONNX Runtime does not know {', '.join(unknown)}, which rules have made; {_LIBRARY}")
+            return VerifyReport(False, mismatch=f"ONNX Runtime loads the original, but not the result: {sentence_of(error)}")
         changed = self._signature_change(session.runner)
         if changed:
             return VerifyReport(False, mismatch=changed)
@@ -310,14 +314,14 @@ class Reference:
             try:
                 values = session.run(self._feed(trial))
             except Exception as error:
-                return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {_sentence(error)}")
+                return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {sentence_of(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
         wrong = next((output for output in outputs if output.reason), None)
         if wrong is not None:
             return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
         silent = next((output for output in outputs if not output.compared), None)
         if silent is not None:
-            return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}")
+            return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}; {_OTHER_INPUTS}")
         return VerifyReport(True, tuple(outputs))
 
     def _judge(self, output: OutputReport, trial: int, index: int, value: AnyValue) -> OutputReport:
@@ -407,8 +411,3 @@ def _run_or_narrow(runner: Runner, trial: Trial) -> tuple[Trial, list[AnyValue]]
         except Exception:  # an index out of range for these sizes
             trial = replace(trial, ranges={})
     return trial, runner.run(make_feed(runner.inputs, trial))
-
-
-def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else f"{text[:300]} ..."

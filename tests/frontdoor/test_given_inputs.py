@@ -1,5 +1,6 @@
 """`--inputs FILE.npz`: the user's own inputs are compared beside random ones, once they have been checked."""
 
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -67,7 +68,10 @@ def test_what_shows_on_them_alone_is_seen(tmp_path: Path) -> None:
 def test_a_model_that_runs_on_them_alone_is_compared() -> None:
     """No random number is an index into five rows and larger than two."""
     model = parsed("(float[n] x, int64[1] i) => (float[k] y) <int64[1] two = {2}> { s = Sub(i, two) y = Expand(x, s) }")
-    assert compare_models(model, model).equal is None
+    alone = compare_models(model, model)
+    assert alone.equal is None
+    assert "does not run on random inputs" in alone.skipped
+    assert "--inputs FILE.npz" in alone.skipped
     found = compare_models(model, model, inputs={"x": np.ones(1, F), "i": np.array([6])})
     assert found.equal is True
     assert [trial.source for trial in found.trials] == ["the inputs given"]
@@ -123,7 +127,7 @@ class Evil:
         return (Path.touch, (Path("evil"),))
 
 
-@pytest.mark.parametrize("kind", ["missing", "text", "pickle", "objects", "member", "large"])
+@pytest.mark.parametrize("kind", ["missing", "text", "pickle", "objects", "member", "large", "folder", "pipe", "damaged", "huge"])
 def test_files_that_hold_no_arrays_are_refused_and_nothing_in_them_is_executed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,12 +145,38 @@ def test_files_that_hold_no_arrays_are_refused_and_nothing_in_them_is_executed(
     elif kind == "large":
         np.savez(path, x=np.zeros(1000, F))
         monkeypatch.setattr("passat.given_inputs.MOST_BYTES", 1000)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "damaged":  # inside the compressed bytes
+        np.savez_compressed(path, x=np.random.default_rng(1).normal(size=1000))
+        path.write_bytes(path.read_bytes().replace(path.read_bytes()[1000:1100], b"\xff" * 100))
+    elif kind == "huge":
+        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000,), }".ljust(117) + b"\n"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 24)
     with pytest.raises(InputsError, match=str(path)):
         read_inputs(path)
     onnx.save(parsed("(float[n] x) => (float[n] y) { a = Neg(x) y = Neg(a) }"), "in.onnx")
     done = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", str(path)])
     assert (done.exit_code, Path("out.onnx").exists(), Path("evil").exists()) == (1, False, False)
     assert str(path) in "".join(done.output.split())
+
+
+def test_damaged_files_are_refused_whatever_is_damaged(tmp_path: Path) -> None:
+    good, path, random = tmp_path / "good.npz", tmp_path / "i.npz", np.random.default_rng(1)
+    np.savez_compressed(good, x=np.ones((20, 3), F), i=np.arange(300))
+    content, refused = np.frombuffer(good.read_bytes(), np.uint8), 0
+    for _ in range(300):
+        changed = content.copy()
+        changed[random.integers(len(content), size=3)] = random.integers(256, size=3)
+        path.write_bytes(changed.tobytes())
+        try:
+            read_inputs(path)
+        except InputsError:
+            refused += 1
+    assert refused > 200
 
 
 def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,7 @@ def test_an_output_that_says_nothing_is_no_proof() -> None:
     found = compare_models(built(body), built(body.replace("one", "three").replace("Sin", "Cos")))
     assert found.equal is None
     assert "the output 'y' says nothing" in found.skipped
+    assert "--inputs FILE.npz, or inputs=, compares on inputs of your own" in found.skipped
 
 
 def test_tolerances_of_ones_own_alone_decide() -> None:
@@ -205,3 +206,10 @@ def test_tolerances_of_ones_own_alone_decide() -> None:
 def test_a_random_operator_that_another_replaces_is_seen() -> None:
     twice = "n = RandomNormalLike(x) m = RandomNormalLike(x) y = Add(n, m)"
     assert compare_models(built(twice), built("n = RandomNormalLike(x) y = Add(n, n)"), threads=1).equal is False
+
+
+def test_seeds_of_the_models_own_are_not_drawn_from_by_others() -> None:
+    for seed in range(4):
+        one = f"n = RandomNormalLike <seed = {seed}.0>(x) m = RandomNormalLike(x)"
+        assert compare_models(built(f"{one} y = Add(n, m)"), built(f"{one} y = Add(m, n)"), threads=1).equal is True
+        assert compare_models(built(f"{one} y = Add(n, m)"), built(f"{one} y = Add(n, n)"), threads=1).equal is False
