@@ -4,8 +4,9 @@ Nothing here imports onnx. A reader gets an `OnnxNode` and returns the expressio
 node becomes an opaque call that keeps everything. A writer gets the call and the names of its operands, and emits nodes.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
@@ -173,6 +174,27 @@ def need_opset(emit: Emitter, since: int, op: "Op") -> None:
         raise OnnxVersionError(f"{op.name} needs ONNX opset {since} or later; the model is written in opset {emit.opset}")
 
 
+class ShortForm(NamedTuple):
+    """The short form of an ONNX mapping, in parts."""
+
+    domain: str
+    op_type: str
+    since: int
+    attr_names: dict[str, str]
+    """Our names of attributes by ONNX's."""
+
+
+def parse_mapping(text: str) -> ShortForm:
+    """The parts of a text such as `Relu`, `Transpose(perm=axes)`, `Erf@9` or `com.mycompany.FusedThing`. Raises ValueError."""
+    found = re.fullmatch(r"(?:(\w+(?:\.\w+)*)\.)?(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
+    if found is None or (found[1] and found[3]):
+        raise ValueError(
+            f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), or domain.Name in the place of Name@opset, not {text!r}"
+        )
+    pairs = (pair.split("=") for pair in (found[4] or "").replace(" ", "").split(",") if pair)
+    return ShortForm(found[1] or "", found[2], int(found[3] or 1), {pair[0]: pair[1] for pair in pairs})
+
+
 def rename(op: "Op", op_type: str, attr_names: Mapping[str, str], since: int = 1) -> None:
     """Reader and writer of an operator that differs from ONNX's in its name and the names of its attributes only.
 
@@ -205,9 +227,11 @@ __all__ = [
     "FromOnnx",
     "OnnxNode",
     "OnnxVersionError",
+    "ShortForm",
     "ToOnnx",
     "from_onnx",
     "need_opset",
+    "parse_mapping",
     "rename",
     "to_onnx",
 ]

@@ -2,9 +2,8 @@
 
 import difflib
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from typing import Any as AnyValue
 
 import numpy as np
@@ -302,7 +301,9 @@ def define_op(
     name where none is given. Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`). A declaration
     outside Passat takes the place of an earlier one of its name. Raises ValueError for a name that one of Passat's own operators has.
     """
-    mapping = None if onnx is None else _parse_mapping(onnx)
+    from passat.ir.onnx_mapping import parse_mapping, rename
+
+    mapping = None if onnx is None else parse_mapping(onnx)
     if not name:
         if mapping is None or not mapping.domain:
             raise ValueError("an operator has a name, or that of an ONNX operator with its domain: onnx='com.mycompany.FusedThing'")
@@ -324,8 +325,6 @@ def define_op(
 
             map_custom(op, mapping.domain, mapping.op_type, mapping.attr_names)
         elif mapping is not None:
-            from passat.ir.onnx_mapping import rename
-
             rename(op, mapping.op_type, mapping.attr_names, mapping.since)
         return op
 
@@ -341,25 +340,6 @@ def _make_room(op: Op, names: Sequence[str]) -> None:
             raise ValueError(f"the operator {taken.name!r} is declared twice")
         for name in [name for name, other in _OPS.items() if other is taken]:
             del _OPS[name]
-
-
-class _Mapping(NamedTuple):
-    """The short form of an ONNX mapping, in parts."""
-
-    domain: str
-    op_type: str
-    since: int
-    attr_names: dict[str, str]
-
-
-def _parse_mapping(text: str) -> _Mapping:
-    found = re.fullmatch(r"(?:(\w+(?:\.\w+)*)\.)?(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
-    if found is None or (found[1] and found[3]):
-        raise ValueError(
-            f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), or domain.Name in the place of Name@opset, not {text!r}"
-        )
-    pairs = (pair.split("=") for pair in (found[4] or "").replace(" ", "").split(",") if pair)
-    return _Mapping(found[1] or "", found[2], int(found[3] or 1), {pair[0]: pair[1] for pair in pairs})
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:

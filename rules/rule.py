@@ -108,10 +108,9 @@ class Rule:
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
                 raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a condition")
-        there = {node.key for node in subterms(self.lhs)}
-        unknown = next((node for node in subterms(self.rhs) if is_undeclared(node) and node.key not in there), None)
-        if unknown is not None:
-            name = unknown.op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
+        unknown = [node for node in subterms(self.rhs) if is_undeclared(node)]
+        if unknown and not {node.key for node in unknown} <= {node.key for node in subterms(self.lhs)}:
+            name = unknown[0].op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
             raise RuleError(
                 f"{self._where()}: the right side makes {name}, of which neither type nor cost is declared: declare it above the rule, "
                 f'with @define_op(onnx="{name}") (docs/custom-operators.md)'

@@ -242,9 +242,11 @@ class Importer:
                             self.is_disputed(name, result.checked_type, describe(node), grounds, "the declaration is ignored")
 
     def _foreign(self, node: NodeProto) -> FromOnnx | None:
-        """The reader of a node of another domain, unless the model says itself what such a node computes."""
+        """The reader of a node of another domain, unless the model says itself what such a node computes, and no user does."""
         reader = READERS.get(f"{node.domain}::{node.op_type}")
-        return None if (node.domain, node.op_type, node.overload) in self.functions else reader
+        if (node.domain, node.op_type, node.overload) in self.functions and declared_op(f"{node.domain}.{node.op_type}") is None:
+            return None
+        return reader
 
     def is_disputed(self, name: str, type_: Type, maker: str, grounds: frozenset[str], follows: str) -> bool:
         """Whether a value of a type cannot be what is declared of it; then it warns, and says what follows.

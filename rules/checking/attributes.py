@@ -48,8 +48,9 @@ def _declared(op: Op, name: str, dice: Dice) -> AnyValue:
     numbers that its annotation allows."""
     parameter = op.attr_params[name]
     default, said = parameter.default, str(parameter.annotation)
-    if default is parameter.empty:
-        return dice.pick((0.5, 1.0, 2.0, -0.5) if "float" in said else (1, 2, 3, 0))
+    if default is parameter.empty and ("float" in said or "int" in said):
+        number = dice.pick((0.5, 1.0, 2.0, -0.5) if "float" in said else (1, 2, 3, 0))
+        return (number, number) if "tuple" in said else number
     return dice.pick((default * 0.5, 2.0, -0.5, 0.0)) if isinstance(default, float) and dice.chance(0.6) else None
 
 

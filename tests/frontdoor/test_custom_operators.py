@@ -210,6 +210,18 @@ def test_checking_takes_a_kernel() -> None:
     assert "com.mycompany.FusedThing is declared without a kernel: kernel=... says what it computes" in without.stdout
 
 
+def test_checking_draws_attributes_that_have_no_default() -> None:
+    declared = DECLARED.replace("alpha: float = 1.0", "alpha: float, steps: tuple[int, ...], flag: bool = False")
+    rule = """
+class Mine(RuleSet):
+    same = op.com.mycompany.FusedThing(op.nn.relu(x), attrs=a) >> op.nn.relu(op.com.mycompany.FusedThing(x, attrs=a))
+"""
+    kernel = ", kernel=lambda x, alpha, steps, flag: x * np.float32(alpha * sum(steps))"
+    checked = run("rules", "check", rules(declared.format(kernel), rule))
+    assert "the sides differ" in checked.stdout
+    assert "alpha=-0.5" in checked.stdout
+
+
 def test_constants_are_folded_by_the_kernel() -> None:
     text = MODEL.replace("float[n, 4] x) => (float[n, 4] y) {", "float[n, 4] z) => (float[n, 4] y) <float[4] x = {-10, 0, 1, 2}> {")
     text = text.replace("Relu(x)", "Identity(x)").replace("y = Mul(f, s)", "y = Mul(f, z)")

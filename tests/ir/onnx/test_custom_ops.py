@@ -152,6 +152,15 @@ def test_a_later_declaration_takes_the_place_of_an_earlier_one(parse: Parse) -> 
     assert not {first, second} & set(list_ops())
 
 
+def test_a_declaration_counts_more_than_a_function_of_the_model(parse: Parse) -> None:
+    model = parse("g (float[2, 3] x) => (float[2, 3] y) { y = com.mine.Fused(x) }", imports=', "com.mine": 1')
+    body = [helper.make_node("Relu", ["p"], ["q"])]
+    model.functions.append(helper.make_function("com.mine", "Fused", ["p"], ["q"], body, [helper.make_opsetid("", 17)]))
+    assert [call.op.name for call in calls(model) if isinstance(call.op, Op)] == ["onnx.com.mine.Fused"]
+    fused = declare()
+    assert [call.op for call in calls(model)] == [fused]
+
+
 def test_names_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="an operator has a name, or that of an ONNX operator with its domain"):
         define_op(onnx="Relu")
