@@ -172,7 +172,9 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
             got = runner.run(feed)
         except Exception as error:  # likewise
             return Finding("does not run", _told(error), feed=i)
-        sentence = bits_differ(want, got) if settings.math == "exact" else _beyond_rounding(case, i, want, got, settings)
+        # In another opset ONNX Runtime may have another kernel, which rounds otherwise.
+        to_the_bit = settings.math == "exact" and settings.opset is None
+        sentence = bits_differ(want, got) if to_the_bit else _beyond_rounding(case, i, want, got, settings)
         if sentence:
             return Finding("values", sentence, feed=i)
     return None

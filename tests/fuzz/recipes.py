@@ -90,6 +90,8 @@ def _shape_value(graph: Builder, x: Value, entries: list[int]) -> Value:
         part = graph.node("Gather", [made[0], graph.ints([place])], axis=0) if place is not None and graph.chance(0.7) else None
         parts.append(part[0] if part else graph.ints([entry]))
     joined = graph.node("Concat", parts, axis=0) if parts else None
+    # Of a size that is computed, and 0, Reshape makes another one, and then -1 stands for something else: shapes hold of tensors with elements.
+    graph.never_empty |= joined is not None and -1 in entries and bool(graph.symbols)
     return joined[0] if joined else graph.ints(entries)
 
 

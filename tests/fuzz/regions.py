@@ -109,9 +109,12 @@ def _loop(graph: Builder) -> list[Value] | None:
         scanned = inside.again(result)
         if scanned is None:
             return None
-    body = _graph(inside, [step, going, carried], [kept, result, scanned], [carried])
-    inputs: list[Value | None] = [graph.ints(graph.integer(0, 3)), graph.constant(True, BOOL) if graph.chance(0.5) else None, start]
-    return graph.add("Loop", Draft(inputs, {"body": body}, 2), captured=captured(graph, [body]))
+    # Of no rounds ONNX Runtime makes a scanned output of the rank that it has inferred, or of rank 1 where it has inferred none.
+    count = graph.integer(0, 3)
+    scans = [scanned] if count else []
+    body = _graph(inside, [step, going, carried], [kept, result, *scans], [carried])
+    inputs: list[Value | None] = [graph.ints(count), graph.constant(True, BOOL) if graph.chance(0.5) else None, start]
+    return graph.add("Loop", Draft(inputs, {"body": body}, 1 + len(scans)), captured=captured(graph, [body]))
 
 
 def _scan(graph: Builder) -> list[Value] | None:
@@ -120,6 +123,7 @@ def _scan(graph: Builder) -> list[Value] | None:
     x = graph.operand(OUTSIDE, lambda value: value.rank > 0 and value.shape[0] > 0, lambda: (2, *graph.shape(0, 2)))
     start = graph.operand(OUTSIDE)
     inside = graph.inner([value for value in graph.values if _is_plain(value)])
+    graph.never_empty |= x.shape[0] in graph.symbols.values()  # as of Loop
     state, part = Value(inside.name(), start.kind, start.array), Value(inside.name(), x.kind, np.asarray(x.array[0], x.array.dtype))
     inside.values += [state, part]
     _grow(graph, inside)
