@@ -9,7 +9,7 @@ from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
 from passat.rules.engine.graph import Graph, Symbol, symbol
 from passat.rules.engine.matching import Matcher, Refusal, same_type
-from passat.rules.pattern import Pattern, attributes, constants, number, op, tensors
+from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.running import assert_equal_in_value, difference, operators, rewritten, run
@@ -303,9 +303,8 @@ def test_a_condition_that_fails_names_its_rule() -> None:
         raise KeyError("oh")
 
     rule = (op.exp(x) >> x).when(broken(x)).named("Mine.exponent")
-    with pytest.raises(KeyError, match="oh") as caught:
+    with pytest.raises(RuleError, match=r"the rule Mine\.exponent \(test_matching\.py:\d+\): broken\(x\) raises KeyError: 'oh'"):
         rewritten(func(ops.exp(a)), rule)
-    assert caught.value.__notes__[0].startswith("in the rule Mine.exponent (test_matching.py:")
 
 
 def test_known_elements_reach_conditions() -> None:
