@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import onnx
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.onnx import from_onnx
 from passat.ir.onnx.untyped import untyped_values
+from passat.ir.onnx_mapping import READERS
 
 CUSTOM = ', "com.mine": 1'
 
@@ -62,3 +64,18 @@ def test_an_input_of_unknown_rank(parse: Callable[..., ModelProto]) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     model.graph.input[0].type.tensor_type.ClearField("shape")
     assert sentences(model) == ["1 node left opaque because the type of 'x', which is an input, is unknown: declare its shape"]
+
+
+def test_every_operator_that_passat_reads_is_counted() -> None:
+    known = sorted(name for name in READERS if "::" not in name and onnx.defs.has(name, 20))
+    assert len(known) > 100
+    missing = []
+    for op_type in known:
+        operands = ["f"] * max(onnx.defs.get_schema(op_type, 20).min_input, 1)
+        nodes = [helper.make_node("Fused", ["x"], ["f"], domain="com.mine"), helper.make_node(op_type, operands, ["y"])]
+        inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in ("x", "y"))
+        imports = [helper.make_opsetid("", 20), helper.make_opsetid("com.mine", 1)]
+        model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=imports, ir_version=9)
+        if [len(value.calls) for value in untyped_values(from_onnx(model, lenient=True))] != [1]:
+            missing.append(op_type)
+    assert not missing
