@@ -6,11 +6,15 @@ Their nodes have the inputs, outputs and attributes that the declaration says. W
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, find_op
 from passat.ir.types import TupleType
+
+NOT_AS_DECLARED: Final = "is left opaque, since it is not as declared"
+"""What is said of a node that the declaration of its operator does not fit."""
 
 
 def declared_op(name: str) -> Op | None:

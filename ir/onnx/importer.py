@@ -9,7 +9,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
 from passat.ir.collector import collector_paused
-from passat.ir.custom_ops import declared_op
+from passat.ir.custom_ops import NOT_AS_DECLARED, declared_op
 from passat.ir.diagnostics import Diagnostic, DiagnosticLevel
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type, type_of_call
@@ -316,7 +316,7 @@ class Importer:
         except (OpTypeError, InferError) as error:
             # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
             if declared_op(f"{proto.domain}.{proto.op_type}") is not None:
-                self.findings.warn(f"{describe(proto)} is left opaque, since it is not as declared: {error}", node.span)
+                self.findings.warn(f"{describe(proto)} {NOT_AS_DECLARED}: {error}", node.span)
             return None
         except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
             sentence = complaint(proto, self.opsets, self.frame.model.ir_version)

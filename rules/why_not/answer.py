@@ -31,7 +31,7 @@ class Kind(enum.StrEnum):
     ABSENT = "absent"
     """An operator of its left side does not occur."""
     UNTYPED = "untyped"
-    """What it may match is opaque, because a type is unknown."""
+    """What it may match is opaque, because it is not as declared, or a type is unknown."""
     NEAR = "near"
     """Its left side matches but for a part."""
     NOTHING = "nothing"

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
@@ -192,8 +193,13 @@ class Inquiry:
 
 
 def _untyped(module: IRModule, node: str | None) -> list[Finding]:
-    """The nodes that are opaque because a type is unknown: all of them, or that of a name."""
+    """The nodes that are opaque because they are not as declared, or because a type is unknown: all of them, or that of a name."""
     found: list[Finding] = []
+    for warning in getattr(module.attrs.get("onnx"), "warnings", ()):
+        span = warning.span
+        names = () if span is None else tuple(name for name in (span.source_name, *span.outputs) if name)
+        if NOT_AS_DECLARED in str(warning.sentence) and (node is None or node in names):
+            found.append(Finding(Kind.UNTYPED, str(warning.sentence), names[:1]))
     for value in untyped_values(module):
         names = tuple(names_of(call)[0] for call in value.calls if names_of(call) and (node is None or node in names_of(call)))
         if node is None:

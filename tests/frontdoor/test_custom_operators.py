@@ -127,6 +127,16 @@ def test_a_declared_operator_is_matched_and_made() -> None:
     onnx.checker.check_model(result.model)
 
 
+def test_why_not_says_what_is_not_as_declared() -> None:
+    file = rules(DECLARED.format("").replace("alpha: float = 1.0", "beta: float = 1.0"), RULES.format(alpha=1).replace("alpha", "beta"))
+    said = (
+        "node 'fused' (com.mycompany.FusedThing) is left opaque, since it is not as declared: "
+        "com.mycompany.FusedThing has no attribute 'alpha'; it has: beta"
+    )
+    assert said in run("rules", "why-not", "Mine.drop", "in.onnx", "--rules", file, "--passes", "Mine").stdout
+    assert said in run("rules", "why-not", "Mine.drop", "in.onnx", "--rules", file, "--passes", "Mine", "--node", "fused").stdout
+
+
 def test_what_onnx_runtime_cannot_run_is_not_written_unasked() -> None:
     onnx.save(model(CHAIN), "chain.onnx")
     command = ["optimize", "chain.onnx", "-o", "out.onnx", "--passes", "InferType", "--rules", rules(DECLARED.format(KERNEL), MAKES)]
