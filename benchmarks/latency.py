@@ -11,7 +11,8 @@ contestants take turns: the input, the input a second time (the control: how far
 others'. A ratio is that of a contestant's time to the input's in the same round; shown are medians, with half the distance of the quartiles
 as their spread. The rounds are shared out among `--sessions` sets of sessions in processes of their own, in another order each, since
 where the weights of a session happen to lie moves all its times by a percent or two. Turns are shorter than the slices of time that the
-system gives to processes, so that medians hold on a machine that is busy with other work too.
+system gives to processes, so that medians hold on a machine that is busy with other work too; with one thread its own time is measured,
+and what it waits is not.
 
 What the other optimisers make of a model is kept in WORK and made again only when the model changes; Passat's results are made in
 every run, or left as they are with `--keep`. Peers that are not installed are left out. Results whose values differ from the input's
@@ -214,7 +215,7 @@ def measured(
         if threads > 1:  # the threads of the one before would take cores away, and those of this one are asleep
             time.sleep(REST)
             time_of(session, feed, WARM_UP)
-        return time_of(session, feed, repeat)
+        return time_of(session, feed, repeat, time.perf_counter if threads > 1 else time.thread_time)
 
     times = take_turns(run, len(order), rounds=(min(LEAST_ROUNDS, runs), runs), seconds=seconds, turn=turn)
     return {"times": dict(zip(order, times, strict=True)), "wrong": wrong, "different": different}
