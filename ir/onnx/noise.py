@@ -2,17 +2,19 @@
 
 Each floating-point result of a node that rounds is multiplied by random factors near one, and so are the operands of nodes that add many
 products up, whose rounding is relative to these. Nodes that are exact, such as Reshape, Relu or Greater, are left alone, and so are
-elements of sums and products that happen to be exact: what is computed by these alone does not move at all. How far the outputs move tells
-how far a program may differ that computes the same in another order of rounding (Monte Carlo arithmetic; Parker 1997).
+nodes that depend on constants and shapes alone, and elements of sums and products that happen to be exact: what is computed by these
+alone does not move at all. How far the outputs move tells how far a program may differ that computes the same in another order of rounding
+(Monte Carlo arithmetic; Parker 1997).
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, shape_inference
 from onnx.inliner import inline_local_functions
 
+from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.scope import all_names, defined_names, subgraphs
 
 AMOUNTS: Final[Mapping[int, float]] = {1: 4 * 2.0**-23, 10: 2.0**-10, 11: 4 * 2.0**-52, 16: 2.0**-7}
@@ -52,6 +54,11 @@ POINTWISE: Final = frozenset(
 # fmt: on
 """Operators whose rounding is relative to their result. That of the others is relative to their operands, of which they add many up."""
 
+NEAR_ONE: Final = frozenset({"Celu", "Elu", "HardSigmoid", "Selu", "Sigmoid"})
+"""Operators whose small results are rounded as numbers around one are: those of ONNX Runtime's Sigmoid are multiples of 2**-25."""
+LIKE_THE_OPERAND: Final = frozenset({"Gelu", "HardSwish", "Swish"})
+"""Operators whose results are rounded as the operand is, which they multiply by such a number."""
+
 
 def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     """The model with noise; each run of a session draws other noise, and the same seed the same from session to session. Local functions
@@ -80,21 +87,29 @@ class _Writer:
         self._seed = seed * 100_003
         self._count = 0
 
-    def write(self, graph: GraphProto, outer: Mapping[str, int]) -> None:
-        """Puts noise into a graph, and into those inside it. `outer` are the element types of the values around it."""
+    def write(self, graph: GraphProto, outer: Mapping[str, int], known: Collection[str] = ()) -> None:
+        """Puts noise into a graph, and into those inside it. `outer` are the element types of the values around it, and `known` those among
+        them that follow from constants and shapes alone."""
         types = {**outer, **dict(_declared([*graph.value_info, *graph.input, *graph.output]))}
         types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
-        still = {tensor.name for tensor in graph.initializer}
-        """What needs no noise as an operand: constants, and what has noise already."""
+        settled = {*known, *(tensor.name for tensor in graph.initializer)}
+        """What follows from constants and shapes alone, as scales and sizes do: with noise these make other shapes, and they are folded as
+        ONNX Runtime computes them."""
+        still: set[str] = set()
+        """What has noise already."""
         written: list[NodeProto] = []
         for node in graph.node:
             for inner in subgraphs(node):
-                self.write(inner, types)
+                self.write(inner, types, settled)
             _guess(node, types)
+            if _is_settled(node, settled):
+                settled.update(node.output)
+                written.append(node)
+                continue
             exact = not node.domain and node.op_type in EXACT
             if not exact and (node.domain or node.op_type not in POINTWISE):
                 for place, name in enumerate(node.input):
-                    if name and name not in still and types.get(name) in AMOUNTS:
+                    if name and name not in still and name not in settled and types.get(name) in AMOUNTS:
                         node.input[place] = self._fresh()
                         written += self._noise(name, node.input[place], types[name])
             written.append(node)
@@ -102,7 +117,7 @@ class _Writer:
                 if not exact and name and types.get(name) in AMOUNTS:
                     node.output[place] = self._fresh()
                     exact_there, nodes = self._exactness(node, types[name])
-                    written += [*nodes, *self._noise(node.output[place], name, types[name], exact_there)]
+                    written += [*nodes, *self._noise(node.output[place], name, types[name], exact_there, _besides(node))]
                     still.add(name)
         # The list of a proto takes copies, and what it holds is gone once it is cleared.
         copies = [NodeProto.FromString(node.SerializeToString()) for node in written]
@@ -126,8 +141,9 @@ class _Writer:
         made += [helper.make_node(node.op_type, [a, b], [wide]), helper.make_node("Equal", [wide, result], [exact])]
         return exact, made
 
-    def _noise(self, plain: str, name: str, kind: int, exact: str = "") -> Iterable[NodeProto]:
-        """Nodes that make a value with noise of one without; none for the elements that another value says are `exact`."""
+    def _noise(self, plain: str, name: str, kind: int, exact: str = "", besides: str | None = None) -> Iterable[NodeProto]:
+        """Nodes that make a value with noise of one without; none for the elements that another value says are `exact`. `besides` is what
+        the value is also rounded like: an operand, or one where that has no name."""
         amount = AMOUNTS[kind]
         wide = 1 if kind in (10, 16) else kind
         if wide != kind:  # ONNX Runtime draws no numbers of the narrow types
@@ -149,9 +165,33 @@ class _Writer:
             yield helper.make_node("Mul", [drawn, size], [scaled])
             yield helper.make_node("Add", [scaled, one], [factor])
         moved = name if wide == kind else self._fresh()
-        yield helper.make_node("Mul", [plain, factor], [moved])
+        if besides is None:
+            yield helper.make_node("Mul", [plain, factor], [moved])
+        else:
+            product, added = self._fresh(), self._fresh()
+            most = AMOUNTS[wide]
+            yield helper.make_node("Mul", [plain, factor], [product])
+            yield helper.make_node("RandomUniformLike", [plain], [added], low=-most, high=most, seed=seed + 1)
+            if besides:
+                operand, like, added = self._fresh(), added, self._fresh()
+                yield helper.make_node("Cast", [besides], [operand], to=wide)
+                yield helper.make_node("Mul", [operand, like], [added])
+            yield helper.make_node("Add", [product, added], [moved])
         if wide != kind:
             yield helper.make_node("Cast", [moved], [name], to=kind)
+
+
+def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:
+    if any(True for _ in subgraphs(node)) or node.op_type in RANDOM:
+        return False
+    return node.op_type in ("Shape", "Size") or all(name in settled for name in node.input if name)
+
+
+def _besides(node: NodeProto) -> str | None:
+    """What results of a node are rounded like besides themselves: an operand by its name, one by none."""
+    if node.domain or node.op_type not in NEAR_ONE | LIKE_THE_OPERAND:
+        return None
+    return "" if node.op_type in NEAR_ONE else node.input[0]
 
 
 def _declared(values: Iterable[ValueInfoProto]) -> Iterable[tuple[str, int]]:

@@ -20,7 +20,7 @@ from passat.ir.tensor import Array
 NOISE_FACTOR: Final = 6
 """An element may differ by this many times what noise has done to it."""
 UNSTABLE: Final = 0.1
-"""An element that may differ by more than this part of its size says nothing."""
+"""An element that may differ by more than this part of its size says nothing, unless that is what passes at once for a number of one."""
 ENOUGH: Final = 0.5
 """The part of the elements that have to say something, for an output to count as compared."""
 _SMALLEST: Final = 1e-4
@@ -183,7 +183,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
                 with np.errstate(invalid="ignore"):
                     silent = silent | ~(both | (x == z) | (np.isnan(x) & np.isnan(z)))
                 noise[both] = np.maximum(noise[both], np.abs(x[both] - z[both]))
-            silent = silent | (NOISE_FACTOR * noise > UNSTABLE * np.maximum(size, usual))
+            silent = silent | (NOISE_FACTOR * noise > np.maximum(UNSTABLE * np.maximum(size, usual), quick.element))
             moved = bad
             bad = (other | (gap > allowed + NOISE_FACTOR * noise)) & ~silent
             moved = moved & ~bad & ~silent
@@ -205,7 +205,8 @@ def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) 
 
 
 def _usual(size: Array) -> float:
-    """The usual size of elements: as large as the largest one, unless most are far smaller, as beside the -3e38 of a mask."""
+    """The usual size of elements: as large as the largest one, unless most are far smaller, as beside the -3e38 of a mask. Up to one all
+    are usual: what computes numbers around one, as Sigmoid and Softmax do, rounds the small ones among them as it rounds these."""
     some = size[:: max(1, len(size) // _LOOKED_AT)]
     some = some[some > 0]
-    return min(float(size.max()), 30 * float(np.quantile(some, 0.1))) if some.size else 0.0
+    return min(float(size.max()), max(30 * float(np.quantile(some, 0.1)), 1.0)) if some.size else 0.0

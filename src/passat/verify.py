@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 12
 """Choices of sizes that are tried to find some on which the original runs."""
-DRAWS: Final = 6
-"""How often noise is drawn to find out what rounding does."""
+DRAWS: Final = (2, 6)
+"""How often noise is drawn to find out what rounding does: first, and where that does not explain a difference."""
 _AGAIN: Final = 5_000_011
 """The seed of another run of the original: large, so that no random operator is likely to have it already."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
@@ -176,6 +176,7 @@ class Reference:
         """Whether random operators have been given seeds."""
         self._noisy: _Session | None = None
         self._noise: dict[int, list[list[AnyValue]] | None] = {}
+        """For each trial what noise makes of the outputs, in as many runs as were needed; None where that cannot be told."""
         self.skipped = ""
         self.complaint = ""
         """Why ONNX Runtime does not load the original as a whole."""
@@ -327,7 +328,10 @@ class Reference:
         return VerifyReport(True, tuple(outputs))
 
     def _judge(self, output: OutputReport, trial: int, index: int, value: AnyValue) -> OutputReport:
-        found = judge(self.values[trial][index], value, partial(self._samples, trial, index), self._closeness)
+        for draws in DRAWS:
+            found = judge(self.values[trial][index], value, partial(self._samples, trial, index, draws), self._closeness)
+            if not found.reason:
+                break
         relative = max(output.relative, found.relative)
         output = replace(output, absolute=max(output.absolute, found.absolute), relative=relative)
         if found.reason:
@@ -337,27 +341,31 @@ class Reference:
         note = f"equal up to {relative:.0e} of its size: the original is this sensitive to rounding" if found.moved else output.note
         return replace(output, compared=output.compared + 1, note=note)
 
-    def _samples(self, trial: int, index: int) -> list[AnyValue] | None:
-        """What an output of the original becomes with noise, and in another run; None where that cannot be told."""
+    def _samples(self, trial: int, index: int, draws: int) -> list[AnyValue] | None:
+        """What an output of the original becomes in another run, and with noise; None where that cannot be told."""
         if not self._alike and self._is_random():
             return []  # once more, with the same random numbers
-        if trial not in self._noise:
-            self._noise[trial] = self._draw(self._feed(self.trials[trial]))
-        drawn = self._noise[trial]
+        try:
+            drawn = self._draw(trial, draws)
+        except Exception:  # a model with noise may be none that ONNX Runtime loads, or runs on
+            drawn = self._noise[trial] = None
         return None if drawn is None else [values[index] for values in drawn]
 
-    def _draw(self, feed: Mapping[str, AnyValue]) -> list[list[AnyValue]] | None:
+    def _draw(self, trial: int, draws: int) -> list[list[AnyValue]] | None:
         from passat.ir.onnx.noise import noisy  # which needs onnx
 
-        try:
+        drawn = self._noise.setdefault(trial, [])
+        if drawn is None:
+            return None
+        feed = self._feed(self.trials[trial])
+        if not drawn:
+            drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
+        while len(drawn) <= draws:
             if self._alike:  # sessions begin anew, and with the same seed draw the same noise
-                drawn = [self._session(self._original, partial(noisy, seed=number)).run(feed) for number in range(DRAWS)]
+                session = self._session(self._original, partial(noisy, seed=len(drawn)))
             else:
                 self._noisy = session = self._noisy or self._session(self._original, noisy)
-                drawn = [session.run(feed) for _ in range(DRAWS)]
-            drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
-        except Exception:  # a model with noise may be none that ONNX Runtime loads, or runs on
-            return None
+            drawn.append(session.run(feed))
         return drawn
 
     def _signature_change(self, runner: Runner) -> str:
