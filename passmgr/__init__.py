@@ -1,7 +1,7 @@
 """The pass manager: contexts, passes, registry, dependencies, plans, pipelines as text, and instruments."""
 
 from passat.passmgr.build_config import build_config
-from passat.passmgr.config import ConfigOption, list_configs, register_option
+from passat.passmgr.config import ConfigError, ConfigOption, list_configs, register_option
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.bisect import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassBisect, bisect_passes
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker
@@ -49,6 +49,7 @@ __all__ = [
     "AnnotateSpans",
     "BisectError",
     "BrokenModuleError",
+    "ConfigError",
     "ConfigOption",
     "CrashReproducer",
     "DumpIR",

@@ -9,6 +9,10 @@ from typing import Literal
 from passat.passmgr.options import convert, show_annotation
 
 
+class ConfigError(AttributeError):
+    """An option that there is not, or a value that it does not take. (TVM raises AttributeError.)"""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigOption:
     """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict.
@@ -52,7 +56,7 @@ def get_option(key: str) -> ConfigOption:
     if option is None:
         near = difflib.get_close_matches(key, _OPTIONS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}{hint}")
+        raise ConfigError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}{hint}")
     return option
 
 
@@ -75,15 +79,17 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
     for key, value in config.items():
         option = get_option(key)
         if value is None:
-            raise AttributeError(f"{key} is None")
+            raise ConfigError(f"{key} is None; where it is left out, it has its default")
         try:
             checked[key] = convert(value, option.type)
+        except AttributeError as error:  # a field that there is not
+            raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)}: {error}") from None
         except TypeError:
             given = repr(value) if isinstance(value, str) else type(value).__name__
-            raise AttributeError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
+            raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
         held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)
         if option.minimum is not None and not all(number >= option.minimum for number in held):  # which no NaN is
-            raise AttributeError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
+            raise ConfigError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
     return checked
 
 

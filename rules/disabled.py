@@ -3,14 +3,14 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-from passat.passmgr import Pass, PassContext, list_passes
+from passat.passmgr import ConfigError, Pass, PassContext, list_passes
 from passat.rules import library
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 
 def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
-    """Raises AttributeError with the nearest name where `rules.disabled` names what is neither a rule nor a rule set: of these passes, of
+    """Raises ConfigError with the nearest name where `rules.disabled` names what is neither a rule nor a rule set: of these passes, of
     the registered ones, or of the library."""
     names = ctx.get_config("rules.disabled")
     known = _names(rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets) if names else set()
@@ -24,7 +24,7 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {near[0]}?" if near else "; `passat rules list` shows all names"
-            raise AttributeError(f"config rules.disabled names {name!r}, which is no rule and no rule set{hint}")
+            raise ConfigError(f"config rules.disabled names {name!r}, which is no rule and no rule set{hint}")
 
 
 def _names(sets: Iterable[RuleSetMeta]) -> set[str]:

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-from passat.passmgr import Pass, PassContext, UnknownPassError, get_entry, list_passes, register_option
+from passat.passmgr import ConfigError, Pass, PassContext, UnknownPassError, get_entry, list_passes, register_option
 
 register_option(
     "rules.pick",
@@ -21,7 +21,7 @@ def rank_of(ctx: PassContext, names: Iterable[str]) -> int:
 
 
 def check_pick(ctx: PassContext, passes: Sequence[Pass]) -> None:
-    """Raises AttributeError for a pick on a pass that does not exist, with the nearest name; or on one of these passes, of a pipeline, that
+    """Raises ConfigError for a pick on a pass that does not exist, with the nearest name; or on one of these passes, of a pipeline, that
     has no e-graph."""
     from passat.rules.rule_pass import RulePass  # which asks for ranks here
 
@@ -30,11 +30,11 @@ def check_pick(ctx: PassContext, passes: Sequence[Pass]) -> None:
         if with_egraphs.get(name):
             continue
         if name in with_egraphs:
-            raise AttributeError(f"config rules.pick names {name}, which takes nothing out of an e-graph")
+            raise ConfigError(f"config rules.pick names {name}, which takes nothing out of an e-graph")
         if not _is_registered(name):
             near = difflib.get_close_matches(name, sorted(with_egraphs.keys() | {entry.name for entry in list_passes()}), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise AttributeError(f"config rules.pick names {name!r}, which is no pass of this pipeline and not registered{hint}")
+            raise ConfigError(f"config rules.pick names {name!r}, which is no pass of this pipeline and not registered{hint}")
 
 
 def _is_registered(name: str) -> bool:

@@ -65,14 +65,9 @@ class Failure(NamedTuple):
 
 
 def share_out(pass_: FunctionPass, mod: IRModule, ctx: PassContext) -> tuple[list[tuple[GlobalVar, Function]], Failure | None]:
-    """The functions that a pass changes, in the order of the module, up to the first failure if there is one.
-
-    Raises ValueError for a negative number of workers.
-    """
+    """The functions that a pass changes, in the order of the module, up to the first failure if there is one."""
     run = _Run(pass_, mod, ctx)
     workers = ctx.config.get("passmgr.workers", 0)
-    if workers < 0:
-        raise ValueError(f"passmgr.workers is a number of processes, not {workers}")
     if len(run.functions) < 2 or (ctx.executor is None and workers < 2):
         run.here(range(len(run.functions)))
     elif isinstance(ctx.executor, ThreadPoolExecutor) and type(ctx.executor).__name__ != "InterpreterPoolExecutor":

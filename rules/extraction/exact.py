@@ -17,6 +17,8 @@ from passat.rules.extraction.trees import trees_from_leaves
 
 _SHARE: Final = 0.7
 """Of the time that HiGHS gets, where it does not come to an end before."""
+_MOST_SECONDS: Final = 1e8
+"""What a solver takes for no limit; more does not fit its clock."""
 _COMPARED: Final = 200
 """In classes of more nodes it is not looked for nodes that another one makes needless."""
 
@@ -98,6 +100,7 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
     from passat.rules.extraction.exact_cpsat import solve_by_cpsat
     from passat.rules.extraction.exact_mip import solve_by_mip
 
+    seconds = min(seconds, _MOST_SECONDS)
     start = time.perf_counter()
     programme = Programme(space, roots)
     best, cost, bound = dict(known), programme.cost(known), 0.0

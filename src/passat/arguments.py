@@ -34,8 +34,12 @@ _NUMBERS: Final[Mapping[str, tuple[str, float]]] = {
 """The numbers of at least 0, with what each is called and its greatest value."""
 
 
+class ArgumentError(ValueError):
+    """An argument whose value makes no sense. The message names it."""
+
+
 def check_arguments(given: Mapping[str, AnyValue]) -> None:
-    """Checks the arguments of `optimize` that are not what they should be, and says which. Raises TypeError and ValueError."""
+    """Checks the arguments of `optimize` that are not what they should be, and says which. Raises TypeError and ArgumentError."""
     for name, value in given.items():
         if name in _SWITCHES:
             if not isinstance(value, bool):
@@ -51,7 +55,7 @@ def check_arguments(given: Mapping[str, AnyValue]) -> None:
             _check_number(name, value, *_NUMBERS[name])
         elif name == "choose":
             if value not in ("cost", "time"):
-                raise ValueError(f"choose is 'cost' or 'time', not {value!r}")
+                raise ArgumentError(f"choose is 'cost' or 'time', not {value!r}")
         elif name == "config":
             if not isinstance(value, Mapping):
                 raise TypeError(f"config is a mapping of options to values, not {value!r}")
@@ -76,7 +80,7 @@ def _check_number(name: str, value: object, what: str, most: float) -> None:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} is a {what}, not {value!r}")
     if not 0 <= float(value) <= most:
-        raise ValueError(f"{name} is a {what}, at least 0, not {value!r}")
+        raise ArgumentError(f"{name} is a {what}, at least 0, not {value!r}")
 
 
 def _check_integer(name: str, value: object, least: int, most: int | None) -> None:
@@ -84,7 +88,7 @@ def _check_integer(name: str, value: object, least: int, most: int | None) -> No
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         raise TypeError(f"{name} is an integer {bounds}, not {value!r}")
     if operator.index(value) < least or (most is not None and operator.index(value) > most):
-        raise ValueError(f"{name} is an integer {bounds}, not {value!r}")
+        raise ArgumentError(f"{name} is an integer {bounds}, not {value!r}")
 
 
 def read_rules(rules: "RulesLike") -> tuple[list[type[RuleSet]], list[PathLike]]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.arguments import ArgumentError
 from passat.compare import finite_share
 from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignments, symbols
 from passat.given_inputs import GivenInputs, InputsError, read_inputs
@@ -98,7 +99,7 @@ def comparing(
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
-            raise ValueError(f"{name} is a number of at least 0, not {value!r}")
+            raise ArgumentError(f"{name} is a number of at least 0, not {value!r}")
     given = None
     if inputs is not None:
         given = GivenInputs("the inputs given", dict(inputs)) if isinstance(inputs, Mapping) else read_inputs(inputs)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,13 @@ def read_pipeline(text: str | None) -> str | None:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         fail(f"the pipeline {text} cannot be read: {why}", USAGE)
+
+
+def not_nan(value: float | None) -> float | None:
+    """Ends the command where a number is NaN, which no bound refuses."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is no number")
+    return value
 
 
 PassesOption = Annotated[
@@ -71,9 +79,15 @@ CheckOption = Annotated[
 ]
 MarginOption = Annotated[
     float,
-    typer.Option("--margin", min=0, metavar="X", help="With --check slower or larger: more by this part of the time or the bytes is bad."),
+    typer.Option(
+        "--margin",
+        min=0,
+        callback=not_nan,
+        metavar="X",
+        help="With --check slower or larger: more by this part of the time or the bytes is bad.",
+    ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random inputs that models are run on.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs that models are run on.")]
 CustomOpsOption = Annotated[
     list[Path] | None,
     typer.Option("--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."),
@@ -87,12 +101,22 @@ InputsOption = Annotated[
 RtolOption = Annotated[
     float | None,
     typer.Option(
-        "--rtol", min=0, metavar="X", help="Floating-point values may differ by this part of them, and not by what rounding explains."
+        "--rtol",
+        min=0,
+        callback=not_nan,
+        metavar="X",
+        help="Floating-point values may differ by this part of them, and not by what rounding explains.",
     ),
 ]
 AtolOption = Annotated[
     float | None,
-    typer.Option("--atol", min=0, metavar="X", help="Floating-point values may differ by this much, and not by what rounding explains."),
+    typer.Option(
+        "--atol",
+        min=0,
+        callback=not_nan,
+        metavar="X",
+        help="Floating-point values may differ by this much, and not by what rounding explains.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 

@@ -23,7 +23,9 @@ def check_rules(
             metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name. Default: the whole library.", show_default=False
         ),
     ] = None,
-    instances: Annotated[int, typer.Option(min=1, metavar="N", help="Instances that each rule is compared on, at least.")] = 200,
+    instances: Annotated[
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Instances that each rule is compared on, at least.")
+    ] = 200,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the random instances: the same seed gives the same ones.")] = 0,
     rule: Annotated[list[str] | None, typer.Option("--rule", metavar="SET.RULE", help="Check this rule alone. May be repeated.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how sound rules were tried.")] = False,

@@ -97,13 +97,14 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
+    from passat.arguments import ArgumentError
     from passat.certificates import TrustError
     from passat.checks import CheckError
     from passat.crash import PassError
     from passat.given_inputs import InputsError
     from passat.ir.diagnostics import DiagnosticError
     from passat.ir.onnx import OnnxError
-    from passat.passmgr import BisectError, PassDependencyError, PipelineError, ReproducerError
+    from passat.passmgr import BisectError, ConfigError, PassDependencyError, PipelineError, ReproducerError
     from passat.report import MismatchError, UnverifiedError
     from passat.rulefile import RuleFileError
     from passat.rules.cost import CostError
@@ -116,9 +117,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), error.code
     if isinstance(error, OnnxError):
         return str(error.args[0]), FAILURE
-    if isinstance(error, (PipelineError, PassDependencyError, CheckError, ReproducerError, TrustError)):
-        return str(error), USAGE
-    if isinstance(error, AttributeError) and "config" in str(error):
+    if isinstance(error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, CheckError, ReproducerError, TrustError)):
         return str(error), USAGE
     if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError)):
         return str(error), FAILURE

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import JsonOption
+from passat.cli.arguments import JsonOption, not_nan
 from passat.cli.errors import errors, fail
 
 
@@ -15,9 +15,12 @@ from passat.cli.errors import errors, fail
 def extract(
     file: Annotated[Path, typer.Argument(metavar="FILE.json", help="The e-graph, as the extraction-gym writes them.", show_default=False)],
     time_limit: Annotated[
-        float, typer.Option("--time-limit", min=0, metavar="S", help="Seconds for the exact search, which proves; 0: greedy search alone.")
+        float,
+        typer.Option(
+            "--time-limit", min=0, callback=not_nan, metavar="S", help="Seconds for the exact search, which proves; 0: greedy search alone."
+        ),
     ] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of the exact search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the exact search.")] = 0,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Also look for the K cheapest programs, greedily after the first.")] = 1,
     choice: Annotated[bool, typer.Option("--choice", help="Also print the nodes that were chosen.")] = False,
     as_json: JsonOption = False,

@@ -26,6 +26,7 @@ from passat.cli.arguments import (
     check_output,
     check_settings,
     load,
+    not_nan,
     parse_config,
     read_pipeline,
 )
@@ -79,7 +80,7 @@ def optimize(
     require: RequireOption = None,
     rules: RulesOption = None,
     time_limit: Annotated[
-        float | None, typer.Option(min=0, metavar="S", help="Seconds for all saturation; then the best so far is taken.")
+        float | None, typer.Option(min=0, callback=not_nan, metavar="S", help="Seconds for all saturation; then the best so far is taken.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime.")

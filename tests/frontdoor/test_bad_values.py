@@ -1,0 +1,170 @@
+"""Every option of every command, and every key of `--config`, on values that make no sense: one sentence and exit code 1 or 2, or the command
+does its work; never a traceback, an error inside Passat, a file that is read without end, or something half written."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any as AnyValue
+from typing import Final
+
+import pytest
+import typer
+from onnx import TensorProto, helper
+from typer.testing import CliRunner, Result
+
+from passat.cli.app import app
+from passat.passmgr import PassContext
+
+RULES = '''
+from passat.rules import RuleSet, op, tensor
+
+x = tensor("x")
+
+
+class Swept(RuleSet):
+    """Absolute values of absolute values."""
+
+    twice = op.abs(op.abs(x)) >> op.abs(x)
+'''
+FAST: Final = ("--passes", "InferType")
+COMMANDS: Final = {
+    "optimize": ("in.onnx", "-o", "out.onnx", "--no-verify", *FAST),
+    "order": FAST,
+    "passes": ("InferType",),
+    "bisect": ("in.onnx", *FAST),
+    "rules bisect": ("in.onnx", *FAST),
+    "replay": ("folder",),
+    "extract": ("egraph.json", "--time-limit", "0"),
+    "explain": ("in.onnx",),
+    "rules check": ("rules.py", "--instances", "1"),
+    "rules list": ("--rules", "rules.py"),
+    "rules doc": ("rules.py",),
+    "rules why-not": ("Swept.twice", "in.onnx", "--rules", "rules.py", *FAST),
+}
+"""Arguments with which each command does something in little time."""
+WRITTEN: Final = ("output", "page", "dump_ir", "certificate", "save", "reproducer")
+"""Options that name what is written: other tests say what they refuse."""
+NUMBERS: Final = (
+    "opt_level",
+    "seed",
+    "margin",
+    "rtol",
+    "atol",
+    "time_limit",
+    "top",
+    "candidates",
+    "opset",
+    "pass_limit",
+    "instances",
+    "nearest",
+)
+
+
+def commands() -> Iterator[tuple[str, AnyValue]]:
+    """All commands by name."""
+    pending: list[tuple[tuple[str, ...], AnyValue]] = [((), typer.main.get_command(app))]
+    while pending:
+        path, command = pending.pop()
+        if hasattr(command, "commands"):
+            pending += [((*path, name), each) for name, each in command.commands.items()]
+        else:
+            yield " ".join(path), command
+
+
+OPTIONS: Final = [
+    (name, parameter.name, parameter.opts[0] if parameter.param_type_name == "option" else "")
+    for name, command in commands()
+    for parameter in command.params
+    if not getattr(parameter, "is_flag", False) and parameter.name not in WRITTEN
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("swept"))
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", infos[:1], infos[1:])
+    Path("in.onnx").write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString())
+    Path("rules.py").write_text(RULES)
+    Path("egraph.json").write_text(
+        json.dumps({"nodes": {"n": {"op": "x", "cost": 1.0, "eclass": "c", "children": []}}, "root_eclasses": ["c"]})
+    )
+    Path("folder").mkdir()
+    yield
+    os.chdir(before)
+
+
+def run(command: str, *arguments: str) -> Result:
+    """Runs a command, and checks what holds whatever it was given."""
+    before = set(os.listdir())
+    result = CliRunner().invoke(app, [*command.split(), *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (0, 1, 2)
+    for said in ("Passat itself", "Traceback", " failed: ", "failed at the function"):
+        assert said not in result.output
+    if result.exit_code:
+        assert "rror" in result.stderr
+        assert set(os.listdir()) == before
+    Path("out.onnx").unlink(missing_ok=True)
+    return result
+
+
+def test_every_command_is_swept() -> None:
+    assert {name for name, _ in commands()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("command", "name", "option"), OPTIONS, ids=lambda value: str(value) or "argument")
+def test_a_value_that_makes_no_sense_is_a_sentence(command: str, name: str, option: str) -> None:
+    for value in ("", "x", "-1", "nan", "1e400") if name in NUMBERS else ("x", "/dev/zero"):
+        if option:
+            result = run(command, *COMMANDS[command], option, value)
+        else:
+            at = 1 if (command, name) == ("rules why-not", "model") else 0
+            given = COMMANDS[command] if COMMANDS[command][:1] != ("--rules",) else ()
+            result = run(command, *given[:at], value, *given[at + 1 :])
+        if name in NUMBERS and value != "1e400":
+            assert result.exit_code == 2, value
+        if name in ("model", "rules", "inputs", "file", "what") and value in ("x", "/dev/zero"):
+            assert result.exit_code in (1, 2), value
+
+
+@pytest.mark.parametrize("key", PassContext.list_configs())
+def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> None:
+    for value in ("x", "-1", "nan", "null", "", '{"x": -1}'):
+        assert run("order", *COMMANDS["order"], "--config", f"{key}={value}").exit_code == 2, value
+    for value in ("1e400", "{}"):
+        assert run("optimize", *COMMANDS["optimize"], "--config", f"{key}={value}").exit_code in (0, 2), value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("--disable", "FoldConstnt"),
+            "--disable names 'FoldConstnt', which is no pass of this pipeline and not registered; did you mean FoldConstant?",
+        ),
+        (("--require", "Nothing"), "--require names 'Nothing', which is no pass of this pipeline and not registered"),
+        (
+            ("--config", 'rules.disabled=["Unit"]'),
+            "config rules.disabled names 'Unit', which is no rule and no rule set; did you mean Units?",
+        ),
+        (
+            ("--config", 'rules.disabled=["Swept.twic"]', "--rules", "rules.py"),
+            "names 'Swept.twic', which is no rule and no rule set; did you mean",
+        ),
+        (("--passes", "@/dev/zero"), "the pipeline @/dev/zero cannot be read: it is a device, not a file"),
+        (("--rules", "/dev/zero"), "/dev/zero cannot be read: it is a device, not a file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["optimize", "order", "bisect", "rules bisect", "rules why-not"])
+def test_names_and_files_that_are_none_are_refused_by_every_command(command: str, arguments: tuple[str, ...], said: str) -> None:
+    result = run(command, *COMMANDS[command], *arguments)
+    assert result.exit_code == (1 if "--rules" in arguments and "/dev/zero" in arguments else 2)
+    assert said in result.stderr
+
+
+def test_rules_that_exist_are_disabled() -> None:
+    for name in ("Units", "Units.add", "Swept", "Swept.twice"):
+        assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--config", f'rules.disabled=["{name}"]').exit_code == 0
