@@ -1,6 +1,7 @@
 """Arguments that make no sense: with --json what is wrong with them is said in JSON, as all errors are."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -44,3 +45,28 @@ def test_what_a_command_itself_refuses_is_said_once() -> None:
     result = CliRunner().invoke(app, ["passes", "--json", "--format", "dot"])
     assert result.exit_code == 2
     assert json.loads(result.stdout) == {"error": "--passes, --format and -o go with --graph"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("optimize m.onnx -o out.onnx --report m.onnx", "--report would write over m.onnx, which the command reads"),
+        ("optimize m.onnx -o out.onnx --certificate ./m.onnx", "--certificate would write over m.onnx, which the command reads"),
+        ("optimize m.onnx -o mine.py --rules mine.py", "-o would write over mine.py, which --rules reads"),
+        ("optimize m.onnx -o out.onnx --report mine.py --rules mine.py", "--report would write over mine.py, which --rules reads"),
+        ("optimize m.onnx -o out.onnx --inputs f.npz --report f.npz", "--report would write over f.npz, which --inputs reads"),
+        ("optimize m.onnx -o a --passes @a", "-o would write over a, which --passes reads"),
+        ("optimize m.onnx -o out.onnx --certificate out.onnx", "--certificate would write over out.onnx, which -o writes"),
+        ("optimize m.onnx -o out.onnx --certificate a --report a", "--report would write over a, which --certificate writes"),
+        ("order --rules mine.py -o mine.py", "-o would write over mine.py, which --rules reads"),
+        ("passes --graph --passes @a -o a", "-o would write over a, which --passes reads"),
+        ("rules doc mine.py -o mine.py", "-o would write over mine.py, which the command reads"),
+    ],
+)
+def test_nothing_is_written_over_what_is_read(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.onnx", "mine.py", "f.npz", "a"):
+        Path(name).write_text("kept")
+    result = CliRunner().invoke(app, arguments.split())
+    assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
+    assert all(path.read_text() == "kept" for path in tmp_path.iterdir())

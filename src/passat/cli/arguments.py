@@ -5,7 +5,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from typing import Any as AnyValue
@@ -41,6 +41,11 @@ def not_nan(value: float | None) -> float | None:
     if value is not None and math.isnan(value):
         raise typer.BadParameter("nan is no number")
     return value
+
+
+def pipeline_file(text: str | None) -> str | None:
+    """The file that `@FILE` reads a pipeline from."""
+    return text[1:] if text is not None and text.startswith("@") else None
 
 
 PassesOption = Annotated[
@@ -183,7 +188,7 @@ def check_names(plan: "Plan", files: Sequence[Path]) -> None:
         print(f"note: {note}", file=sys.stderr)
 
 
-def check_output(path: Path, option: str = "-o") -> None:
+def _check_output(path: Path, option: str) -> None:
     """Ends the command where nothing can be written to the path that an option gives, before any work is done."""
     folder = path.parent
     if path.is_dir():
@@ -194,6 +199,18 @@ def check_output(path: Path, option: str = "-o") -> None:
         fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
     if not os.access(folder, os.W_OK):
         fail(f"{path} cannot be written: the folder {folder} is read-only", USAGE)
+
+
+def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterable[str | Path | None]]) -> None:
+    """Ends the command, before any work is done, where one of its output options cannot be written, or names a file that another one
+    writes or that the command reads."""
+    taken = {os.path.realpath(path): f"{name} reads" for name, paths in read.items() for path in paths if path is not None}
+    for option, output in written.items():
+        if output is not None:
+            _check_output(output, option)
+            other = taken.setdefault(os.path.realpath(output), f"{option} writes")
+            if other != f"{option} writes":
+                fail(f"{option} would write over {output}, which {other}", USAGE)
 
 
 def check_output_folder(path: Path, option: str) -> None:

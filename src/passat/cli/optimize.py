@@ -2,7 +2,6 @@
 
 import contextlib
 import enum
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,11 +22,12 @@ from passat.cli.arguments import (
     RtolOption,
     RulesOption,
     SeedOption,
-    check_output,
+    check_outputs,
     check_settings,
     load,
     not_nan,
     parse_config,
+    pipeline_file,
     read_pipeline,
 )
 from passat.cli.errors import INTERRUPTED, USAGE, end, errors, fail
@@ -147,15 +147,9 @@ def optimize(
         from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
-        check_output(output)
-        if certificate is not None:
-            check_output(certificate, "--certificate")
-            if os.path.realpath(certificate) == os.path.realpath(output):
-                fail(f"--certificate and -o both name {certificate}", USAGE)
-        if page is not None:
-            check_output(page, "--report")
-            if os.path.realpath(page) == os.path.realpath(output):
-                fail(f"--report and -o both name {page}", USAGE)
+        other = {"--rules": rules or (), "--inputs": [inputs], "--custom-ops": [custom_ops], "--passes": [pipeline_file(passes)]}
+        check_outputs({"-o": output, "--certificate": certificate, "--report": page}, other)  # OUT may be IN, which it replaces whole
+        check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
         for option, given in (("--rtol", rtol), ("--atol", atol), ("--allow-unverified", allow_unverified or None), ("--inputs", inputs)):
             if not verify and given is not None and not (option == "--inputs" and choose is Choose.TIME):
                 fail(f"{option} says how the result is compared with the input, and --no-verify that it is not", USAGE)

@@ -17,9 +17,10 @@ from passat.cli.arguments import (
     RequireOption,
     RulesOption,
     check_names,
-    check_output,
+    check_outputs,
     load,
     parse_config,
+    pipeline_file,
     read_pipeline,
 )
 from passat.cli.errors import USAGE, errors, fail
@@ -72,6 +73,7 @@ def order(
         from passat.passmgr import PassContext, UnknownPassError
         from passat.pipelines import build_pipeline
 
+        check_outputs({"-o": output}, {"--rules": rules or (), "--passes": [pipeline_file(passes)]})
         form = _form(format, output, as_json)
         ctx = PassContext(opt_level, require, disable, config=parse_config(config))
         with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
@@ -112,6 +114,7 @@ def passes(
         if graph:
             if name is not None:
                 fail("--graph takes no NAME; --graph --passes NAME shows what one pass requires", USAGE)
+            check_outputs({"-o": output}, {"--rules": rules or (), "--passes": [pipeline_file(passes)]})
             form = _form(format, output, as_json)
             with PassContext(config={"passmgr.resolve": "relay"}):  # then cycles and unknown names are not refused, and can be shown
                 chosen = None if passes is None and not rules else build_pipeline(read_pipeline(passes), sets).members
@@ -129,11 +132,10 @@ def passes(
 
 
 def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
-    """The form that was asked for. Ends the command where two were, or nothing can be written to the file."""
+    """The form that was asked for. Ends the command where two were, or the file's name says none."""
     if as_json and format not in (None, Format.JSON):
         fail(f"--json and --format {format} contradict each other", USAGE)
     if output is not None:
-        check_output(output)
         format = format or (Format.JSON if as_json else _ENDINGS.get(output.suffix.lower()))
         if format is None:
             endings = ", ".join(_ENDINGS)

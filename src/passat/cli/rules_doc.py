@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from passat.cli.app import rules_app
-from passat.cli.arguments import check_output
+from passat.cli.arguments import check_outputs
 from passat.cli.errors import errors
 
 
@@ -24,8 +24,7 @@ def rules_doc(
 ) -> None:
     """Print a page in Markdown on rules: equations, guards in words, kinds, what they may do to values, operators."""
     with errors(as_json=False):
-        if output is not None:
-            check_output(output)
+        check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
         text = _page(what or [])
         if output is None:
             print(text, end="")

@@ -169,7 +169,7 @@ def test_statistics_of_rules_on_the_terminal(tmp_path: Path) -> None:
     [
         ("", "is a folder; --report names the file to write"),
         ("none/page.html", "there is no folder"),
-        ("out.onnx", "--report and -o both name"),
+        ("out.onnx", "out.onnx, which -o writes; nothing was written"),
     ],
 )
 def test_a_page_that_cannot_be_written_ends_the_command_before_any_work(tmp_path: Path, place: str, why: str) -> None:
