@@ -24,7 +24,7 @@ from passat.rulefile import idle_passes
 from passat.rules import RuleError, RuleSet
 from passat.rules.cost import CostError
 from passat.rules.disabled import check_disabled
-from passat.rules.engine.interruption import interruptible
+from passat.rules.engine.interruption import interrupted
 from passat.rules.engine.journal import Journal
 from passat.rules.pick import check_pick
 from passat.rules.provenance.trail import Trail
@@ -138,9 +138,8 @@ class Optimization:
             around = [self._vetoes, timing, counting, watch, *filter(None, (self._crash, self._trail)), *instruments]
             self._context = context = self._surroundings.inside(self._level, self._options, around)
             try:
-                with source.named(), _told(watch, self._crash), context, interruptible() as asked:
-                    self._optimised = pipeline(self.module)
-                self.report.interrupted = asked.requested
+                with source.named(), _told(watch, self._crash), context:
+                    self._optimised = self.module if interrupted() else pipeline(self.module)
             finally:
                 if self._outer is not None:
                     self._outer.statistics.add(context.statistics)
@@ -152,7 +151,7 @@ class Optimization:
         """Decides between the input and what came of it: by time, of so many candidates, where there are any, else by cost."""
         report = self.report
         with report.clock("write"):
-            self._tell("writing the model")
+            self._tell("pricing the result")
             self._runs_after = 0 if self._journal is None else len(self._journal.runs)
             decision = Decision(report, self.source, self.given, self.module, self._settings, self._prices)
             try:
@@ -173,13 +172,12 @@ class Optimization:
 
     def _fastest(self, decision: Decision, candidates: int) -> Outcome | None:
         with self.report.clock("choose"):
-            with interruptible():
-                rivals = programs(
-                    *(self.pipeline, self.module, self._optimised, self._settings, candidates),
-                    statistics=self._context.statistics,
-                    tell=self._tell,
-                    notes=self.report.cost_notes,
-                )
+            rivals = programs(
+                *(self.pipeline, self.module, self._optimised, self._settings, candidates),
+                statistics=self._context.statistics,
+                tell=self._tell,
+                notes=self.report.cost_notes,
+            )
             self._tell("timing the candidates on ONNX Runtime")
             return decision.fastest(rivals, self._how)
 

@@ -12,6 +12,7 @@ from passat.passmgr import PassInstrument
 from passat.pipelines import Passes
 from passat.result import Result
 from passat.rules.cost import CostModel, CostName
+from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
 from passat.source import ModelLike
 from passat.verify import comparing
@@ -78,7 +79,8 @@ def optimize(
       saturated whole, and nothing is taken from the cache.
 
     A result that is not cheaper than the input is replaced by it, and the report says so; what rules lower is dearer on purpose. Ctrl-C
-    while rules run ends saturation with the best so far (`report.interrupted`); a second one ends the call.
+    ends the search with the best so far, which is the input where no pass has run yet (`report.interrupted`). A second one, or one while
+    the result is checked and verified, ends the call.
 
     Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError and RuleFileError for rules,
     AttributeError for options, PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ,
@@ -99,9 +101,11 @@ def optimize(
     with custom_operators(tuple(custom_ops)):
         run = Optimization(opt_level, options, how, wishes, progress)
         with collector_paused():  # most of what is made lives until the end
-            run.read(model, folder, opset)
-            run.run(passes, sets, tuple(instruments), reproducer, files)
-            run.decide(candidates if choose == "time" else 0)
+            with interruptible() as asked:
+                run.read(model, folder, opset)
+                run.run(passes, sets, tuple(instruments), reproducer, files)
+                run.decide(candidates if choose == "time" else 0)
+            run.report.interrupted = asked.requested
             run.check_form(unchanged=verify)
             run.write_down()
         if verify:

@@ -1,11 +1,11 @@
-"""A line on the terminal that says what goes on, shown once something takes longer than a second."""
+"""A line on the terminal that says which stage runs, and for how long all have; shown once that is longer than a second."""
 
 import threading
 from types import TracebackType
 from typing import Final
 
 from rich.console import Console
-from rich.status import Status
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 DELAY: Final = 1.0
 """Seconds before the line appears."""
@@ -15,21 +15,24 @@ class ProgressLine:
     """Enter it with `with`, call it with what begins now. Shows nothing where the console is no terminal."""
 
     def __init__(self, console: Console, *, enabled: bool = True, delay: float = DELAY) -> None:
-        self._status = Status("", console=console)
+        columns = (SpinnerColumn(), TextColumn("{task.description} ...", markup=False), TimeElapsedColumn())
+        self._status = Progress(*columns, console=console, transient=True)
+        self._stage = self._status.add_task("")
         self._enabled = enabled and console.is_terminal
         self._lock = threading.Lock()
         self._timer = threading.Timer(delay, self._show)
         self._timer.daemon = True
-        self._closed = False
+        self._closed = self._shown = False
 
     def __call__(self, text: str) -> None:
         """Says what begins now."""
         if self._enabled:
-            self._status.update(f"{text} ...")
+            self._status.update(self._stage, description=text)
 
     def _show(self) -> None:
         with self._lock:
             if not self._closed:
+                self._shown = True
                 self._status.start()
 
     def __enter__(self) -> "ProgressLine":
@@ -41,4 +44,5 @@ class ProgressLine:
         self._timer.cancel()
         with self._lock:
             self._closed = True
-            self._status.stop()
+            if self._shown:
+                self._status.stop()

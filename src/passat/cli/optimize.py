@@ -215,4 +215,5 @@ def optimize(
             if page is not None:
                 print(f"the page is in {page}")
         if result.report.interrupted:
-            end(f"interrupted; the best so far was written to {output}", INTERRUPTED)
+            best = "nothing better was found so far, and the input" if result.report.kept else "the best so far"
+            end(f"interrupted; {best} was written to {output}", INTERRUPTED)

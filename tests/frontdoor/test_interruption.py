@@ -1,0 +1,83 @@
+"""Ctrl-C at each stage of an optimization: before the result is decided the best so far comes back, the input where nothing was found; later
+nothing is written."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from onnx import ModelProto, TensorProto, helper
+from typer.testing import CliRunner
+
+import passat
+from passat.cli.app import app
+from passat.progress import ProgressLine
+
+
+def negations() -> ModelProto:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    nodes = [helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["u"]), helper.make_node("Relu", ["u"], ["y"])]
+    return helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.fixture(autouse=True)
+def usual_handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def pressed_at(stage: str, times: int = 1) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        if text.startswith(stage):
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("stage", "passes_ran", "nodes"),
+    [
+        ("reading the model", False, 3),
+        ("running InferType", True, 3),
+        ("running DeadCodeElimination", True, 1),
+        ("pricing the result", True, 1),
+    ],
+)
+def test_before_the_result_is_decided_the_best_so_far_comes_back(stage: str, passes_ran: bool, nodes: int) -> None:
+    result = passat.optimize(negations(), progress=pressed_at(stage), passes="InferType, SimplifyExpr, DeadCodeElimination")
+    assert result.report.interrupted
+    assert bool(result.report.passes) == passes_ran
+    assert len(result.model.graph.node) == nodes
+    assert (result.report.verification is not None) == (nodes == 1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(("stage", "times"), [("checking the result", 1), ("comparing with the original", 1), ("reading the model", 2)])
+def test_later_and_the_second_time_it_ends_the_call(stage: str, times: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        passat.optimize(negations(), progress=pressed_at(stage, times))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("stage", "said", "written"),
+    [
+        ("reading", "interrupted; nothing better was found so far, and the input was written to out.onnx", True),
+        ("pricing", "interrupted; the best so far was written to out.onnx", True),
+        ("comparing", "interrupted; nothing was written", False),
+        ("writing out.onnx", "interrupted; nothing was written", False),
+    ],
+)
+def test_the_command_says_what_was_written(stage: str, said: str, written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.onnx").write_bytes(negations().SerializeToString())
+    tell = pressed_at(stage)
+    monkeypatch.setattr(ProgressLine, "__call__", lambda self, text: tell(text))
+    result = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx"])
+    assert (result.exit_code, result.stderr) == (130, f"error: {said}\n")
+    assert sorted(os.listdir()) == ["in.onnx", *(["out.onnx"] if written else [])]
+    if stage == "reading":
+        assert Path("out.onnx").read_bytes() == Path("in.onnx").read_bytes()
