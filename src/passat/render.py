@@ -190,8 +190,8 @@ def verification_text(report: VerifyReport) -> Text:
         ", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes and not trial.source
     )
     drawn = sum(not trial.source for trial in report.trials)
-    runs = f"{drawn} random input{'s' if drawn != 1 else ''}" + (f" ({sizes})" if sizes else "")
-    runs = "".join(f"{trial.source} and " for trial in report.trials if trial.source) + runs
+    random = [f"{drawn} random input{'s' if drawn != 1 else ''}" + (f" ({sizes})" if sizes else "")] if drawn else []
+    runs = " and ".join([*(trial.source for trial in report.trials if trial.source), *random])
     exact = report.relative == 0
     found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
     text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on {runs}, in {seconds(report.seconds)}")

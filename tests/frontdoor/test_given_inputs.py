@@ -186,6 +186,10 @@ def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.
     done = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", "i.npz", "--rtol", "1e-3"])
     assert done.exit_code == 0, done.output
     assert "the same values, on the inputs in i.npz and 3 random inputs (n=2; n=5; n=1)" in " ".join(done.output.split())
+    for option in (["--rtol", "nan"], ["--rtol", "-1"], ["--atol", "inf"], ["--atol", "x"]):
+        refused = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "none.onnx", *option])
+        assert (refused.exit_code, Path("none.onnx").exists()) == (2, False)
+        assert option[0].strip("-") in refused.output
     timed = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", "i.npz", "--choose", "time", "--no-verify"])
     assert timed.exit_code == 0, timed.output
 

@@ -147,7 +147,7 @@ def optimize(
         from passat.passmgr import PassContext
         from passat.progress import ProgressLine
 
-        other = {"--rules": rules or (), "--inputs": [inputs], "--custom-ops": [custom_ops], "--passes": [pipeline_file(passes)]}
+        other = {"--rules": rules or (), "--inputs": [inputs], "--custom-ops": custom_ops or (), "--passes": [pipeline_file(passes)]}
         check_outputs({"-o": output, "--certificate": certificate, "--report": page}, other)  # OUT may be IN, which it replaces whole
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
         for option, given in (("--rtol", rtol), ("--atol", atol), ("--allow-unverified", allow_unverified or None), ("--inputs", inputs)):
