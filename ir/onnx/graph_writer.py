@@ -1,6 +1,6 @@
 """Writing one graph: each call of its plan as the node it was read from, as an opaque node, or through its operator's writer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto
@@ -14,16 +14,18 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
 from passat.ir.onnx.tensors import tensor_proto
-from passat.ir.onnx.value_types import value_info
+from passat.ir.onnx.value_types import OPTIONAL, SEQUENCE, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import IncompleteType, TensorType, TupleType
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
 
 _TENSOR: Final = 4
 _GRAPH: Final = 5
+_IDENTITY_SINCE: Final[Mapping[object, int]] = {SEQUENCE: 14, OPTIONAL: 16}
+"""The opsets since which Identity takes other values than tensors."""
 
 
 class GraphWriter:
@@ -76,7 +78,20 @@ class GraphWriter:
                 self.nodes.append(node)
             elif self.name(result) != name:
                 self.read.add(self.name(result))
-                self.nodes.append(NodeProto(op_type="Identity", name=name, input=[self.name(result)], output=[name]))
+                self.nodes.append(self._again(self.name(result), name, result.checked_type))
+
+    def _again(self, source: str, name: str, type_: Type) -> NodeProto:
+        """A node that gives a value another name: Identity, or where that does not take the type yet, what makes the value once more."""
+        since = _IDENTITY_SINCE.get(type_.func, 1) if isinstance(type_, TypeCall) else 1
+        made = next((node for node in self.nodes if source in node.output), None) if self.model.frame.version < since else None
+        if made is None:
+            return NodeProto(op_type="Identity", name=name, input=[source], output=[name])
+        again = NodeProto()
+        again.CopyFrom(made)
+        again.name = name
+        for i, output in enumerate(made.output):
+            again.output[i] = name if output == source else self.model.names.take(output) if output else ""
+        return again
 
     def _choose(self, call: Call, targets: dict[tuple[int, int], str]) -> tuple[list[str], str]:
         """The names of a call's results and of its node; none of results where it is written as part of another.

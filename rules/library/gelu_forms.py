@@ -86,5 +86,7 @@ class Swishes(RuleSet):
     hard_last = _hard_swish((x * _STEP) / 6.0)
     hard_scaled = _hard_swish((x * _STEP) * c).when(is_about(c, 1 / 6, x))
     hard_scaled_inside = _hard_swish(x * (_STEP * c)).when(is_about(c, 1 / 6, x))
-    softplus = (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).inexact("an exponential that overflows does no harm")
+    softplus = (
+        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an exponential that overflows does no harm")
+    )
     mish = (x * op.tanh(op.nn.softplus(x)) >> op.nn.mish(x)).when(is_float(x)).inexact(_ROUNDS)

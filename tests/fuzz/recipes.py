@@ -79,7 +79,7 @@ def _reshape(graph: Builder, form: Form) -> Draft:
 
 def _shape_value(graph: Builder, x: Value, entries: list[int]) -> Value:
     """Integers as a constant, or computed from the shape of a value, as exporters do it."""
-    if not x.rank or not graph.chance(0.25):
+    if not x.rank or 0 in x.shape or not graph.chance(0.25):
         return graph.ints(entries)
     made = graph.node("Shape", [x])
     if made is None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import ModelProto
 
+from passat import optimize
 from passat.ir.expr import Constant, Function, Let, Tuple, TupleGetItem, Var, const, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
@@ -17,6 +19,19 @@ from passat.ir.types import TensorType
 Parse = Callable[..., ModelProto]
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
 X = np.array([[1, -2, 3]], np.float32)
+
+
+@pytest.mark.parametrize("opset", [13, 14])
+def test_one_sequence_of_two_names(opset: int, run: Run) -> None:
+    """Identity takes sequences since opset 14; before, what makes the sequence is written twice."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[3] x) => (seq(float[3]) s, seq(float[3]) t)'
+        "{ s = SequenceConstruct(x, x) t = SequenceConstruct(x, x) }"
+    )
+    result = optimize(model, verify=False).model
+    assert [node.op_type for node in result.graph.node] == ["SequenceConstruct", "SequenceConstruct" if opset == 13 else "Identity"]
+    for given, found in zip(run(model, {"x": X[0]}), run(result, {"x": X[0]}), strict=True):
+        np.testing.assert_array_equal(given, found)
 
 
 def relu(x: Any) -> Any:

@@ -109,6 +109,11 @@ def test_a_constant_that_adds_axes_is_another_program() -> None:
     assert optimise(function, Gelus).function is function
 
 
+def test_onnx_runtime_has_no_softplus_of_doubles() -> None:
+    wide = var("x", (3,), "float64")
+    assert "nn.softplus" not in operators(optimise(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), Swishes).function.body)
+
+
 def gelu(of: Expr) -> Expr:
     made: Expr = (of * (ops.erf(of / splat(math.sqrt(2))) + one)) * half
     return made
