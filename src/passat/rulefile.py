@@ -40,7 +40,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     keys: set[str] = set()
     try:
         with collect_registrations(frozenset(registered)) as keys:
-            module = _run(file)
+            module, source = _run(file)
     finally:
         registered |= keys
     found = [
@@ -50,11 +50,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     ]
     sets = [rules for rules in dict.fromkeys(found) if rules.rules]
     for rules in sets:
-        lines = [
-            node.lineno
-            for node in ast.parse(read_bounded(file, _LIMIT)).body
-            if isinstance(node, ast.ClassDef) and node.name == rules.__name__
-        ]
+        lines = [node.lineno for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__]
         if len(lines) > 1:
             raise RuleFileError(f"{file}, line {lines[-1]}: the class {rules.__name__} is defined twice, first in line {lines[0]}")
     declares = any(isinstance(value, Op) and value.relation.__module__ == module.__name__ for value in vars(module).values())
@@ -82,7 +78,8 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str
     return sentences
 
 
-def _run(file: Path) -> ModuleType:
+def _run(file: Path) -> tuple[ModuleType, bytes]:
+    """The module that a file makes, and what the file holds: a pipe can be read once."""
     if file.is_dir():
         raise RuleFileError(f"{file} is a folder; a rule file is wanted")
     # A name that no other file gets: two rule files of one name are two modules.
@@ -95,7 +92,8 @@ def _run(file: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.append(beside)  # at the end: what is installed comes first
     try:
-        exec(compile(read_bounded(file, _LIMIT), str(file), "exec"), vars(module))
+        source = read_bounded(file, _LIMIT)
+        exec(compile(source, str(file), "exec"), vars(module))
     except OSError as error:
         del sys.modules[name]
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
@@ -108,7 +106,7 @@ def _run(file: Path) -> ModuleType:
         raise RuleFileError(f"{file}{_line(error, str(file))}: {_reason(error)}") from error
     finally:
         sys.path.remove(beside)
-    return module
+    return module, source
 
 
 def _reason(error: BaseException) -> str:

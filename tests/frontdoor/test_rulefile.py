@@ -1,6 +1,8 @@
 """Reading a user's rule file, and the one sentence for each way in which it may be wrong."""
 
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,14 @@ def test_sets_come_in_order_and_without_empty_bases(tmp_path: Path) -> None:
     sets = load_rules(write(tmp_path, GOOD))
     assert [rules.__name__ for rules in sets] == ["Negations", "More"]
     assert [rule.name for rule in sets[1].rules] == ["Negations.twice", "More.relu"]
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(GOOD,))
+    writer.start()
+    assert [rules.__name__ for rules in load_rules(tmp_path / "pipe")] == ["Negations", "More"]
+    writer.join()
 
 
 def test_a_set_that_was_only_imported_is_not_the_files_own(tmp_path: Path) -> None:
