@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
+from passat.cli.errors import Terminated
 from passat.progress import ProgressLine
 
 
@@ -81,3 +82,15 @@ def test_the_command_says_what_was_written(stage: str, said: str, written: bool,
     assert sorted(os.listdir()) == ["in.onnx", *(["out.onnx"] if written else [])]
     if stage == "reading":
         assert Path("out.onnx").read_bytes() == Path("in.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("error", "said", "code"), [(KeyboardInterrupt, "interrupted", 130), (Terminated, "terminated", 143)])
+def test_an_interruption_outside_of_any_stage_is_said_too(
+    error: type[BaseException], said: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("passat.cli.order.errors", pressed)
+    result = CliRunner().invoke(app, ["order"])
+    assert (result.exit_code, result.stderr) == (code, f"error: {said}\n")

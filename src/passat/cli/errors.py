@@ -58,7 +58,7 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     except KeyboardInterrupt as error:
         if "passat.passmgr.workers.worker_pool" in sys.modules:
             sys.modules["passat.passmgr.workers.worker_pool"].abort_workers()
-        what, code = ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+        what, code = _interruption(error)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
@@ -78,10 +78,16 @@ def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
     as_json = "--json" in arguments
     try:
         yield
+    except KeyboardInterrupt as error:  # outside of `errors`, where typer would end without a word
+        end(*_interruption(error), as_json)
     except _UsageError as error:
         if as_json:
             _print_json(" ".join(error.format_message().split()))
         raise
+
+
+def _interruption(error: KeyboardInterrupt) -> tuple[str, int]:
+    return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
 
 
 def terminate_in_order() -> None:
