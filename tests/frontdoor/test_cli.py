@@ -68,7 +68,7 @@ def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
     assert report["node_count_after"] < report["node_count_before"]
     assert report["verification"]["equal"] is True
     assert report["output"] == "out.onnx"
-    assert {"name", "seconds", "depth", "counters"} == set(report["passes"][0])
+    assert {"name", "seconds", "depth", "counters", "own"} == set(report["passes"][0])
 
 
 def test_optimize_in_place(empty: Path) -> None:
