@@ -33,6 +33,8 @@ def _concatenate(graph: Builder, form: Form) -> Draft | None:
     if sequence is None:
         return None
     rank, new = np.ndim(sequence.array[0]), graph.integer(0, 1)
+    if not rank + new:
+        return None
     graph.never_empty |= bool(graph.symbols)  # as of Concat
     return Draft([sequence], {"axis": graph.integer(-rank, rank - 1 + new), "new_axis": new})
 
