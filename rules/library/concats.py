@@ -144,10 +144,19 @@ def _slices() -> RuleSetMeta:
 SlicesOfConcats = _slices()
 
 
-@condition
-def are_adjacent(
-    places: tuple[tuple[int, ...], ...], axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term
-) -> bool | str:
+def _some_places(dice: Dice, axes: Draft, strides: Draft, axis: Draft, x: Draft, *places: Draft) -> Drafts:
+    shape = list(dice.shape(1, 3))
+    at = dice.integer(-len(shape), len(shape) - 1)
+    sizes = [dice.integer(1, 3) for _ in places[1:]]
+    shape[at] = sum(sizes) + dice.integer(0, 2)
+    begin = dice.integer(0, shape[at] - sum(sizes))
+    found = [(begin + sum(sizes[:i]),) for i in range(len(places))]
+    same = at % len(shape) - dice.pick((0, len(shape)))
+    return [Draft(value=(same,)), Draft(value=(1,)), Draft(value=at), Draft(tuple(shape)), *[Draft(value=each) for each in found]]
+
+
+@condition(draw=_some_places)
+def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
     """Slices from each place to the next, along that axis alone and in steps of one, leave nothing out and take nothing twice."""
     rank = x.type.ndim
     if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
@@ -170,7 +179,7 @@ def _adjacent() -> RuleSetMeta:
             before, after = HOLES[:place], HOLES[place : count - 2]
             whole = concat([*before, *cuts, *after])
             merged = concat([*before, one, *after]) if count > 2 else one
-            rules[f"of_{count}_at_{place}"] = (whole >> merged).when(are_adjacent(PLACES, t, s, p, x))
+            rules[f"of_{count}_at_{place}"] = (whole >> merged).when(are_adjacent(t, s, p, x, *PLACES))
     doc = "Adjacent slices side by side are one slice."
     return RuleSetMeta("ConcatsOfSlices", (RuleSet,), {"__doc__": doc, **rules})
 

@@ -101,7 +101,7 @@ def test_depth_is_data() -> None:
     assert_structural_equal(again(calls), calls, map_free_vars=True)
     for root in (body, tuples):
         assert [type(node) for node in numbering(again(root))] == [type(node) for node in numbering(root)]
-    assert len(numbering(copy.deepcopy(calls))) == 100_002
+    assert len(numbering(copy.deepcopy(calls))) == 20_002
 
 
 def test_a_node_that_is_shared_is_written_once() -> None:
