@@ -275,7 +275,11 @@ def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[N
     except Exception as error:
         accusation = watch.accuse(error, reproducer)
         # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are looked at for the first time.
-        if accusation is None or isinstance(error, (CostError, MemoryError, OnnxError, RuleError)):
+        if (
+            accusation is None
+            or isinstance(error, (CostError, MemoryError, OnnxError))
+            or (isinstance(error, RuleError) and not reproducer)
+        ):
             raise
         raise accusation from error
 
