@@ -48,9 +48,8 @@ def _without_kernel(rule: Rule) -> str:
 def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:
     """What a condition raised, on the smallest instance."""
     small = shrink(trier, trial.case, lambda found: found.verdict is Verdict.RAISES)
-    checked.find(
-        "raises", f"a condition or a computed attribute raised {small.reason}; it is to return a reason, or to raise Refuse(reason)"
-    )
+    # What a guard or a computed attribute raises comes as a RuleError that names it.
+    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; a reason is to be returned, or Refuse(reason) raised")
     checked.report.counterexample = Counterexample(instance_lines(small), small.reason)
 
 

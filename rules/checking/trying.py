@@ -96,7 +96,7 @@ def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.G
     dice = Dice(generator)
     found: list[Case] = []
     accepted = 0
-    for turn in range(wanted * _DRAWS):
+    for turn in range(max(wanted, _HOPE // 4) * _DRAWS):
         if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, _HOPE) * _DRAWS):
             break
         if turn == _ALONE:

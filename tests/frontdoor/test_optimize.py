@@ -188,7 +188,7 @@ def test_progress_tells_stages_and_passes() -> None:
     optimize(chain("Neg", "Neg"), passes=[rule_pass(Negations)], progress=told.append)
     assert told[0] == "reading the model"
     assert "running Negations (2 of 2)" in told  # InferType runs before it
-    assert told.index("running Negations (2 of 2)") < told.index("writing the model")
+    assert told.index("running Negations (2 of 2)") < told.index("pricing the result")
 
 
 def test_external_data_is_read_compared_and_copied(tmp_path: Path) -> None:

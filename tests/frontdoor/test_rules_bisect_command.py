@@ -166,12 +166,18 @@ def test_more_bytes_are_larger() -> None:
 def test_a_condition_that_raises() -> None:
     result = bisect(chain(), "--rules", "raising.py")
     assert result.exit_code == 1
-    assert result.stderr == "error: the pass RaisesKeyError failed at the function @main: KeyError: 'odd'; --check crash looks for that\n"
+    assert (
+        result.stderr
+        == "error: the pass RaisesKeyError failed at the function @main: RuleError: the rule RaisesKeyError.relu (raising.py:11): is_odd(x) raises KeyError: 'odd'; --check crash looks for that\n"
+    )
     data = found(chain(), "--rules", "raising.py", "--check", "crash", "--save", "kept")
     assert [rule["name"] for rule in data["rules"]] == ["RaisesKeyError.relu"]
     assert data["application"] is None
     assert data["crashed"] is True
-    assert data["why"] == "the pass RaisesKeyError failed at the function @main: KeyError: 'odd'"
+    assert (
+        data["why"]
+        == "the pass RaisesKeyError failed at the function @main: RuleError: the rule RaisesKeyError.relu (raising.py:11): is_odd(x) raises KeyError: 'odd'"
+    )
     assert not os.path.exists("kept/after.onnx")
     assert run(*shlex.split(data["replay"])[1:]).exit_code == 1
 

@@ -96,7 +96,7 @@ USELESS = {
     "ill_typed": ("never matches", "no instance of the left side is well typed: logical_and("),
     "no_such_field": ("never matches", "has no field 1"),
     "held_back": ("never holds", "the condition never(x) held in none of 2"),
-    "raises": ("raises", "raised IndexError: tuple index out of range"),
+    "raises": ("raises", "has_even_first(x) raises IndexError: tuple index out of range; a reason is to be returned"),
     "of_types": ("types", "the sides have different types in all"),
     "distributes": ("enlarges", "made every instance dearer"),
     "round_and_round": ("loops", "gives back after a while what it began with"),

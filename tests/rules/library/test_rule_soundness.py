@@ -27,7 +27,7 @@ from passat.rules.pattern import RuleError, op, tensor
 from passat.rules.rule import REDUCING, Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
 
-INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 20
+INSTANCES = 2000 if os.environ.get("PASSAT_SOAK") == "1" else 12
 RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
 
 
