@@ -295,7 +295,8 @@ class Reference:
         if self._seeds is None:
             from passat.ir.onnx.random_seeds import Seeds  # which needs onnx
 
-            self._seeds = Seeds(self._original.proto)
+            original = self._original.proto
+            self._seeds = Seeds(original if self._cut is None else self._cut.like(original))
         return bool(self._seeds)
 
     def _compare(self, candidate: _Model) -> VerifyReport:

@@ -7,6 +7,7 @@ from onnx import ModelProto
 
 import passat
 from passat.ir.onnx import check
+from passat.verify import compare_models
 from tests.corpus.optimising import floats, nodes, operators, optimise, parse
 
 ALL = ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"]
@@ -111,3 +112,66 @@ def test_a_batch_normalisation_that_declares_what_training_wants_is_in_training_
     model.graph.initializer.append(onnx.numpy_helper.from_array(floats(3, 2, 3, 3), "w"))
     out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
     assert operators(out) == {"Conv": 1, "BatchNormalization": 1}
+
+
+DRAWS = {
+    "RandomNormal": "RandomNormal <shape = [2, 3]>()",
+    "RandomUniform": "RandomUniform <shape = [2, 3]>()",
+    "RandomNormalLike": "RandomNormalLike(x)",
+    "RandomUniformLike": "RandomUniformLike(x)",
+    "Bernoulli": "Bernoulli(halves)",
+    "Multinomial": "Multinomial <sample_size = 3, dtype = 6>(halves)",
+    "Dropout": "Dropout(ones, half, yes)",
+}
+
+
+def drawing_among_dead(draw: str, body: str, functions: str = "") -> ModelProto:
+    """A model of a body in which `R` stands for draws."""
+    weights = """<float[2, 3] halves = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, float[2, 3] ones = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}, float half = {0.5},
+        bool yes = {1}>"""
+    text = f"g (float[2, 3] x, bool c) => (float[2, 3] y) {weights} {{ {body} }} {functions}"
+    imports = '["" : 20, "local" : 1]' if functions else '["" : 20]'
+    return onnx.parser.parse_model(f"<ir_version: 9, opset_import: {imports}> {text.replace('R()', draw)}")
+
+
+PLACES = {
+    "before": "z = R() r = R() f = Cast <to = 1>(r) a = Neg(f) y = Neg(a)",
+    "after": "r = R() z = R() f = Cast <to = 1>(r) a = Neg(f) y = Neg(a)",
+    "between": """r = R() z = R() s = R() f = Cast <to = 1>(r) a = Neg(f) b = Neg(a) d = Neg(z) e = Cast <to = 1>(s) i = Identity(e)
+        y = Sub(b, i)""",
+    "several": """z = R() r = R() d = R() s = R() t = R() o = R() f = Cast <to = 1>(r) h = Cast <to = 1>(s) k = Cast <to = 1>(t) a = Neg(f)
+        b = Neg(a) l = Neg(h) m = Neg(l) p = Sub(b, m) y = Sub(p, k)""",
+    "in both branches": """y = If(c) <then_branch = t() => (float[2, 3] u) { z = R() r = R() f = Cast <to = 1>(r) a = Neg(f) u = Neg(a) },
+        else_branch = e() => (float[2, 3] v) { r1 = R() z1 = R() f1 = Cast <to = 1>(r1) a1 = Neg(f1) v = Neg(a1) }>""",
+    "for a dead branch": """z = If(c) <then_branch = t() => (float[2, 3] u) { z0 = R() u = Cast <to = 1>(z0) },
+        else_branch = e() => (float[2, 3] v) { v = Identity(x) }> r = R() f = Cast <to = 1>(r) a = Neg(f) y = Neg(a)""",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("op", ALL)
+def test_dead_draws_leave_the_numbers_of_the_live_ones(op: str, place: str) -> None:
+    model = drawing_among_dead(DRAWS[op], PLACES[place])
+    result = passat.optimize(model)
+    assert not result.report.kept
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("op", ALL)
+def test_each_call_of_a_function_draws_its_own_numbers(op: str, place: str) -> None:
+    function = f"""<domain: "local", opset_import: ["" : 20]> noise (x, halves, ones, half, yes) => (y) {{ {PLACES[place]} }}"""
+    calls = [f"{name} = local.noise(x, halves, ones, half, yes)" for name in ("z", "l", "m", "d")]
+    model = drawing_among_dead(DRAWS[op], f"{' '.join(calls)} n = Neg(l) o = Neg(n) y = Sub(o, m)", function.replace("R()", DRAWS[op]))
+    result = passat.optimize(model)
+    assert not result.report.kept
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+
+
+def test_an_output_that_takes_the_numbers_of_another_is_seen() -> None:
+    model = parse("g (float[2, 3] x) => (float[2, 3] y, float[2, 3] w) { z = RandomNormalLike(x) y = RandomNormalLike(x) w = Neg(y) }")
+    other = parse("g (float[2, 3] x) => (float[2, 3] y, float[2, 3] w) { y = RandomNormalLike(x) z = RandomNormalLike(x) w = Neg(z) }")
+    assert compare_models(model, model).equal is True
+    assert compare_models(model, other).equal is False
