@@ -389,16 +389,19 @@ def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
 
 
 def refine(a: Type, b: Type) -> Type:
-    """The most that two compatible types of one value say together: integers before names before `Any`."""
+    """The most that two types of one value say together: integers before names before `Any`. Where they contradict each other, the first
+    holds: a rank, an element type, a size of it is never replaced."""
     if a == b or isinstance(b, IncompleteType):
         return a
     if isinstance(a, IncompleteType):
         return b
     if isinstance(a, TensorType) and isinstance(b, TensorType):
+        if len(a.shape) != len(b.shape) or a.dtype != b.dtype:
+            return a
         return TensorType((_refine_dim(m, n) for m, n in zip(a.shape, b.shape, strict=True)), a.dtype)
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
         return TupleType(map(refine, a.fields, b.fields))
-    if isinstance(a, TypeCall) and isinstance(b, TypeCall):
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
         return TypeCall(a.func, map(refine, a.args, b.args))
     return a
 

@@ -1,5 +1,6 @@
 """Types of ONNX values and our types: protos both ways, and a text form that opaque calls carry."""
 
+import json
 import re
 from typing import Final
 
@@ -100,16 +101,22 @@ def value_info(name: str, type_: Type) -> ValueInfoProto:
 
 
 def show_type(type_: Type) -> str:
-    """A type as text: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown.
+    """A type as text: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown. Names
+    of dimensions that would be ambiguous are quoted.
 
-    >>> show_type(TensorType((2, dim_of("n")), "int8"))
-    'int8[2, n]'
+    >>> show_type(TensorType((2, dim_of("n"), dim_of("max(n, 1)")), "int8"))
+    'int8[2, n, "max(n, 1)"]'
     """
     if isinstance(type_, TensorType):
-        return f"{type_.dtype}[{', '.join(map(repr, type_.shape))}]"
+        return f"{type_.dtype}[{', '.join(map(_show_dim, type_.shape))}]"
     if isinstance(type_, TypeCall) and type_.func in _WORDS:
         return f"{_WORDS[type_.func]}({'; '.join(map(show_type, type_.args))})"
     return "_"
+
+
+def _show_dim(dim: Dim) -> str:
+    text = repr(dim)
+    return json.dumps(text, ensure_ascii=False) if "," in text or '"' in text else text
 
 
 _WORDS: Final[dict[Type, str]] = {SEQUENCE: "seq", OPTIONAL: "opt", MAP: "map", SPARSE: "sparse"}
@@ -129,7 +136,8 @@ def parse_type(text: str) -> Type:
         raise ValueError(f"{text!r} is no type")
     word, dims, inner = found.groups()
     if dims is not None:
-        shape: Shape = tuple(ANY if dim == "?" else dim_of(dim) for dim in dims.split(", ")) if dims else ()
+        found_dims = re.findall(r'"(?:[^"\\]|\\.)*"|[^", ][^",]*', dims)
+        shape: Shape = tuple(dim_of(json.loads(dim) if dim.startswith('"') else dim) for dim in found_dims)
         return TensorType(shape, word)
     if word not in _NAMED:
         raise ValueError(f"{text!r} is no type")

@@ -4,6 +4,7 @@ A node is a symbol, an integer payload (attributes, constant, leaf or field inde
 classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -190,7 +191,8 @@ class Graph:
             return self._new(head, payload, operands, type_, expr)
         learnt = not self._learnt.isdisjoint(operands)
         if learnt:
-            type_ = refine(type_, self.infer(head, payload, operands))
+            with contextlib.suppress(OpTypeError):  # what was learnt contradicts the operator: the type stays as it was
+                type_ = refine(type_, self.infer(head, payload, operands))
         value = None
         if not operands or operands[0] in self.constants:
             value = self._fold(head, payload, operands, type_)

@@ -52,6 +52,20 @@ def test_what_two_types_of_one_value_say_together(x: Type, y: Type) -> None:
         assert compatible(both, x)
         assert compatible(both, y)
         assert refine(both, x) == both
+    elif isinstance(x, TensorType):
+        both = refine(x, y)
+        assert isinstance(both, TensorType)
+        assert (both.ndim, both.dtype) == (x.ndim, x.dtype)
+        assert all(old == new for old, new in zip(x.shape, both.shape, strict=True) if isinstance(old, int))
+
+
+def test_refining_by_a_contradiction_keeps_the_first() -> None:
+    pair, other = TupleType([f32, f32]), TupleType([f32])
+    assert refine(pair, other) == pair
+    assert refine(other, pair) == other
+    assert refine(TypeCall(GlobalTypeVar("List"), [f32]), TypeCall(GlobalTypeVar("Map"), [f32, f32])) == TypeCall(
+        GlobalTypeVar("List"), [f32]
+    )
 
 
 def test_refining_prefers_integers_to_names_to_nothing() -> None:

@@ -26,7 +26,10 @@ from passat.ir.types import TensorType, Type, TypeCall
 Parse = Callable[..., ModelProto]
 
 dims = st.one_of(
-    st.integers(0, 9), st.just(ANY), st.sampled_from(["n", "batch", "s0"]).map(SymDim.named), st.just(SymDim.named("n") * 2 + 1)
+    st.integers(0, 9),
+    st.just(ANY),
+    st.sampled_from(["n", "batch", "s0", "max(n, 1)", "a,b", ', "', '"', "]"]).map(SymDim.named),
+    st.just(SymDim.named("n") * 2 + 1),
 )
 tensors = st.builds(TensorType, st.lists(dims, max_size=4).map(tuple), st.sampled_from(["float32", "int4", "string", "bool", "bfloat16"]))
 types: st.SearchStrategy[Type] = st.recursive(
