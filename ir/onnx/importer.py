@@ -22,7 +22,7 @@ from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
 from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes
 from passat.ir.onnx.tensors import read_sparse, read_tensor
-from passat.ir.onnx.value_types import show_type, type_of
+from passat.ir.onnx.value_types import negative_sizes, show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
@@ -104,6 +104,10 @@ class Importer:
         self.source = graph
         copy_fields(graph, header, except_for=NOT_KEPT | {"input"})
         scope = Scope(None)
+        for what, values in (("input", graph.input), ("output", graph.output)):
+            for value in values:
+                for size in negative_sizes(value.type):
+                    self.findings.warn(f"the {what} {value.name!r} is declared with the dimension {size}, which is taken for unknown", None)
         fixed = {tensor.name: tensor for tensor in graph.initializer}
         overridable = frame.model.ir_version >= 4
         for value in graph.input:

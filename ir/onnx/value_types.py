@@ -63,6 +63,11 @@ def _tensor_type(proto: "TypeProto.Tensor | TypeProto.SparseTensor") -> Type:
     return TensorType(tuple(shape), dtype)
 
 
+def negative_sizes(proto: TypeProto) -> list[int]:
+    """The dimensions of a declared tensor that are negative. ONNX Runtime takes them for unknown ones."""
+    return [dim.dim_value for dim in proto.tensor_type.shape.dim if dim.dim_value < 0]
+
+
 def type_proto(type_: Type) -> TypeProto:
     """The ONNX type of ours; an empty one where nothing is known."""
     proto = TypeProto()

@@ -47,6 +47,8 @@ class InputSpec:
     name: str
     type: str
     shape: tuple[int | str | None, ...] = ()
+    scalar: bool = False
+    """Whether the model declares a scalar. ONNX Runtime shows inputs of unknown rank as it shows scalars."""
 
     @property
     def element_type(self) -> str:
@@ -65,6 +67,11 @@ class InputSpec:
     def is_index(self) -> bool:
         """Whether the elements are wide integers, which may be used as indices, masks or sizes."""
         return self.element_type in ("int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+    @property
+    def of_any_rank(self) -> bool:
+        """Whether nothing says of which rank the input is."""
+        return not self.shape and not self.scalar
 
     def symbols(self) -> dict[str, None]:
         """The names that the dimensions depend on, in order. An unknown dimension is named by its axis and shared by all inputs."""
@@ -126,7 +133,7 @@ def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:
 
 def _value(spec: InputSpec, trial: Trial, random: np.random.Generator) -> AnyValue:
     dims = [_dim(dim, axis) for axis, dim in enumerate(spec.shape)]
-    shape = tuple(evaluate_dim(dim, trial.sizes) for dim in dims) if dims else (3,) * trial.rank
+    shape = tuple(evaluate_dim(dim, trial.sizes) for dim in dims) if not spec.of_any_rank else (3,) * trial.rank
     too_large = math.prod(shape) > LARGEST_INPUT and any(isinstance(dim, SymDim) for dim in dims)
     if too_large or any(size < 0 for size in shape):
         raise FeedError(f"the input {spec.name!r} would have the shape {list(shape)} for {trial}")
@@ -138,7 +145,7 @@ def _value(spec: InputSpec, trial: Trial, random: np.random.Generator) -> AnyVal
 def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.random.Generator) -> Array:
     dtype = ELEMENT_TYPES[spec.element_type]
     if spec.element_type == "string":
-        return _WORDS[random.integers(0, len(_WORDS), shape)]
+        return np.asarray(_WORDS[random.integers(0, len(_WORDS), shape)], dtype)
     if dtype.kind == "b":
         return np.asarray(random.integers(0, 2, shape), dtype)
     if dtype.kind in "iu":

@@ -70,8 +70,8 @@ class GivenInputs:
 
     def _check_shape(self, spec: InputSpec, sizes: dict[str, int]) -> None:
         shape = self._array(spec).shape
-        if not spec.shape:
-            return  # a scalar, or of any rank: ONNX Runtime does not tell
+        if spec.of_any_rank:
+            return
         if len(shape) != len(spec.shape):
             raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
         for dim, size in zip(spec.shape, shape, strict=True):

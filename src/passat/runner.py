@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
@@ -107,9 +108,19 @@ class Runner:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         self._values = onnxruntime.OrtValue
         self._session = onnxruntime.InferenceSession(_serialised(model), options, providers=["CPUExecutionProvider"])
-        self.inputs = tuple(InputSpec(value.name, value.type, tuple(value.shape)) for value in self._session.get_inputs())
+        self.inputs = self._inputs(model)
         self.outputs = tuple((value.name, value.type) for value in self._session.get_outputs())
         self._narrow = any(kind in _NARROW for kind in (*(spec.type for spec in self.inputs), *(kind for _, kind in self.outputs)))
+
+    def _inputs(self, model: ModelSource) -> tuple[InputSpec, ...]:
+        specs = tuple(InputSpec(value.name, value.type, tuple(value.shape)) for value in self._session.get_inputs())
+        if not any(spec.of_any_rank for spec in specs):
+            return specs
+        from passat.declared_inputs import declared_inputs
+        from passat.ir.onnx.files import in_memory
+
+        scalars = {spec.name for spec in declared_inputs(in_memory(model)) if spec.scalar}
+        return tuple(replace(spec, scalar=spec.name in scalars) for spec in specs)
 
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
         """The values of all outputs, in order."""

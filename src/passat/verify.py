@@ -239,7 +239,7 @@ class Reference:
         self.inputs, self.outputs = runner.inputs, runner.outputs
         names = symbols(self.inputs)
         wanted = wanted if names else min(wanted, 2 if self.inputs else 1)
-        ranks = [0, 1, 2, 4] if any(not spec.shape for spec in self.inputs) else [0]
+        ranks = [0, 1, 2, 4] if any(spec.of_any_rank for spec in self.inputs) else [0]
         ranges: Mapping[str, int] = {}
         reason = ""
         if self._given is not None:

@@ -207,6 +207,25 @@ def test_inputs_of_unknown_rank() -> None:
     assert report.trials[0].rank == 1
 
 
+@pytest.mark.parametrize("kind", ["string", "bool", "float", "double", "float16", "bfloat16", "int64", "uint8"])
+def test_scalars_are_fed_as_scalars(kind: str) -> None:
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g ({kind} x) => (int64[k] y) {{ s = Shape(x) n = Neg(s) y = Neg(n) }}'
+    scalar = onnx.parser.parse_model(text)
+    constant = onnx.parser.parse_model(text.replace("{ s = Shape(x)", "<int64[0] s = {}> {"))
+    for given in (scalar, scalar.SerializeToString()):
+        report = compare_models(given, constant)
+        assert report.equal is True
+        assert [trial.rank for trial in report.trials] == [0, 0]
+
+
+def test_a_scalar_is_never_fed_as_a_vector() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (int64 x) => (int64[k] y) <int64[3] w = {1, 2, 3}> { y = Tile(w, x) }'
+    vector = onnx.parser.parse_model(text)
+    report = compare_models(vector, vector)
+    assert report.equal is None
+    assert "does not run on random inputs" in report.skipped
+
+
 def test_an_original_that_does_not_load_is_skipped_with_the_reason() -> None:
     unknown = model([helper.make_node("Nonsense", ["x"], ["y"], domain="made.up")], [value("x")], [value("y")])
     report = compare_models(unknown, unknown)

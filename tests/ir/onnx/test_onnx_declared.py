@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
@@ -215,3 +217,19 @@ def test_a_module_with_warnings_can_be_copied(parse: Parse) -> None:
     module = from_onnx(parse("g (float[2] x) => (float[3] y) { y = Relu(x) }"))
     copy: Any = pickle.loads(pickle.dumps(module))
     assert warnings(copy) == warnings(module) != []
+
+
+def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Parse) -> None:
+    model = parse("g (float[2, 3] x) => (float[2, 3] y) { y = Neg(x) }")
+    assert warnings(from_onnx(model)) == []
+    for value, size in ((model.graph.input[0], -2), (model.graph.output[0], -1)):
+        value.type.tensor_type.shape.dim[0].dim_value = size
+    module = from_onnx(model)
+    assert warnings(module) == [
+        "the input 'x' is declared with the dimension -2, which is taken for unknown",
+        "the output 'y' is declared with the dimension -1, which is taken for unknown",
+    ]
+    assert str(module["main"].params[0].checked_type) == "Tensor[(?, 3), float32]"
+    for rows in (1, 4):
+        session = onnxruntime.InferenceSession(to_onnx(module).SerializeToString())
+        assert session.run(None, {"x": np.ones((rows, 3), np.float32)})[0].shape == (rows, 3)
