@@ -34,13 +34,22 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, ker
     shape = _static_shape(result)
     if shape is not None and isinstance(result, TensorType):
         tensors = _flatten(args)
-        if tensors and any(tensor.is_splat for tensor in tensors) and all(tensor.uniform() is not None for tensor in tensors):
+        if gives_splat(op, tensors):
             if op.elementwise:
                 return Tensor.splat(_element(op, kernel, args, tensors, attrs, result), shape, result.dtype)
-            if op.movement and (len(tensors) == 1 or len({tensor.numpy().reshape(-1)[:1].tobytes() for tensor in tensors}) == 1):
-                return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
+            return Tensor.splat(tensors[0].uniform(), shape, result.dtype)
     value = _run(op, kernel, [_arrays(arg) for arg in args], attrs)
     return _wrap(op, value, result)
+
+
+def gives_splat(op: Op, tensors: Sequence[Tensor]) -> bool:
+    """Whether a call on these tensors of a static type is computed on one element of each, and is one value repeated."""
+    if not (op.elementwise or op.movement) or not any(tensor.is_splat for tensor in tensors):
+        return False
+    values = [tensor.uniform() for tensor in tensors]
+    if any(value is None for value in values):
+        return False
+    return op.elementwise or len({np.asarray(value).tobytes() for value in values}) == 1
 
 
 def _element(op: Op, kernel: Kernel, args: Sequence[Value], tensors: Sequence[Tensor], attrs: Attrs, result: TensorType) -> AnyValue:
@@ -63,12 +72,16 @@ _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
 """Results of elementwise operators on single elements, at most `_REMEMBERED` of them."""
 
 
+_REFUSALS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
+"""What kernels raise of operands that they do not compute."""
+
+
 def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:
     try:
         with np.errstate(all="ignore"):
             return kernel(*operands, **attrs)
     except Exception as error:
-        if op.is_own and not isinstance(error, (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError)):
+        if op.is_own and not isinstance(error, _REFUSALS):
             raise
         raise EvaluateError(f"the kernel of {op.name} refused its operands: {error}") from error
 

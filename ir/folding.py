@@ -10,12 +10,14 @@ from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import COMPLEX, FLOATS
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Kernel, Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
+MOST_SPREAD: Final = 1 << 26
+"""Operands that hold one value repeated are read by a kernel element by element: not where they have more elements than this together."""
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 
 
@@ -36,11 +38,23 @@ def keeps_bits(op: Op, args: Sequence[Value], result: Type) -> bool:
     return op.movement or (is_exact(op, args) and kinds.isdisjoint(_NARROW))
 
 
+def is_endless(op: Op, args: Sequence[Value]) -> bool:
+    """Whether a kernel would read splats so large that it does not end in time, or spreads them out in memory. A few bytes of a file can
+    ask for 2^60 elements. What `evaluate_call` computes on one element of each is not."""
+    tensors = list(_tensors(args))
+    spread = sum(tensor.size for tensor in tensors if tensor.is_splat)
+    if spread <= MOST_SPREAD:
+        return False
+    return not gives_splat(op, tensors)
+
+
 def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opset: int = DEFAULT_OPSET) -> Value:
     """The value of a call on constants, of the type that inference found, in a model of an opset.
 
     Raises EvaluateError where the call is left to whoever runs it.
     """
+    if is_endless(op, args):
+        raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements")
     if is_exact(op, args) or op.to_onnx is None:
         return evaluate_call(op, args, attrs, result)
     if not all(tensor.size for tensor in _tensors(args)):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
-from passat.ir.folding import folded_value, keeps_bits
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat
+from passat.ir.folding import folded_value, is_endless, keeps_bits
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op
@@ -23,7 +23,8 @@ def written_opset(mod: IRModule | None) -> int:
 
 class Folder:
     """Decides and folds. A result may be `max_growth` bytes larger than the constants it is made of, since these may go;
-    what is refused for its size is counted in `refused`. Splats weigh nothing. A kernel that fails leaves the call as it is.
+    what is refused for its size, or for that of its operands, is counted in `refused`. Splats weigh nothing. A kernel that fails leaves
+    the call as it is.
     With `static`, dynamic operators whose shapes are known become static ones on the way, so that the types behind them become better.
     With `exact` only calls are folded that `keeps_bits` allows; the others are left to ONNX Runtime.
     `opset` is that of the model which the calls are part of.
@@ -48,6 +49,9 @@ class Folder:
         if size is None:
             return None
         if size > min(self.max_growth, self.max_bytes) and self._is_too_large(op, values, size):
+            self.refused += 1
+            return None
+        if is_endless(op, values):
             self.refused += 1
             return None
         try:
@@ -88,13 +92,7 @@ class Folder:
     def _splat(op: Op, values: Sequence[Value]) -> bool:
         """Whether the result is one value repeated, which takes no bytes (see `evaluate_call`)."""
         flat = [tensor for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
-        tensors = [tensor for tensor in flat if isinstance(tensor, Tensor)]
-        return (
-            (op.elementwise or op.movement)
-            and len(tensors) == len(flat)
-            and any(tensor.is_splat for tensor in tensors)
-            and all(tensor.uniform() is not None for tensor in tensors)
-        )
+        return all(isinstance(tensor, Tensor) for tensor in flat) and gives_splat(op, [t for t in flat if isinstance(t, Tensor)])
 
 
 def _bytes(type_: Type) -> float | None:

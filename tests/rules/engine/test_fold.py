@@ -189,3 +189,29 @@ def test_special_values_fold_to_themselves() -> None:
 def test_zero_sizes_fold() -> None:
     empty = ops.concatenate(tup(const(np.zeros((0, 3))), const(np.zeros((0, 3)))))
     assert only_constant(folded(empty)).shape == (0, 3)
+
+
+_HUGE = (1 << 30, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ops.sum(splat(3, _HUGE, "int64")),
+        ops.max(splat(3, _HUGE, "int64"), axis=0),
+        ops.argmax(splat(3.0, _HUGE), axis=1),
+        ops.cumsum(splat(3, _HUGE, "int64"), axis=0),
+        ops.take(splat(3, _HUGE, "int64"), const([1, 5], "int64"), axis=0),
+        ops.concatenate(tup(splat(3.0, _HUGE), splat(4.0, _HUGE)), axis=0),
+        ops.nn.matmul(splat(3.0, _HUGE), splat(4.0, _HUGE[::-1])),
+    ],
+)
+def test_what_would_read_a_splat_of_exabytes_is_left(body: Expr) -> None:
+    outcome = apply(fold_constant(), func(body))
+    assert not isinstance(outcome.function.body, Constant)
+    assert outcome.count("folded") == 0
+
+
+def test_a_splat_of_exabytes_is_moved_and_computed() -> None:
+    value = ops.concatenate(tup(splat(3.0, _HUGE), splat(1.0, _HUGE) + splat(2.0, _HUGE)), axis=0)
+    assert only_constant(apply(fold_constant(), func(value))).uniform() == 3.0
