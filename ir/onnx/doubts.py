@@ -54,6 +54,15 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     return list(results)
 
 
+def is_doubtful_squeeze(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
+    """Whether a node squeezes no axes by ONNX, and some by ONNX Runtime: what is declared of its result and of what is made of it comes
+    from an inference which did not see the other."""
+    if node.op_type != "Squeeze" or node.domain not in ("", "ai.onnx") or not _no_axes(attrs, operands):
+        return False
+    data = operands[0]
+    return not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape)
+
+
 def _no_axes(attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
     """Whether axes are given, and there are none."""
     given = operands[1] if len(operands) > 1 else UNKNOWN

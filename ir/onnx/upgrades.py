@@ -315,6 +315,13 @@ def _norm_training(up: Upgrade) -> Expr:
     return up.again(up.call.args, up.attrs, since=14)
 
 
+def _place_on_axis(up: Upgrade) -> Expr:
+    data = up.type(0)
+    if data is not None and not data.ndim:
+        raise NoUpgradeError("a scalar has no axis, and opset 11 needs one")
+    return raised(_as_before(up.call, 11), up.target)
+
+
 def _axes_13(up: Upgrade) -> Expr:
     return up.with_inputs(13, "axes")
 
@@ -370,6 +377,7 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     **{(name, 13): _flattening for name in ("Softmax", "LogSoftmax", "Hardmax")},
     **{(name, 13): _axes_13 for name in ("Squeeze", "Unsqueeze", "ReduceSum")},
     **{(f"Reduce{name}", 18): _axes_18 for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")},
+    **{(name, 11): _place_on_axis for name in ("ArgMax", "ArgMin")},
     ("BatchNormalization", 9): _norm_spatial,
     ("BatchNormalization", 14): _norm_training,
     ("Clip", 11): _clip_inputs,

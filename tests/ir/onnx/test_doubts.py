@@ -34,6 +34,15 @@ def test_an_empty_list_of_axes_is_none(name: str, opset: int | None) -> None:
     held(onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["" : {version}]> {text}'), opset)
 
 
+@pytest.mark.parametrize("opset", [None, 25])
+@pytest.mark.parametrize("declared", ["float[3,1,2,1] s, float[1,2,1] t, float[1,2,2] u", "float[a,1,c,1] s"])
+def test_shapes_declared_behind_an_empty_list_of_axes_are_not_believed(declared: str, opset: int | None) -> None:
+    """As ONNX's inference writes them into a model, and ONNX Runtime does not make them true."""
+    text = f"""g (float[3,1,2,1] x) => (int64[k] y, float[m] z) <int64[0] none = {{}}, int64 first = {{0}}, {declared}>
+        {{ s = Squeeze(x, none) y = Shape(s) t = Gather(s, first) u = Concat<axis = -1>(t, t) z = Transpose<perm = [0]>(u) }}"""
+    held(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}'), opset)
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("length", ["int64 c = {1}", "int64[3] c = {1, 1, 1}"])
 @pytest.mark.parametrize("keepdims", [0, 1])

@@ -54,6 +54,14 @@ def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
     assert opset_of(in_opset(model(18, f"y = {name}(x)", results="float[1, 1] y"), 28)) == 28
 
 
+@pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
+def test_an_axis_of_a_scalar_is_refused(name: str) -> None:
+    """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
+    with pytest.raises(OnnxError, match=f"{name} .* does not go from opset 9 to 12: a scalar has no axis"):
+        in_opset(model(9, f"y = {name}(x)", "float x", "int64 y"), 12)
+    assert opset_of(in_opset(model(9, f"y = {name}(x)", "float[3] x", "int64[1] y"), 13)) == 13
+
+
 @pytest.mark.parametrize("operands", ["x", "x, low"])
 def test_infinities_of_16_bits_pass_through_a_clip_without_bounds(operands: str, run: Run) -> None:
     """Until opset 12 ONNX Runtime computes it as float32, and since then the greatest float16 is the bound."""
