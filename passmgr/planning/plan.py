@@ -302,12 +302,16 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
                 if what == "required_pass":
                     notes.append(f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none")
                 continue
-            known = sorted(planned | {entry.name for entry in list_passes()})
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            unknown.append(f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}")
+            unknown.append(unknown_pass(what, name, planned))
             notes.append(unknown[-1])
     return tuple(notes), tuple(unknown)
+
+
+def unknown_pass(what: str, name: str, planned: set[str]) -> str:
+    """A sentence about a name that no pass has, neither one that is planned nor a registered one, with the nearest that one has."""
+    near = difflib.get_close_matches(name, sorted(planned | {entry.name for entry in list_passes()}), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}"
 
 
 def _is_registered(name: str) -> bool:

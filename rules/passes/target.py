@@ -1,11 +1,12 @@
 """Rule passes that make operators which not every target has, of a late opset or of another domain than ONNX's own."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, register_option
+from passat.passmgr import ConfigError, Pass, PassContext, list_passes, register_option
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import Phase
@@ -38,7 +39,11 @@ register_option(
 def target_domains(mod: IRModule, ctx: PassContext) -> frozenset[str]:
     """The domains of operators that a target has: `rules.domains`, and those that the ONNX model itself imports."""
     asked: list[str] = ctx.get_config("rules.domains")
-    return frozenset(asked).union(getattr(mod.attrs.get("onnx"), "versions", ()))
+    return frozenset(asked) | _imported(mod)
+
+
+def _imported(mod: IRModule) -> frozenset[str]:
+    return frozenset(getattr(mod.attrs.get("onnx"), "versions", ()))
 
 
 class TargetPass(RulePass):
@@ -72,3 +77,17 @@ class TargetPass(RulePass):
         else:
             return super().transform_function(func, mod, ctx)
         return func
+
+
+def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> None:
+    """Raises ConfigError with the nearest name where `rules.domains` names a domain that the model does not import, and of which neither
+    one of these passes nor a registered one makes operators."""
+    asked = frozenset(ctx.get_config("rules.domains")) - _imported(mod)
+    if not asked:
+        return
+    made = [entry.make({}) for entry in list_passes() if all(option.default is not option.empty for option in entry.options.values())]
+    known = sorted({pass_.domain for pass_ in (*passes, *made) if isinstance(pass_, TargetPass)} - {""})
+    for domain in sorted(asked.difference(known)):
+        near = difflib.get_close_matches(domain, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"passes do of {', '.join(known)}"
+        raise ConfigError(f"config rules.domains names {domain!r}, of which no pass makes operators; {hint}")

@@ -26,6 +26,7 @@ from passat.rules.cost import CostError
 from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interrupted
 from passat.rules.engine.journal import Journal
+from passat.rules.passes.target import check_domains
 from passat.rules.pick import check_pick
 from passat.rules.provenance.trail import Trail
 from passat.runner import loads
@@ -98,12 +99,16 @@ class Optimization:
         self._record: Record | None = None
 
     def read(self, model: ModelLike, folder: "str | os.PathLike[str] | None", opset: int | None) -> None:
-        """Reads the model, converted to a later opset where one is given. Raises OnnxError."""
+        """Reads the model, converted to a later opset where one is given. Raises OnnxError, InputsError."""
         report = self.report
         with report.clock("read"):
             self._tell("reading the model")
             self._opset = opset
             self.source = source = open_source(model, folder)
+            if self._how.given is not None:
+                from passat.declared_inputs import declared_inputs
+
+                self._how.given.sizes(declared_inputs(source.proto))
             report.source = source.name
             report.nodes_before, report.bytes_before = histogram(source.proto), bytes_of(source.proto)
             self.given, self.module = source.read(opset)
@@ -129,6 +134,7 @@ class Optimization:
         self.report.pipeline = text_of(pipeline)
         check_pick(self._settings, [step.pass_ for step in steps])
         check_disabled(self._settings, [step.pass_ for step in steps])
+        check_domains(self.module, self._settings, [step.pass_ for step in steps])
         source, self._crash = self.source, None
         if reproducer is not None:
             self._crash = make_reproducer(reproducer, pipeline, model=source.proto, path=source.path, passes=passes, rules=rules)

@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper
 import passat
 from passat import Result
 from passat.ir.onnx import OnnxError
-from passat.passmgr import list_passes, registry
+from passat.passmgr import ConfigError, list_passes, registry
 from passat.rulefile import RuleFileError
 
 RULES = '''
@@ -129,6 +129,26 @@ def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Pa
 def test_a_file_of_passes_none_of_which_runs_is_warned_of(folder: Path) -> None:
     said = "passes.py registers the passes CountOfTest, RemarkOfTest, which do not run: a pipeline has to name them"
     assert optimized(rules="passes.py").report.warnings == [said]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"passmgr.workers": 1_000_000_000}, "expect config passmgr.workers to be at most 1024 but get 1000000000"),
+        (
+            {"rules.domains": ["no.such"]},
+            "config rules.domains names 'no.such', of which no pass makes operators; passes do of com.microsoft",
+        ),
+        (
+            {"rules.domains": ["com.microsoft", "com.mikrosoft"]},
+            "config rules.domains names 'com.mikrosoft', of which no pass makes operators; did you mean com.microsoft?",
+        ),
+    ],
+)
+def test_values_that_options_cannot_have(folder: Path, config: dict[str, AnyValue], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        optimized(config=config)
+    assert str(caught.value) == said
 
 
 def test_a_rule_file_that_failed_may_be_corrected(folder: Path) -> None:

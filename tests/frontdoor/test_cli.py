@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import passat
 from passat.cli.app import app
+from passat.passmgr import registry
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -152,6 +153,26 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
     assert next(rule for rule in json.loads(result.stdout)["rules"] if rule["name"] == "Mine.relu")["matched"] > 0
     named = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--passes", "Mine", "--json")
     assert json.loads(named.stdout)["pipeline"] == "Mine"
+
+
+def test_the_report_says_that_the_passes_of_a_rule_file_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
+    Path("passes.py").write_text("""
+from passat.passmgr import module_pass, register_pass
+
+
+@register_pass("IdleOfTest")
+@module_pass(opt_level=0, name="IdleOfTest")
+def idle(mod, ctx):
+    \"\"\"Nothing.\"\"\"
+    return mod
+""")
+    command = ["optimize", RESNET, "-o", "out.onnx", "--no-verify", "--rules", "passes.py", "--json"]
+    result = run(*command, "--passes", "FoldConstant")
+    said = "passes.py registers the pass IdleOfTest, which does not run: a pipeline has to name it"
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["warnings"] == [said]
+    assert json.loads(run(*command, "--passes", "IdleOfTest").stdout)["warnings"] == []
 
 
 def test_what_a_rule_file_prints_does_not_stand_between_the_json(empty: Path) -> None:

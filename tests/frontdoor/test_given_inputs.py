@@ -97,6 +97,28 @@ def test_they_have_to_be_such_as_the_model_takes(changed: dict[str, Any], said: 
     assert str(caught.value) == f"the inputs given: {said}"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"z": np.ones(2, F)}, "'z', which the model does not take; the model takes 'x', 's'"),
+        ({"x": np.ones(2)}, "'s', which are missing; the model takes 'x', 's'"),
+        ({"x": np.ones(2), "s": np.array(1, F)}, "the input 'x' has element type float64, the model takes float32"),
+        ({"x": np.ones((2, 2), F), "s": np.array(1, F)}, "the input 'x' has shape [2, 2], the model takes [n]"),
+        ({"x": np.ones(2, F), "s": np.ones(1, F)}, "the input 's' has shape [1], the model takes []"),
+    ],
+)
+def test_they_are_checked_before_the_model_is_read(given: dict[str, Any], said: str) -> None:
+    """So where no pass changes anything, too."""
+    model = parsed("(float[n] x, float s) => (float[n] y) <float w = {1}> { y = Add(x, s) }")
+    model.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, []))
+    told: list[str] = []
+    with pytest.raises(InputsError) as caught:
+        passat.optimize(model, inputs=given, progress=told.append)
+    assert str(caught.value) == f"the inputs given: {said}"
+    assert told == ["reading the model"]
+    assert passat.optimize(model, inputs={"x": np.ones(2, F), "s": np.array(1, F)}).report.kept
+
+
 def test_sizes_of_one_name_agree() -> None:
     model = parsed("(float[n] a, float[n] b) => (float[n] y) { y = Add(a, b) }")
     with pytest.raises(InputsError, match="the size n is 2 in one input, and 3 in 'b'"):

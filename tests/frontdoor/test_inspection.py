@@ -37,7 +37,7 @@ def run(*options: str) -> Result:
 
 
 def test_printing_before_and_after() -> None:
-    result = run("--print-ir-before", "FoldBatchNorm,Simplify*", "--print-ir-after", "FoldBatchNorm", "--print-ir-after", "NoSuchPass")
+    result = run("--print-ir-before", "FoldBatchNorm,Simplify*", "--print-ir-after", "FoldBatchNorm", "--print-ir-after", "Legalize")
     assert result.exit_code == 0
     assert [line for line in result.stderr.split("\n") if line.startswith(("***", "note"))] == [
         "*** IR Dump Before SimplifyInference ***",
@@ -45,7 +45,7 @@ def test_printing_before_and_after() -> None:
         "*** IR Dump After FoldBatchNorm ***",
         "*** IR Dump Before SimplifyExpr ***",
         "*** IR Dump Before SimplifyShapes ***",
-        "note: --print-ir-after NoSuchPass: no pass of that name ran",
+        "note: --print-ir-after Legalize: no pass of that name ran",
     ]
     assert "IR Dump" not in result.stdout
     assert "nodes became" in result.stdout
@@ -205,6 +205,18 @@ def test_no_names(names: str) -> None:
     assert result.stderr == (
         "error: --print-ir-after takes names of passes, separated by commas; '*' stands for all; nothing was written\n"
     )
+
+
+@pytest.mark.parametrize("option", ["--print-ir-before", "--print-ir-after"])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("FoldConstnt", "; did you mean FoldConstant?"), ("[", ""), ("Fold*Nothing?", ""), ("foldconstant", "; did you mean")],
+)
+def test_names_that_no_pass_has(option: str, name: str, hint: str) -> None:
+    result = run(option, f"SimplifyExpr,{name}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {option} names {name!r}, which is no pass of this pipeline and not registered{hint}")
+    assert not Path("out.onnx").exists()
 
 
 def test_instruments_of_optimize() -> None:

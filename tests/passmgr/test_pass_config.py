@@ -58,7 +58,7 @@ def test_unknown_key() -> None:
 
 
 def test_none() -> None:
-    with pytest.raises(AttributeError, match=r"^passmgr.resolve is None$"):
+    with pytest.raises(AttributeError, match=r"^passmgr.resolve is None; where it is left out, it has its default$"):
         PassContext(config={"passmgr.resolve": None})
 
 

@@ -16,6 +16,7 @@ from passat.cli.errors import USAGE, fail
 
 if TYPE_CHECKING:
     from passat.passmgr import Plan
+    from passat.passmgr.inspection.printing import NameFilter
     from passat.rules.rule import RuleSet
 
 
@@ -155,28 +156,35 @@ def in_settings(
     text = read_pipeline(passes)
     sets = load(rules)
     with contextlib.redirect_stdout(sys.stderr), settings:
-        check_settings(text, sets, rules or ())
+        for note in check_settings(text, sets, rules or ()):
+            print(f"note: {note}", file=sys.stderr)
         yield text, sets
 
 
-def check_settings(passes: str | None, rules: "Sequence[type[RuleSet]]", files: Sequence[Path]) -> None:
-    """Ends the command where the context that is entered names passes or rules that do not exist. What else is doubtful goes to the error
-    stream."""
+def check_settings(
+    passes: str | None, rules: "Sequence[type[RuleSet]]", files: Sequence[Path], printed: Sequence[tuple[str, "NameFilter"]] = ()
+) -> list[str]:
+    """A sentence for each of the rule files that registers passes, none of which runs. Ends the command where the context that is entered,
+    or an option that prints passes, names passes or rules that do not exist. What else is doubtful goes to the error stream."""
     from passat.passmgr import PassContext
     from passat.pipelines import build_pipeline
 
     settings = PassContext.current()
-    if settings.disabled_pass or settings.required_pass or files or settings.get_config("rules.disabled"):
-        plan = build_pipeline(passes, rules).plan()
-        check_names(plan, files)
-        for note in plan.notes:
-            print(f"note: {note}", file=sys.stderr)
+    if not (settings.disabled_pass or settings.required_pass or files or printed or settings.get_config("rules.disabled")):
+        return []
+    plan = build_pipeline(passes, rules).plan()
+    idle = check_names(plan, files, printed)
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return idle
 
 
-def check_names(plan: "Plan", files: Sequence[Path]) -> None:
-    """Ends the command where settings name passes or rules that do not exist. Says on the error stream where rule `files` register passes,
-    none of which the plan has."""
-    from passat.passmgr import PassContext
+def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str, "NameFilter"]] = ()) -> list[str]:
+    """A sentence for each of the rule files that registers passes, none of which the plan has. Ends the command where settings, or options
+    that print passes, name passes or rules that do not exist."""
+    from passat.passmgr import PassContext, list_passes
+    from passat.passmgr.inspection.printing import NameFilter
+    from passat.passmgr.planning.plan import unknown_pass
     from passat.rulefile import idle_passes
     from passat.rules.disabled import check_disabled
 
@@ -184,8 +192,13 @@ def check_names(plan: "Plan", files: Sequence[Path]) -> None:
     if plan.unknown:
         fail(plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1), USAGE)
     check_disabled(PassContext.current(), [step.pass_ for step in steps])
-    for note in idle_passes(files, {step.name for step in steps}):
-        print(f"note: {note}", file=sys.stderr)
+    planned = {plan.name, *(step.name for step in steps)}
+    known = planned | {entry.name for entry in list_passes()} if printed else planned
+    for option, names in printed:
+        for name in names.patterns:
+            if not any(map(NameFilter(name), known)):
+                fail(unknown_pass(option, name, planned), USAGE)
+    return idle_passes(files, planned)
 
 
 def _check_output(path: Path, option: str) -> None:

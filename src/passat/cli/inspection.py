@@ -93,6 +93,8 @@ class Inspection:
         if after:
             self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", after))))
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self.printed = [(option, printing.names) for option, printing in self._names]
+        """The names of the passes that are printed, by the options that give them."""
         self.prints = bool(before or after or changed or limit is not None)
         """Whether something is printed while the passes run."""
         asked: list[PassInstrument | None] = [

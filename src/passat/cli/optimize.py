@@ -176,7 +176,7 @@ def optimize(
             inspection,
             ProgressLine(console(stderr=True), enabled=shows) as progress,
         ):
-            check_settings(text, sets, rules or ())
+            idle = check_settings(text, sets, rules or (), inspection.printed)
             result = passat.optimizer.optimize(
                 model,
                 passes=text,
@@ -199,6 +199,7 @@ def optimize(
                 explain=explain,
                 certificate=certificate is not None,
             )
+            result.report.warnings += idle
             progress(f"writing {output}")
             result.save(output)
             if certificate is not None:

@@ -2,6 +2,7 @@
 
 import enum
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -79,7 +80,8 @@ def order(
         with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
             try:
                 plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
-                check_names(plan, rules or ())
+                for note in check_names(plan, rules or ()):
+                    print(f"note: {note}", file=sys.stderr)
             except UnknownPassError as error:  # as in TVM it is not the pipeline that looks names up
                 fail(str(error), USAGE)
         _put(plan, form, output)
