@@ -20,6 +20,11 @@ NEWEST: Final = newest_opset()
 SYMBOLS: Final[Mapping[str, int]] = {"n": 5, "m": 6, "k": 7}
 """Sizes that symbolic dimensions have while a graph is made; constant dimensions have others."""
 
+SHRINKING: Final = frozenset(
+    {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "Pad", "QLinearConv", "Slice", "Split", "SplitToSequence"}
+)
+"""Operators that may leave no elements of a tensor that has some, where it is smaller than the one that the graph was made with."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -145,8 +150,9 @@ def feeds_of(graph: Builder) -> list[dict[str, Any]]:
         return found
     fixed = {entry.value.name for entry in graph.inputs if entry.value.name not in {value.name for value in graph.values}}
     changes: list[dict[str, int]] = [{}, {"n": 1, "m": 1, "k": 1}, {"n": 2, "m": 9, "k": 3}, {"n": 0}]
+    shrinks = any(node.op_type in SHRINKING for node in graph.nodes)
     for change in changes:
-        if change and (not graph.symbols or (graph.never_empty and 0 in change.values())):
+        if change and (not graph.symbols or (graph.never_empty and (0 in change.values() or shrinks))):
             continue
         sizes = {SYMBOLS[name]: size for name, size in change.items()}
         feed = {}

@@ -1,14 +1,16 @@
 """The share of fuzzing that every run makes: fixed seeds. Each mapped operator is drawn in the versions that it has."""
 
 import numpy as np
+import onnx
 import pytest
 
 from passat.ir.onnx_mapping import READERS
 from tests.fuzz.builder import Builder
-from tests.fuzz.graphs import NEWEST, OLDEST, random_case
+from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, random_case
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
+from tests.fuzz.values import FLOAT
 
 SHARES = {
     "graphs": (20, [1, 4, 5, 6, 7, 8]),
@@ -53,3 +55,16 @@ def test_the_fixed_share(kind: str, block: int) -> None:
             wrong[f"{kind} {seed}, {settings}"] = examine(case, settings, twice=seed % 4 == 0)
     assert len(wrong) > size // 2
     assert {name: finding for name, finding in wrong.items() if finding is not None} == {}
+
+
+def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
+    """ONNX Runtime does not reduce a tensor without elements along axes that count from the end, and a window may leave none of few."""
+    graph = Builder(np.random.default_rng(0), 18, tame=True, most_inputs=1, symbols={"n": 5, "m": 6})
+    graph.input(FLOAT, (1, 3, 5, 6))
+    whole = [{name: value.shape for name, value in feed.items()} for feed in feeds_of(graph)]
+    graph.never_empty = True
+    assert [feed for feed in whole if all(0 not in shape for shape in feed.values())] == [
+        {name: value.shape for name, value in feed.items()} for feed in feeds_of(graph)
+    ]
+    graph.nodes.append(onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 2]))
+    assert len(feeds_of(graph)) == 2 < len(whole)  # those of the sizes that the graph was made with
