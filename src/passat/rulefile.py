@@ -87,13 +87,16 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    module.__file__ = str(file)
+    # Whoever looks for the source of a module or a frame, such as a traceback, would wait for a pipe to be written again.
+    shown = str(file) if file.is_file() else f"<{file}>"
+    if file.is_file():
+        module.__file__ = shown
     beside = str(file.resolve().parent)
     sys.modules[name] = module
     sys.path.append(beside)  # at the end: what is installed comes first
     try:
         source = read_bounded(file, _LIMIT)
-        exec(compile(source, str(file), "exec"), vars(module))
+        exec(compile(source, shown, "exec"), vars(module))
     except OSError as error:
         del sys.modules[name]
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
@@ -103,7 +106,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
         raise RuleFileError(f"{where}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise RuleFileError(f"{file}{_line(error, str(file))}: {_reason(error)}") from error
+        raise RuleFileError(f"{file}{_line(error, shown)}: {_reason(error)}") from error
     finally:
         sys.path.remove(beside)
     return module, source

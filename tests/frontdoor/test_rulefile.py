@@ -53,8 +53,10 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(GOOD,))
     writer.start()
-    assert [rules.__name__ for rules in load_rules(tmp_path / "pipe")] == ["Negations", "More"]
+    sets = load_rules(tmp_path / "pipe")
+    assert [rules.__name__ for rules in sets] == ["Negations", "More"]
     writer.join()
+    assert not hasattr(sys.modules[sets[0].__module__], "__file__"), "who reads the source would wait for the pipe forever"
 
 
 def test_a_set_that_was_only_imported_is_not_the_files_own(tmp_path: Path) -> None:
