@@ -217,7 +217,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
     return one_hot_array(indices, on_value, off_value, int(depth.reshape(())), axis)
 
 
-@define_op("dyn.one_hot", exact="always", kernel=_one_hot, pattern=4, shape_arith=True)
+@define_op("dyn.one_hot", exact="integers", kernel=_one_hot, pattern=4, shape_arith=True)
 def dyn_one_hot(
     indices: TensorType, depth: Known, on_value: TensorType, off_value: TensorType, *, axis: int = -1, dtype: str | None = None
 ) -> TensorType:

@@ -51,7 +51,7 @@ def one_hot_type(
     return TensorType((*indices.shape[:at], depth, *indices.shape[at:]), kind)
 
 
-@define_op("one_hot", exact="always", kernel=_one_hot, pattern=4, shape_arith=True)
+@define_op("one_hot", exact="integers", kernel=_one_hot, pattern=4, shape_arith=True)
 def one_hot(
     indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: int, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
