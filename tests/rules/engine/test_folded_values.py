@@ -244,7 +244,6 @@ OTHERWISE = {
     **{f"nn.{kind}_pool{rank}d": "NaN counts or not, by its place" for kind in ("max", "global_max") for rank in (1, 2, 3)},
     **dict.fromkeys(("clip", "sign"), "2**31 as int64 is taken for less than 0"),
     **dict.fromkeys(EXTREMA if RUNTIME < (1, 32) else (), "2**31 as int64 is taken for less than 0, before ONNX Runtime 1.32"),
-    **dict.fromkeys(("one_hot", "dyn.one_hot") if RUNTIME >= (1, 32) else (), "indices that are not whole are, from ONNX Runtime 1.32 on"),
     **dict.fromkeys(("prod",), "integers beyond the limits become the limits"),
     **dict.fromkeys(("contrib.fast_gelu", "nn.attention", "nn.shrink"), "float64 is narrowed to float32 on the way"),
     "fast_exp": "written as Exp, which overflows",
