@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from onnx import TypeProto, ValueInfoProto
+from onnx import TensorProto, TypeProto, ValueInfoProto
 
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
@@ -20,6 +20,19 @@ SPARSE: Final = GlobalTypeVar("onnx.SparseTensor")
 NUMBERS: Final = {name: number for number, name in ELEMENT_TYPES.items()}
 
 _dims: dict[str, Dim] = {}
+
+
+def runtime_name(type_: TypeProto) -> str:
+    """A type as ONNX Runtime names it: `tensor(float)`, `seq(tensor(int64))`."""
+    match type_.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({TensorProto.DataType.Name(type_.tensor_type.elem_type).lower()})"
+        case "sequence_type":
+            return f"seq({runtime_name(type_.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({runtime_name(type_.optional_type.elem_type)})"
+        case kind:
+            return str(kind)
 
 
 def dim_of(text: str) -> Dim:

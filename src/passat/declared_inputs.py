@@ -17,24 +17,12 @@ def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
 def _spec(name: str, type_: "TypeProto") -> InputSpec:
     shape = type_.tensor_type.shape if type_.WhichOneof("value") == "tensor_type" else None
     dims = () if shape is None else tuple(_dim(dim) for dim in shape.dim)
-    return InputSpec(name, _name(type_), dims, scalar=shape is not None and type_.tensor_type.HasField("shape") and not dims)
+    from passat.ir.onnx.value_types import runtime_name
+
+    return InputSpec(name, runtime_name(type_), dims, scalar=shape is not None and type_.tensor_type.HasField("shape") and not dims)
 
 
 def _dim(dim: "TensorShapeProto.Dimension") -> int | str | None:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None
     return dim.dim_param or None
-
-
-def _name(type_: "TypeProto") -> str:
-    from onnx import TensorProto
-
-    match type_.WhichOneof("value"):
-        case "tensor_type":
-            return f"tensor({TensorProto.DataType.Name(type_.tensor_type.elem_type).lower()})"
-        case "sequence_type":
-            return f"seq({_name(type_.sequence_type.elem_type)})"
-        case "optional_type":
-            return f"optional({_name(type_.optional_type.elem_type)})"
-        case kind:
-            return str(kind)
