@@ -271,6 +271,15 @@ def _extreme(which: str, a: Dim, b: Dim) -> Dim:
     return SymDim.named(f"{which}({a!r}, {b!r})")
 
 
+def names_in(dim: Dim) -> list[str]:
+    """The names that a dimension depends on, term by term.
+
+    >>> names_in(parse_dim("2*n + m + 1")), names_in(3)
+    (['m', 'n'], [])
+    """
+    return [name for monomial, _ in dim.terms for name in monomial] if isinstance(dim, SymDim) else []
+
+
 def is_static(shape: Shape) -> bool:
     """Whether every dimension is an integer."""
     for dim in shape:  # noqa: SIM110  # `all` over a generator takes three times as long

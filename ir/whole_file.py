@@ -28,9 +28,7 @@ class UnfinishedFile:
     def write(self, data: bytes) -> None:
         """Writes all of the data to the disk. Raises OSError."""
         assert self.descriptor is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self.descriptor, rest) :]
+        write_all(self.descriptor, memoryview(data))
         os.fsync(self.descriptor)
 
     def commit(self) -> None:
@@ -49,6 +47,12 @@ class UnfinishedFile:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
+
+
+def write_all(descriptor: int, data: memoryview) -> None:
+    """Writes data to an open file, however many calls that takes. Raises OSError."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, shape_inference
-from onnx.inliner import inline_local_functions
 
 from passat.ir.onnx.counterparts import Named, counterparts
 from passat.ir.onnx.same_graph import Numbering
-from passat.ir.onnx.scope import free_names, inner_nodes, sort_nodes, subgraphs
+from passat.ir.onnx.scope import free_names, inner_nodes, sort_nodes, subgraphs, without_functions
 
 _UNREGISTERED: Final = (
     re.compile(r"([\w.]*):(\w+)\(-?\d+\) is not a registered function/op"),
@@ -117,7 +116,7 @@ def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def _emptied(model: ModelProto, operators: Collection[tuple[str, str]], numbering: Numbering) -> tuple[ModelProto, list[Hole]]:
     """A model without the nodes of some operators that its outputs depend on, and these nodes. Nodes around them, as If, go as a whole."""
-    made = inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())
+    made = without_functions(model)
     graph = made.graph
     kept: list[NodeProto] = []
     holes: list[Hole] = []

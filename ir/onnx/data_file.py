@@ -12,7 +12,7 @@ from passat.ir.onnx.external import External
 from passat.ir.onnx.tensors import dense_proto, raw_bytes
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.tensor import Tensor
-from passat.ir.whole_file import UnfinishedFile
+from passat.ir.whole_file import UnfinishedFile, write_all
 
 LARGE: Final = 1024
 """Tensors of at least so many bytes go to the data file, where there is one."""
@@ -67,7 +67,7 @@ class DataFile:
             data = source.raw_data if isinstance(source, TensorProto) and source.HasField("raw_data") else raw_bytes(tensor)
             length = len(data)
             start = self._begin(length)
-            self._write(memoryview(data))
+            write_all(self._file, memoryview(data))
         proto = TensorProto(name=name, data_type=NUMBERS[tensor.dtype], dims=tensor.shape, data_location=TensorProto.EXTERNAL)
         for entry, value in (("location", self.name), ("offset", start), ("length", length)):
             proto.external_data.add(key=entry, value=str(value))
@@ -88,10 +88,6 @@ class DataFile:
         assert self._unfinished.descriptor is not None
         return self._unfinished.descriptor
 
-    def _write(self, data: memoryview) -> None:
-        while data:
-            data = data[os.write(self._file, data) :]
-
     def _copy(self, source: External) -> None:
         opened = self._sources.get(source.path)
         if opened is None:
@@ -109,7 +105,7 @@ class DataFile:
                 data = os.pread(opened, min(end - at, 1 << 23), at)
                 if not data:
                     raise OSError(errno.EIO, "the file has become shorter while it was read", source.path)
-                self._write(memoryview(data))
+                write_all(self._file, memoryview(data))
                 count = len(data)
             at += count
 

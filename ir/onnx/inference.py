@@ -15,7 +15,7 @@ from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
-from passat.ir.shape import ANY, Dim, SymDim
+from passat.ir.shape import ANY, SymDim, names_in
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
 
 
@@ -123,12 +123,8 @@ def without_new_names(type_: Type, operands: Sequence[Type]) -> Type:
     """A type in which names of sizes that no operand has are unknown sizes: inference makes such names up, and two may be the same."""
     if not isinstance(type_, TensorType) or not any(isinstance(dim, SymDim) for dim in type_.shape):
         return type_
-    names = {name for operand in operands if isinstance(operand, TensorType) for dim in operand.shape for name in _names(dim)}
-    return type_.with_shape(ANY if any(name not in names for name in _names(dim)) else dim for dim in type_.shape)
-
-
-def _names(dim: Dim) -> Sequence[str]:
-    return [name for monomial, _ in dim.terms for name in monomial] if isinstance(dim, SymDim) else ()
+    names = {name for operand in operands if isinstance(operand, TensorType) for dim in operand.shape for name in names_in(dim)}
+    return type_.with_shape(ANY if any(name not in names for name in names_in(dim)) else dim for dim in type_.shape)
 
 
 def reason(error: Exception) -> str:

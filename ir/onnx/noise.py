@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, shape_inference
-from onnx.inliner import inline_local_functions
 
 from passat.ir.onnx.opaque import RANDOM
-from passat.ir.onnx.scope import all_names, defined_names, subgraphs
+from passat.ir.onnx.scope import all_names, defined_names, subgraphs, without_functions
 
 AMOUNTS: Final[Mapping[int, float]] = {1: 4 * 2.0**-23, 10: 2.0**-10, 11: 4 * 2.0**-52, 16: 2.0**-7}
 """By what part of them results are moved, at most, by the numbers of element types in ONNX: four units in the last place, and one of the
@@ -63,7 +62,7 @@ LIKE_THE_OPERAND: Final = frozenset({"Gelu", "HardSwish", "Swish"})
 def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     """The model with noise; each run of a session draws other noise, and the same seed the same from session to session. Local functions
     stand where they were called."""
-    made = inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())
+    made = without_functions(model)
     with contextlib.suppress(Exception):  # whatever inference stumbles over: the element types that it would have found are guessed
         made = shape_inference.infer_shapes(made)
     names = all_values(made)
@@ -146,7 +145,7 @@ class _Writer:
         the value is also rounded like: an operand, or one where that has no name."""
         amount = AMOUNTS[kind]
         wide = 1 if kind in (10, 16) else kind
-        if wide != kind:  # ONNX Runtime draws no numbers of the narrow types
+        if wide != kind:  # ONNX Runtime's random operators do not make 16-bit floats
             plain, narrow = self._fresh(), plain
             yield helper.make_node("Cast", [narrow], [plain], to=wide)
         factor = self._fresh()

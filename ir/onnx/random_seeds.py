@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from onnx import ModelProto, NodeProto, helper
-from onnx.inliner import inline_local_functions
 
 from passat.ir.onnx.counterparts import Named, counterparts
 from passat.ir.onnx.opaque import RANDOM
-from passat.ir.onnx.scope import defined_names, sort_nodes, subgraphs
+from passat.ir.onnx.scope import defined_names, sort_nodes, subgraphs, without_functions
 
 _MODE: Final = 2
 """The place of the operand that says whether a Dropout is in training mode."""
@@ -29,7 +28,7 @@ class Seeds:
     """
 
     def __init__(self, model: ModelProto) -> None:
-        named = [drawing.named for drawing in _random_nodes(_inlined(model))]
+        named = [drawing.named for drawing in _random_nodes(without_functions(model))]
         self._nodes = sorted(named, key=lambda node: not node.use)
 
     def __bool__(self) -> bool:
@@ -37,7 +36,7 @@ class Seeds:
 
     def given_to(self, model: ModelProto) -> ModelProto:
         """The model with these seeds. Operators that have seeds keep them; those without counterpart get others."""
-        made = _inlined(model)
+        made = without_functions(model)  # each call of a function draws numbers of its own
         drawings = _random_nodes(made)
         numbers = counterparts(self._nodes, [drawing.named for drawing in drawings])
         for place, (drawing, number) in enumerate(zip(drawings, numbers, strict=True)):
@@ -59,11 +58,6 @@ class _Drawing(NamedTuple):
     def named(self) -> Named:
         """The node as it is known again. Of names in an inlined function the number depends on the calls before."""
         return Named(self.node.op_type, _INLINED.sub("", self.node.output[0]) if self.node.output else "", self.outputs)
-
-
-def _inlined(model: ModelProto) -> ModelProto:
-    """A copy without local functions: each call of one draws numbers of its own."""
-    return inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())
 
 
 def _random_nodes(model: ModelProto) -> list[_Drawing]:

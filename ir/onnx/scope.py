@@ -4,7 +4,8 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx.inliner import inline_local_functions
 
 from passat.ir.expr import Constant, Expr, Var
 from passat.ir.onnx.errors import OnnxError
@@ -191,3 +192,8 @@ def describe(node: NodeProto) -> str:
     if node.name:
         return f"node {node.name!r} ({kind})"
     return f"the {kind} node that makes {node.output[0]!r}" if node.output else f"a {kind} node"
+
+
+def without_functions(model: ModelProto) -> ModelProto:
+    """A copy of a model in which the nodes of local functions stand where the functions were called."""
+    return inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())

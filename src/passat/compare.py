@@ -42,8 +42,6 @@ EPSILON: Final[Mapping[str, float]] = {
     "complex128": 2.0**-52,
 }
 """The distance from 1 to the next number, by element type."""
-UNSTABLE: Final = 0.1
-"""An output that moves by more than this part of its size when nothing but rounding changes cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -164,17 +162,6 @@ def _floats(a: Array, b: Array, allowed: Tolerance) -> Difference:
     count = int(np.count_nonzero(beyond))
     shown = f"{show(x[worst])} became {show(y[worst])} at {place}"
     return Difference(found.absolute, found.relative, found.share, f"{count} of {a.size} elements differ by more than rounding: {shown}")
-
-
-def precision(value: AnyValue) -> float:
-    """The relative distance of neighbouring numbers of the coarsest floating-point type in a value, 0 where there is none.
-
-    >>> precision(np.float32(1)), precision(3)
-    (1.1920928955078125e-07, 0.0)
-    """
-    names = {np.asarray(part).dtype.name for _, part in flatten(value)}
-    found = [EPSILON[name] for name in names if name in EPSILON]
-    return max(found, default=0.0)
 
 
 def finite_share(values: Iterable[AnyValue]) -> float:

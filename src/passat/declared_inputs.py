@@ -15,10 +15,10 @@ def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
 
 
 def _spec(name: str, type_: "TypeProto") -> InputSpec:
+    from passat.ir.onnx.value_types import runtime_name  # which needs onnx
+
     shape = type_.tensor_type.shape if type_.WhichOneof("value") == "tensor_type" else None
     dims = () if shape is None else tuple(_dim(dim) for dim in shape.dim)
-    from passat.ir.onnx.value_types import runtime_name
-
     return InputSpec(name, runtime_name(type_), dims, scalar=shape is not None and type_.tensor_type.HasField("shape") and not dims)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from passat.ir.shape import SymDim, evaluate_dim, parse_dim
+from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
 from passat.ir.tensor import Array
 
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
@@ -77,9 +77,7 @@ class InputSpec:
         """The names that the dimensions depend on, in order. An unknown dimension is named by its axis and shared by all inputs."""
         found: dict[str, None] = {}
         for axis, dim in enumerate(self.shape):
-            value = _dim(dim, axis)
-            if isinstance(value, SymDim):
-                found.update((name, None) for monomial, _ in value.terms for name in monomial)
+            found.update(dict.fromkeys(names_in(_dim(dim, axis))))
         return found
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from passat.feeds import ELEMENT_TYPES, FeedError, InputSpec
-from passat.ir.shape import SymDim, evaluate_dim, parse_dim
+from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
 from passat.ir.tensor import Array
 
 MOST_BYTES: Final = 1 << 32
@@ -84,7 +84,7 @@ class GivenInputs:
     def _check_sums(self, spec: InputSpec, sizes: Mapping[str, int]) -> None:
         for dim, size in zip(spec.shape, self._array(spec).shape, strict=False):
             value = parse_dim(dim) if isinstance(dim, str) and dim else None
-            if isinstance(value, SymDim) and spec_symbols(value) <= sizes.keys() and evaluate_dim(value, sizes) != size:
+            if isinstance(value, SymDim) and sizes.keys() >= set(names_in(value)) and evaluate_dim(value, sizes) != size:
                 raise InputsError(f"{self.name}: the input {spec.name!r} has size {size} where {dim} is {evaluate_dim(value, sizes)}")
 
 
@@ -110,11 +110,6 @@ def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
     except Exception as error:  # damaged archives and headers make zipfile, zlib, numpy and tokenize raise errors of every kind
         said = " ".join(str(error).split())[:200]
         raise InputsError(f"{name} is no file of arrays as numpy.savez writes it: {said or type(error).__name__}") from None
-
-
-def spec_symbols(dim: SymDim) -> set[str]:
-    """The names in a dimension."""
-    return {name for monomial, _ in dim.terms for name in monomial}
 
 
 def _listed(names: Sequence[str]) -> str:

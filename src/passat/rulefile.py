@@ -87,10 +87,11 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    # Whoever looks for the source of a module or a frame, such as a traceback, would wait for a pipe to be written again.
-    shown = str(file) if file.is_file() else f"<{file}>"
+    shown = str(file)
     if file.is_file():
         module.__file__ = shown
+    else:  # a traceback that looks up the source would block on a pipe
+        shown = f"<{file}>"
     beside = str(file.resolve().parent)
     sys.modules[name] = module
     sys.path.append(beside)  # at the end: what is installed comes first

@@ -25,7 +25,7 @@ class SupportsRead(Protocol):
     """A binary file object."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many bytes."""
+        """Reads at most `size` bytes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,7 @@ def comparing(
 ) -> Comparing:
     """How models are compared: on random inputs of a seed, on inputs by name or in a file of `numpy.savez`, within tolerances of one's own.
 
-    Raises InputsError for the inputs, ValueError for a tolerance that is no number of at least 0.
+    Raises InputsError for the inputs, ArgumentError for a tolerance that is negative or not finite.
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
