@@ -2,6 +2,7 @@
 
     python benchmarks/models.py OUTDIR                            # every model at the small size, and the synthetic graphs
     python benchmarks/models.py OUTDIR --only bert gpt2_dynamo    # those whose name starts with one of these
+    python benchmarks/models.py OUTDIR --size h192                # of hidden size 192, 256 or 768, with 4, 3 and 2 layers
     python benchmarks/models.py OUTDIR --size deep --only bert    # 12 layers instead of 2
     python benchmarks/models.py OUTDIR --size base --only bert    # 12 layers of real width, hidden 768: files of 300 to 600 MB
     python benchmarks/models.py OUTDIR --opset 17 --only bert     # in an opset without Gelu and the like, as published models are
@@ -69,6 +70,9 @@ class Size:
 SIZES: Final = {
     "small": Size(hidden=64, layers=2, heads=4, vocabulary=256, positions=64, sequence=16, image=32, patch=8),
     "deep": Size(hidden=64, layers=12, heads=4, vocabulary=256, positions=64, sequence=16, image=32, patch=8),
+    "h192": Size(hidden=192, layers=4, heads=6, vocabulary=2048, positions=128, sequence=32, image=64, patch=16),
+    "h256": Size(hidden=256, layers=3, heads=8, vocabulary=2048, positions=128, sequence=32, image=64, patch=16),
+    "h768": Size(hidden=768, layers=2, heads=12, vocabulary=2048, positions=128, sequence=32, image=96, patch=16),
     "base": Size(hidden=768, layers=12, heads=12, vocabulary=30522, positions=512, sequence=128, image=224, patch=16),
 }
 

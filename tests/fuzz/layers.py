@@ -34,18 +34,21 @@ def _image(graph: Builder, form: Form, low: int = 3, high: int = 5) -> Value:
 @recipe("MatMul", "com.microsoft::FusedMatMul")
 def _matmul(graph: Builder, form: Form) -> Draft:
     kinds = form.kinds(0) if form.schema is not None else frozenset({FLOAT})
-    # Of an inner size of 0 FusedMatMul leaves its result as the memory was.
+    # Where the inner size is 0, FusedMatMul leaves its result as the memory was, and so does MatMul by a vector.
     x = graph.operand(kinds, lambda value: value.rank > 0 and (form.schema is not None or 0 not in value.shape), lambda: graph.shape(1, 3))
     graph.never_empty |= form.schema is None
     inner = x.shape[-1]
     y = (
-        graph.known(lambda v: not v.is_sequence and v.kind == x.kind and v.rank > 0 and v.shape[-2 if v.rank > 1 else 0] == inner)
+        graph.known(
+            lambda v: not v.is_sequence and v.kind == x.kind and v.rank > int(inner == 0) and v.shape[-2 if v.rank > 1 else 0] == inner
+        )
         if graph.chance(0.4)
         else None
     )
     if y is None:
         lead = x.shape[:-2] if graph.chance(0.3) else ()
-        y = _weight(graph, x.kind, (*lead, inner, *graph.shape(1, 1)) if graph.chance(0.9) else (inner,))
+        y = _weight(graph, x.kind, (*lead, inner, *graph.shape(1, 1)) if graph.chance(0.9) or inner == 0 else (inner,))
+    graph.never_empty |= y.rank == 1
     if form.schema is not None:
         return Draft([x, y])
     return Draft([x, y], {"alpha": graph.number(), **{name: graph.one_of([0, 1]) for name in ("transA", "transB") if graph.chance(0.3)}})

@@ -36,7 +36,8 @@ def limit_cpu(seconds: int) -> None:
 
 def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
     """Tries some seeds. What is found twice is written once."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard), hard))
     known: set[str] = set()
     for seed in seeds:
         tell(seed=seed, phase="generate")
