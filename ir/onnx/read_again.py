@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
-from passat.ir.expr import Call, Constant, Expr, Tuple
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
 from passat.ir.onnx.attributes import signature_of
@@ -14,7 +14,7 @@ from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
 from passat.ir.onnx_mapping import READERS, OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, compatible
+from passat.ir.types import TensorType, TupleType, compatible
 
 _PLAIN: Final = frozenset({"opset", "outputs", "types"})
 """What calls of nodes say of themselves that have one output and nothing but attributes with a value of ours."""
@@ -40,7 +40,8 @@ def read_again(call: Call) -> Expr | None:
         made = found[0] if isinstance(found, Sequence) and len(found) == 1 else found
         if not isinstance(made, Expr):
             return None
-        infer_type(made)
+        if isinstance(infer_type(made).checked_type, TupleType):
+            made = infer_type(TupleGetItem(made, 0, call.span))
     except (OpTypeError, InferError):  # the operator's own form asks for more than ONNX does
         return None
     return made if compatible(call.checked_type, made.checked_type) else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from passat.compare import EPSILON, Difference, difference
 from passat.runner import Runner
@@ -51,9 +51,14 @@ class Noise:
         """Whether all numbers inside the model are finite, and far from the ends of their ranges."""
         self.large = any(
             not is_finite(array[np.isfinite(array)]) for array in arrays if array.dtype.kind in "fV" and "int" not in array.dtype.name
-        )
-        """Whether some are finite, but not far from the ends."""
+        ) or any(self._overflows(node) for node in model.graph.node if node.op_type == "Exp")
+        """Whether some are finite, but not far from the ends, or have exponentials beyond them."""
         self._variants: list[list[Any]] | None = None
+
+    def _overflows(self, node: NodeProto) -> bool:
+        """Whether an exponential of the main graph is infinite where its operand is finite."""
+        before, after = (self.feed.get(name, self.inner.get(name, (0, None))[1]) for name in (node.input[0], node.output[0]))
+        return before is not None and after is not None and bool(np.any(np.isinf(after) & np.isfinite(before)))
 
     def variants(self) -> list[list[Any]]:
         """The outputs for several draws of noise; fewer where the model does not run on some."""

@@ -114,7 +114,8 @@ def _squeeze(graph: Builder, form: Form) -> Draft:
     x = graph.operand(form.kinds(0), lambda value: form.op == "Unsqueeze" or 1 in value.shape, lambda: (*graph.shape(0, 2), 1))
     if form.op == "Squeeze":
         ones = [i for i, size in enumerate(x.shape) if size == 1]
-        chosen = [i - (x.rank if graph.chance(0.3) else 0) for i in ones if graph.chance(0.7)]
+        # An empty list of axes is all of them for some runtimes, ONNX Runtime's kernel for one, and none for others, as for its inference.
+        chosen = [i - (x.rank if graph.chance(0.3) else 0) for i in ones if graph.chance(0.7)] or ones[:1]
     else:
         rank = x.rank + graph.integer(1, 2)
         chosen = [int(axis) - (rank if graph.chance(0.3) else 0) for axis in graph.random.permutation(rank)[: rank - x.rank]]

@@ -34,6 +34,11 @@ def read(text: str) -> IRModule:
             ["shape_of", "onnx.ReduceMean"],
             ["shape_of", "onnx.ReduceMean"],
         ),
+        (
+            "(int32[3, 3] x, int32[3, 5] w) => (int32[a, b] y) <int64[1] three = {3}> { s = Identity(three)  p = Split(x, s)  y = MatMul(p, w) }",
+            ["copy", "onnx.Split", "onnx.MatMul"],
+            ["split", "nn.matmul"],
+        ),
     ],
 )
 def test_operands_that_are_known_by_now(text: str, before: list[str], after: list[str]) -> None:
