@@ -3,7 +3,7 @@
     python benchmarks/scale.py                          # both tables; onnxsim beside them where it is installed
     python benchmarks/scale.py --layers 1 8 96 --nodes  # layers only
     python benchmarks/scale.py --explore                # layers, with rules that try sums and products in every order
-    python benchmarks/scale.py --kinds 4 --layers 16    # and with layers of several kinds, in this process and with two workers
+    python benchmarks/scale.py --kinds 4 --layers 16    # and with layers of several kinds
 
 Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification, medians of `--runs`; all ways in turn. In
 the columns `growth` stands how many times the first row's time that is; under `cost`, by how much the costs of Passat's results differ.
@@ -93,8 +93,6 @@ def main() -> None:
         explore = options.explore or options.kinds > 1
         ways = [passat_way("whole", explore=explore, rules__region_nodes=WHOLE)]
         ways.append(passat_way("regions", explore=explore, rules__region_nodes=100))
-        if explore:
-            ways.append(passat_way("two workers", explore=True, rules__region_nodes=100, passmgr__workers=2, passmgr__workers_from=0))
         if options.kinds > 1:
             models = {f"{count} layers of {options.kinds} kinds": equal_layers(count, kinds=options.kinds) for count in options.layers}
             for way in ways[1:]:

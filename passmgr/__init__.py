@@ -41,7 +41,6 @@ from passat.passmgr.standard.infer_type import InferType
 from passat.passmgr.standard.normal_forms import ToANormalForm, ToGraphNormalForm
 from passat.passmgr.standard.unused_functions import RemoveUnusedFunctions
 from passat.passmgr.statistics import Statistics, UnknownCounterError, declared_counters
-from passat.passmgr.workers.worker_pool import shutdown_workers
 
 __all__ = [
     "EVERYTHING",
@@ -124,5 +123,4 @@ __all__ = [
     "render_times",
     "replay",
     "requirement_graph",
-    "shutdown_workers",
 ]

@@ -16,14 +16,13 @@ class ConfigError(AttributeError):
 @dataclass(frozen=True, slots=True)
 class ConfigOption:
     """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict.
-    Numbers, also those that a dict holds, are not less than `minimum` and not more than `maximum`, where there are such."""
+    Numbers, also those that a dict holds, are not less than `minimum`, where there is one."""
 
     key: str
     type: object
     default: AnyValue
     doc: str
     minimum: float | None = None
-    maximum: float | None = None
 
 
 _OPTIONS: dict[str, ConfigOption] = {}
@@ -35,13 +34,11 @@ def add_option_source(load: Callable[[], object]) -> None:
     _SOURCES.append(load)
 
 
-def register_option(
-    key: str, type_: object, default: AnyValue = None, doc: str = "", *, minimum: float | None = None, maximum: float | None = None
-) -> ConfigOption:
+def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "", *, minimum: float | None = None) -> ConfigOption:
     """Registers an option. Raises ValueError where the key is taken, TypeError where the default does not fit the type (None fits all)."""
     if key in _OPTIONS:
         raise ValueError(f"the config option {key!r} is registered already")
-    option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc, minimum, maximum)
+    option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc, minimum)
     _OPTIONS[key] = option
     return option
 
@@ -76,7 +73,7 @@ def list_configs() -> dict[str, dict[str, AnyValue]]:
 def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
     """The config with every value as its option holds it.
 
-    Raises AttributeError for an unknown key, None, a value of another type, or one that is too small or too large.
+    Raises AttributeError for an unknown key, None, a value of another type, or one that is too small.
     """
     checked: dict[str, AnyValue] = {}
     for key, value in config.items():
@@ -93,8 +90,6 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
         held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)
         if option.minimum is not None and not all(number >= option.minimum for number in held):  # which no NaN is
             raise ConfigError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
-        if option.maximum is not None and not all(number <= option.maximum for number in held):
-            raise ConfigError(f"expect config {key} to be at most {option.maximum:g} but get {value!r}")
     return checked
 
 
@@ -109,20 +104,4 @@ register_option(
     Literal["v0.18", "v0.8"],
     "v0.18",
     "An instrument fails on entering a context: those entered before exit in reverse order (as in TVM 0.18), or in order (as in TVM 0.8).",
-)
-register_option(
-    "passmgr.workers",
-    int,
-    0,
-    "Processes that function passes share the functions of a module out to; below 2 they are worked through in this process. A script "
-    'that sets it keeps what it does under `if __name__ == "__main__":`.',
-    minimum=0,
-    maximum=1024,
-)
-register_option(
-    "passmgr.workers_from",
-    int,
-    2000,
-    "Modules of fewer expressions are worked through in this process, whatever workers there are.",
-    minimum=0,
 )

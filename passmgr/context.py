@@ -15,8 +15,6 @@ from passat.passmgr.pass_info import PassInfo, names_in
 from passat.passmgr.statistics import Statistics
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from passat.ir.module import IRModule
 
 _M = TypeVar("_M", bound="IRModule")
@@ -50,9 +48,8 @@ class PassContext:
     * `statistics` collects what the passes record. It is the context's own and stays after the `with`.
     * `diag_ctx` collects diagnostics: passes report into it, and after the body of each module or function pass it is rendered, which
       raises where there are errors. A pass may put another in its place; that holds until the pass ends.
-    * `executor` runs the functions of a module in other processes or threads (see FunctionPass).
     * `inherit=True` takes what is not given from the context that is current when this one is made: the level, either list,
-      instruments, `diag_ctx`, `executor`, and each key of `config` by itself. Inherited instruments run around the passes here, but
+      instruments, `diag_ctx`, and each key of `config` by itself. Inherited instruments run around the passes here, but
       only the context that they were given to enters and exits them.
     * `run` and `wrap` carry the context into another thread.
 
@@ -71,7 +68,6 @@ class PassContext:
         "config",
         "diag_ctx",
         "disabled_pass",
-        "executor",
         "hooks",
         "opt_level",
         "required_pass",
@@ -87,22 +83,18 @@ class PassContext:
         config: Mapping[str, AnyValue] | None = None,
         *,
         diag_ctx: Diagnostics | None = None,
-        executor: "Executor | None" = None,
         inherit: bool = False,
     ) -> None:
         if not isinstance(opt_level, int):
             raise TypeError(f"opt_level is an integer, not {opt_level!r}")
         if diag_ctx is not None and not callable(getattr(diag_ctx, "render", None)):
             raise TypeError(f"diag_ctx must have a method render(); {diag_ctx!r} has none")
-        if executor is not None and not callable(getattr(executor, "submit", None)):
-            raise TypeError(f"executor must be a concurrent.futures.Executor; {executor!r} is none")
         self.opt_level = 2 if opt_level is _LEVEL else opt_level
         self.required_pass = names_in(required_pass, "required_pass") if required_pass else []
         self.disabled_pass = names_in(disabled_pass, "disabled_pass") if disabled_pass else []
         self.config: dict[str, AnyValue] = check_config(config) if config else {}
         self.statistics = Statistics()
         self.diag_ctx = diag_ctx
-        self.executor = executor
         self.hooks: Hooks | None = None
         """What instruments do around passes; None where they do nothing."""
         self._instruments: tuple[PassInstrument, ...] = ()
@@ -124,7 +116,6 @@ class PassContext:
                 self._instruments, self.hooks = outer._instruments, outer.hooks
             self.config = {**outer.config, **self.config}
             self.diag_ctx = outer.diag_ctx if diag_ctx is None else diag_ctx
-            self.executor = outer.executor if executor is None else executor
         if self.config and IMMUTABLE_MODULE in self.config:
             self.hooks = self._make_hooks(self._instruments)
 
@@ -203,7 +194,6 @@ class PassContext:
             instruments,
             self.config,
             diag_ctx=self.diag_ctx,
-            executor=self.executor,
         )
 
     @property
@@ -381,7 +371,6 @@ class PassContext:
             "config": dict(self.config),
             "statistics": self.statistics.copy(),
             "diag_ctx": self.diag_ctx,
-            "executor": self.executor,
             "_instruments": self._instruments,
             "_own": self._own,
             **getattr(self, "__dict__", {}),

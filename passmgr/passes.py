@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.expr import BaseFunc, Function, GlobalVar
+from passat.ir.expr import Function, GlobalVar
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
@@ -98,9 +98,6 @@ class FunctionPass(Pass):
 
     Unlike TVM's, a function pass does not run InferType on what it made: types are kept on the nodes, and whoever needs them
     requires InferType.
-
-    The config option `passmgr.workers`, or an `executor` of the context, shares the functions out among processes
-    (`passat.passmgr.workers.sharing`). Results, their order, exceptions and statistics are the same.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -113,25 +110,17 @@ class FunctionPass(Pass):
         changed: list[tuple[GlobalVar, Function]] = []
         var = None
         try:
-            if ctx.executor is None and "passmgr.workers" not in ctx.config:
-                transform = self.transform_function
-                functions = tuple(mod.functions.items())
-                for var, func in functions:
-                    if not isinstance(func, Function) or (func.attrs is not EMPTY_ATTRS and is_left_alone(func.attrs)):
-                        continue
-                    result = transform(func, mod, ctx)
-                    if result is not func:
-                        changed.append((var, checked(result)))
-                var = None
-                if len(mod.functions) != len(functions):
-                    raise functions_came_or_went()
-            else:
-                from passat.passmgr.workers.sharing import share_out
-
-                changed, failure = share_out(self, mod, ctx)
-                if failure is not None:
-                    var = failure.var
-                    raise failure.error
+            transform = self.transform_function
+            functions = tuple(mod.functions.items())
+            for var, func in functions:
+                if not isinstance(func, Function) or (func.attrs is not EMPTY_ATTRS and is_left_alone(func.attrs)):
+                    continue
+                result = transform(func, mod, ctx)
+                if result is not func:
+                    changed.append((var, _checked(result)))
+            var = None
+            if len(mod.functions) != len(functions):
+                raise RuntimeError("a function pass can neither add nor remove functions: make it a module pass")
             if ctx.diag_ctx is not None:
                 ctx.diag_ctx.render()
         except Exception as error:
@@ -212,21 +201,11 @@ def is_left_alone(attrs: Attrs) -> bool:
     return "Compiler" in attrs or bool(attrs.get("SkipOptimization")) or bool(attrs.get("Extern"))
 
 
-def is_optimised(func: BaseFunc) -> bool:
-    """Whether function passes look at a function of a module."""
-    return isinstance(func, Function) and not is_left_alone(func.attrs)
-
-
-def checked(result: object) -> Function:
+def _checked(result: object) -> Function:
     """What a function pass returned. Raises TypeError where that is no function."""
     if not isinstance(result, Function):
         raise TypeError(f"a function pass must return a Function, it returned {_shown(result)}")
     return result
-
-
-def functions_came_or_went() -> RuntimeError:
-    """The error for a function pass that changed the module it was given."""
-    return RuntimeError("a function pass can neither add nor remove functions: make it a module pass")
 
 
 def render_with(error: Exception, ctx: PassContext) -> None:

@@ -13,7 +13,6 @@ from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_o
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.fold import written_opset
-from passat.rules.engine.forked import check_not_forked
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Journal
 from passat.rules.engine.limits import INTERRUPTED, Limits
@@ -23,7 +22,6 @@ from passat.rules.engine.stage import Stage
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
-from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
@@ -214,7 +212,6 @@ class RulePass(FunctionPass):
         return (self.info.name,)
 
     def _engine(self, ctx: PassContext) -> Engine:
-        check_not_forked()
         math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
         given = {field: ctx.get_config(f"rules.{field}") for field in Limits._fields}
         limits = Limits(**{field: value for field, value in given.items() if value is not None})
@@ -247,7 +244,6 @@ class RulePass(FunctionPass):
         whole = limits.unions is not None or engine.journal is not None
         engine.region_nodes = None if whole else ctx.get_config("rules.region_nodes")
         engine.store = RecipeStore() if ctx.get_config("rules.cache") and not whole else None
-        engine.region_workers = RegionWorkers.of(self, ctx)
         engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine
 

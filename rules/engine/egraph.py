@@ -235,7 +235,13 @@ class EGraphs(threading.local):
     @contextmanager
     def lend(self, key: Hashable) -> Iterator[EGraph]:
         """An e-graph without nodes, new or with the definitions it got under the key. The borrower calls `begin` before it adds nodes.
-        One that was in use when something failed is not lent again."""
+        One that was in use when something failed is not lent again. Raises RuntimeError in a process that was forked from one in which
+        egglog was at work: it would wait forever for threads that only the parent has."""
+        if _FORKED:
+            raise RuntimeError(
+                "rules cannot run in a process that was forked from one in which they have run; start processes by spawn: "
+                'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
+            )
         egraph = self._free.pop(key, None) or EGraph()
         yield egraph
         if egraph.uses < USES:
@@ -243,6 +249,19 @@ class EGraphs(threading.local):
             self._free[key] = egraph
         if len(self._free) > KEPT:
             del self._free[next(iter(self._free))]
+
+
+_FORKED: Final[list[bool]] = []
+"""Not empty in a process that was forked after egglog was imported."""
+
+
+def _in_child() -> None:
+    if "egglog.bindings" in sys.modules:
+        _FORKED.append(True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _make() -> "Bindings":

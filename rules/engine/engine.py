@@ -29,7 +29,6 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import Extraction, extract
-from passat.rules.regions.ahead import RegionWorkers
 from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import run_regions
 from passat.rules.rule import LOWERING
@@ -80,7 +79,6 @@ class Engine:
         self.exact_seconds = exact_seconds
         self.region_nodes = region_nodes
         self.store = store
-        self.region_workers: RegionWorkers | None = None
         self.rank = rank
         self.seed = seed
         self.journal = journal

@@ -10,13 +10,11 @@ from weakref import WeakKeyDictionary
 from passat.ir.expr import Expr, Function, Tuple
 from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType
-from passat.passmgr.workers.crew import WorkerLostError
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.report import EngineReport
-from passat.rules.regions.ahead import Ahead, looking_ahead
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
 from passat.rules.regions.replay import Instance, Recipe, Sample, sample_of
-from passat.rules.regions.solving import solve, unchanged
+from passat.rules.regions.solving import solve
 
 if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine
@@ -58,16 +56,14 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
         return None
     replaced: dict[int, Expr] = {}
     results: list[tuple[Recipe, Instance, list[Tensor], list[Expr]]] = []
-    with looking_ahead(engine, regions, memory.numbers) as ahead:
-        run = _Run(engine, memory, ahead)
-        for region in regions:
-            instance = Instance.of(region, [replaced.get(id(value), value) for value in region.inputs])
-            recipe, tensors = run.recipe(instance, report)
-            nodes, outputs = recipe.apply(instance, tensors)
-            replaced.update((id(old), new) for old, new in zip(region.outputs, outputs, strict=True) if old is not new)
-            results.append((recipe, instance, tensors, nodes))
+    run = _Run(engine, memory)
+    for region in regions:
+        instance = Instance.of(region, [replaced.get(id(value), value) for value in region.inputs])
+        recipe, tensors = run.recipe(instance, report)
+        nodes, outputs = recipe.apply(instance, tensors)
+        replaced.update((id(old), new) for old, new in zip(region.outputs, outputs, strict=True) if old is not new)
+        results.append((recipe, instance, tensors, nodes))
     report.regions += len(regions)
-    report.failures += ahead.notes
     made = function.with_body(_replace_results(function.body, replaced))
     kept = _regions_of(made.body, results)
     if kept is not None:
@@ -78,10 +74,9 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
 class _Run:
     """Recipes, found or made, within the limits of one saturation."""
 
-    def __init__(self, engine: "Engine", memory: _Memory, ahead: Ahead) -> None:
+    def __init__(self, engine: "Engine", memory: _Memory) -> None:
         self._engine = engine
         self._memory = memory
-        self._ahead = ahead
         self._start = time.perf_counter()
 
     def recipe(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
@@ -95,7 +90,7 @@ class _Run:
                 report.add(own)
                 return recipe, tensors
         own = type(report)()
-        recipe, tensors = self._solve(key, instance, own)
+        recipe, tensors = self._solve(instance, own)
         report.add(own)
         own.failures.clear()  # they are said once
         own.remembered = 0
@@ -103,18 +98,14 @@ class _Run:
             known.append((recipe, own))
         return recipe, tensors
 
-    def _solve(self, key: object, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
+    def _solve(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
         sample = sample_of(instance)
         store = self._engine.store
         found = None if store is None else store.find(self._engine, sample, instance, report)
         if found is not None:
             report.remembered += 1
             return found
-        try:
-            recipe, tensors = self._ahead.solved(key, instance, report) or self._solve_here(sample, instance.region, report)
-        except WorkerLostError:
-            recipe = unchanged(sample, instance.region)
-            return recipe, recipe.trace.tensors
+        recipe, tensors = self._solve_here(sample, instance.region, report)
         if store is not None:
             store.keep(self._engine, sample, recipe, report)
         return recipe, tensors

@@ -51,7 +51,6 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     watching = _Watch(journal)
     whole = pipeline if isinstance(pipeline, Sequential) else Sequential([pipeline])
     context = settings.inside(config={"rules.journal": journal}, instruments=[watching])
-    context.executor = None  # saturations of several functions at once could not be told apart
     plan = whole.plan(context)
     with context:
         after = whole(module)

@@ -48,7 +48,7 @@ def optimize(
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
     Inside a `with PassContext(...)` the passes run with what that says: its level where none is given here, each key of its config that is
-    not given here, its `disabled_pass`, `required_pass`, diagnostic context, executor and instruments. It is told the statistics
+    not given here, its `disabled_pass`, `required_pass`, diagnostic context and instruments. It is told the statistics
     as well. Checks of the result, and reproducers, go by the same settings.
 
     * `model`: a ModelProto, the path of a model, its bytes, or a binary file object.

@@ -123,7 +123,7 @@ class RuleBisection:
     @property
     def command(self) -> str | None:
         """A command that makes the bad model by the guilty rules alone; None where the passes, or options, cannot be written there."""
-        settings = context_data(self.runs.alone)
+        settings = context_data(self.runs.settings)
         if settings["config_left_out"] or not (self.passes is None or isinstance(self.passes, str)):
             return None
         words = ["passat", "optimize", self.source, "-o", "bad.onnx", "--no-verify"]

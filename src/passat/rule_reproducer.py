@@ -126,7 +126,7 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
         "margin": found.margin,
         "passes": text,
         "sets": [{"name": one.__name__, "file": file_of(one)} for one in found.sets],
-        "context": context_data(found.runs.alone),
+        "context": context_data(found.runs.settings),
         "model": dict(kept),
         "smallest": smallest,
         "command": found.command,

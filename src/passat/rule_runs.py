@@ -43,11 +43,6 @@ class RuleRuns:
         self.pipeline = pipeline
         self.module = module
         self.settings = settings
-        config = {key: value for key, value in settings.config.items() if key != "passmgr.workers"}
-        self.alone = PassContext(
-            settings.opt_level, settings.required_pass, settings.disabled_pass, config=config, diag_ctx=settings.diag_ctx
-        )
-        """The settings without workers: applications are counted where functions are worked through one after the other."""
         self.count = 0
         """How often the pipeline ran."""
         steps = [step.pass_ for step in pipeline.plan(settings).walk() if step.runs]
@@ -78,7 +73,7 @@ class RuleRuns:
         if journal is not None:
             config["rules.journal"] = journal
         watch = FailureWatch()
-        context = (self.settings if unions is None else self.alone).inside(None, config, [watch])
+        context = self.settings.inside(None, config, [watch])
         module, error, accused = None, None, ""
         with context, interruptible() as asked:
             try:

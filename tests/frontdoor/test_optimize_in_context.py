@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ seen: list[tuple[Any, ...]] = []
 
 @module_pass(opt_level=0, name="Look")
 def look(mod: IRModule, ctx: PassContext) -> IRModule:
-    seen.append((ctx.opt_level, tuple(ctx.required_pass), tuple(ctx.disabled_pass), ctx.config, ctx.executor, ctx.diag_ctx))
+    seen.append((ctx.opt_level, tuple(ctx.required_pass), tuple(ctx.disabled_pass), ctx.config, ctx.diag_ctx))
     ctx.record("Look", "looks")
     return mod
 
@@ -69,13 +68,6 @@ def look(mod: IRModule, ctx: PassContext) -> IRModule:
 class Diagnostics:
     def render(self) -> None:
         pass
-
-
-class Local(Executor):
-    """Counts tasks, and refuses them."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        raise AssertionError("nothing here is to be shared out")
 
 
 @pytest.fixture(autouse=True)
@@ -92,16 +84,16 @@ def test_without_a_context_around_it_the_default_one_of_the_thread_does_not_coun
     default = PassContext.current()
     try:
         default.disabled_pass, default.opt_level = ["Look"], 1
-        assert run() == (3, (), (), {}, None, None)
+        assert run() == (3, (), (), {}, None)
     finally:
         default.disabled_pass, default.opt_level = [], 2
 
 
 def test_what_is_not_given_comes_from_around() -> None:
-    executor, diagnostics = Local(), Diagnostics()
+    diagnostics = Diagnostics()
     around = {"rules.math": "exact", "rules.nodes": 7, "rules.time_limit": 9.0}
-    with PassContext(4, ["A"], ["B"], None, around, executor=executor, diag_ctx=diagnostics) as ctx:
-        assert run() == (4, ("A",), ("B",), around, executor, diagnostics)
+    with PassContext(4, ["A"], ["B"], None, around, diag_ctx=diagnostics) as ctx:
+        assert run() == (4, ("A",), ("B",), around, diagnostics)
         own = run(opt_level=1, config={"rules.math": "finite", "rules.rounds": 2}, time_limit=5.0)
         assert own[:3] == (1, ("A",), ("B",))
         assert own[3] == {"rules.math": "finite", "rules.nodes": 7, "rules.rounds": 2, "rules.time_limit": 5.0}

@@ -270,12 +270,6 @@ def test_a_command_that_flaps_from_good_to_bad() -> None:
     assert (result.exit_code, result.stderr) == (1, "error: the check is not stable: of the same model it said good first, then bad\n")
 
 
-def test_workers_do_not_mix_the_count() -> None:
-    functions = RuleRuns(build_pipeline(None), load(RESNET), PassContext(3, config={"passmgr.workers": 2}))
-    assert "passmgr.workers" not in functions.alone.config
-    assert found(chain(), "--rules", "wrong.py", "--config", "passmgr.workers=2")["application"]["total"] == 19
-
-
 def test_no_rule_is_to_blame() -> None:
     good = bisect(RESNET, "--passes", "FoldBatchNorm")
     assert (good.exit_code, good.stdout) == (1, "")

@@ -1,7 +1,5 @@
 """PassContext(inherit=True): what is not given comes from the context that is current when it is made."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from passat.ir.diagnostics import DiagnosticContext
@@ -35,19 +33,17 @@ def test_it_is_off_by_default() -> None:
     with PassContext(4, ["A"], ["B"], [Watch()], {"passmgr.resolve": "relay"}, diag_ctx=DiagnosticContext(None)):
         ctx = PassContext()
     assert (ctx.opt_level, ctx.required_pass, ctx.disabled_pass, ctx.instruments, ctx.config) == (2, [], [], (), {})
-    assert (ctx.diag_ctx, ctx.executor) == (None, None)
+    assert ctx.diag_ctx is None
 
 
 def test_all_of_it() -> None:
     watch, diagnostics = Watch(), DiagnosticContext(None)
-    with ThreadPoolExecutor(1) as executor:
-        outer = PassContext(4, ["A"], ["B"], [watch], {"passmgr.resolve": "relay"}, diag_ctx=diagnostics, executor=executor)
-        with outer:
-            ctx = PassContext(inherit=True)
+    outer = PassContext(4, ["A"], ["B"], [watch], {"passmgr.resolve": "relay"}, diag_ctx=diagnostics)
+    with outer:
+        ctx = PassContext(inherit=True)
     assert (ctx.opt_level, ctx.required_pass, ctx.disabled_pass, ctx.instruments) == (4, ["A"], ["B"], (watch,))
     assert ctx.config == {"passmgr.resolve": "relay"}
     assert ctx.diag_ctx is diagnostics
-    assert ctx.executor is executor
     assert ctx.statistics is not outer.statistics
     outer.required_pass.append("C")
     outer.config["passmgr.failed_enter"] = "v0.8"

@@ -56,8 +56,6 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        if "passat.passmgr.workers.worker_pool" in sys.modules:
-            sys.modules["passat.passmgr.workers.worker_pool"].abort_workers()
         what, code = _interruption(error)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
@@ -91,7 +89,7 @@ def _interruption(error: KeyboardInterrupt) -> tuple[str, int]:
 
 
 def terminate_in_order() -> None:
-    """Makes the first SIGTERM an interruption, so that files are closed and workers end, unless somebody else handles it."""
+    """Makes the first SIGTERM an interruption, so that files are closed, unless somebody else handles it."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
 

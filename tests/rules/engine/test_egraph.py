@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -283,3 +285,16 @@ def test_interrupts_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_egglog_is_only_imported_when_it_is_needed() -> None:
     script = "import sys, passat.rules.passes; assert 'egglog' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def job() -> None:
+    with EGraphs().lend("other"):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_forked_process_refuses_rather_than_waits_forever() -> None:
+    with EGraphs().lend("key") as graph:
+        graph.begin()
+    with ProcessPoolExecutor(1, get_context("fork")) as pool, pytest.raises(RuntimeError, match="in a process that was forked"):
+        pool.submit(job).result()

@@ -7,11 +7,18 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.pattern import op, tensor
 from passat.rules.regions import regions
+from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
 from tests.rules.building import func, numbers, ops, var
-from tests.rules.regions.region_passes import Plain
 from tests.rules.running import Outcome, assert_equal_in_value, operators, optimise
+
+
+class Plain(RuleSet):
+    """Two negations are none."""
+
+    twice = op.negative(op.negative(tensor("x"))) >> tensor("x")
 
 
 @pytest.fixture(autouse=True)

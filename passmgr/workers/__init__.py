@@ -1,1 +1,0 @@
-"""Function passes in worker processes."""
