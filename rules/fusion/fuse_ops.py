@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from passat.ir.buffers import is_reshape
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.inline import instantiated
@@ -19,6 +18,8 @@ from passat.rules.fusion.patterns import takes_data
 
 MAX_DEPTH: Final = "relay.FuseOps.max_depth"
 _STOP: Final = "annotation.stop_fusion"
+_RESHAPES: Final = frozenset({_STOP, "dyn.reshape", "expand_dims", "nn.batch_flatten", "reshape", "reshape_like", "squeeze"})
+"""Operators whose result has the elements of the first operand, in order, in another shape."""
 
 register_option(MAX_DEPTH, int, 256, "Most nodes that FuseOps computes together, constants and tuples counted too.", minimum=1)
 
@@ -126,7 +127,7 @@ class _Fuser:
         root = self._groups.root(number)
         group = self._group(root)
         group.has_calls = True
-        group.only_reshapes = group.only_reshapes and is_reshape(call)
+        group.only_reshapes = group.only_reshapes and op.name in _RESHAPES
         made = self._typed(Call(op, self._operands(call.args, number, op), call.attrs, call.type_args, call.span), call)
         return self._function_of(group, made) if root == number else made
 
