@@ -233,6 +233,6 @@ def _write_bias_add(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 def _column(vector: Tensor, after: int) -> Tensor:
     shape = (*vector.shape, *(1,) * after)
-    if vector.is_splat:
+    if vector.is_splat and vector.size:
         return Tensor.splat(vector.uniform(), shape, vector.dtype)
     return Tensor.dense(vector.numpy().reshape(shape))

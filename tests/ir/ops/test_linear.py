@@ -166,6 +166,12 @@ def test_batch_matmul(nodes: "Nodes", left: bool, right: bool) -> None:
     np.testing.assert_allclose(nodes.run(model, feeds), nodes.evaluate(expr, feeds), rtol=1e-5, atol=1e-5)
 
 
+def test_a_bias_without_elements_is_written(nodes: "Nodes") -> None:
+    bias = Constant(Tensor.splat(1.0, (0,), "float32"))
+    expr = infer_type(get_op("nn.bias_add")(Var("x", tensor(2, 0, 4)), bias, axis=1))
+    assert nodes.run(nodes.write(expr, 13), {"x": floats(2, 0, 4)}).shape == (2, 0, 4)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("opset", [7, 12, 13, 24])
