@@ -19,15 +19,17 @@ from passat.passmgr.inspection.progress import PassEvent, PassProgress
 from passat.passmgr.inspection.timing import PassTime, PassTimingInstrument, render_times
 from passat.passmgr.inspection.verify_each import BrokenModuleError, VerifyEach
 from passat.passmgr.instruments import PassInstrument, pass_instrument
-from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo
+from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo, Place
 from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass
 from passat.passmgr.pipeline import PipelineError, parse_pipeline, pipeline_text
 from passat.passmgr.planning.dependencies import PassDependencyError
+from passat.passmgr.planning.places import in_order, with_landed
 from passat.passmgr.planning.plan import Plan, Reason, Step
 from passat.passmgr.planning.requirement_graph import GraphNode, RequirementGraph, kind_of, requirement_graph
 from passat.passmgr.registry import (
     PassEntry,
     PassOptionError,
+    PluginError,
     UnknownPassError,
     add_pass_source,
     get_entry,
@@ -79,7 +81,9 @@ __all__ = [
     "PassTimingInstrument",
     "PipelineError",
     "PipelineInfo",
+    "Place",
     "Plan",
+    "PluginError",
     "PrimFuncPass",
     "PrintAfterAll",
     "PrintBeforeAll",
@@ -108,6 +112,7 @@ __all__ = [
     "function_pass",
     "get_entry",
     "get_pass",
+    "in_order",
     "ir_diff",
     "kind_of",
     "list_configs",
@@ -123,4 +128,5 @@ __all__ = [
     "render_times",
     "replay",
     "requirement_graph",
+    "with_landed",
 ]

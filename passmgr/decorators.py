@@ -3,17 +3,17 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from typing import Any as AnyValue
-from typing import Final, ParamSpec, Protocol, overload
+from typing import Final, ParamSpec, Protocol, Unpack, overload
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import given_options, without_defaults
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import Declarations, PassInfo
 from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass
 from passat.passmgr.statistics import declare_counters
 
@@ -112,10 +112,7 @@ def module_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> ModulePassDecorator: ...
 @overload
 def module_pass(
@@ -124,10 +121,7 @@ def module_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> Callable[P, ModulePass]: ...
 @overload
 def module_pass(
@@ -136,10 +130,7 @@ def module_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> ModulePass: ...
 def module_pass(
     pass_func: AnyValue = None,
@@ -147,10 +138,7 @@ def module_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> AnyValue:
     """Makes a module pass of `pass_func(mod, ctx) -> mod`, or of a class with `transform_module(self, mod, ctx)`.
 
@@ -169,7 +157,7 @@ def module_pass(
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the module pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    info = PassInfo(opt_level, name or "", required, traceable, **declared)
     return _decorator("Module", pass_func, info)
 
 
@@ -180,10 +168,7 @@ def function_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> FunctionPassDecorator: ...
 @overload
 def function_pass(
@@ -192,10 +177,7 @@ def function_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> Callable[P, FunctionPass]: ...
 @overload
 def function_pass(
@@ -204,10 +186,7 @@ def function_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> FunctionPass: ...
 def function_pass(
     pass_func: AnyValue = None,
@@ -215,10 +194,7 @@ def function_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> AnyValue:
     """Makes a function pass of `pass_func(func, mod, ctx) -> func`, or of a class with `transform_function(self, func, mod, ctx)`.
 
@@ -226,7 +202,7 @@ def function_pass(
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the function pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    info = PassInfo(opt_level, name or "", required, traceable, **declared)
     return _decorator("Function", pass_func, info)
 
 
@@ -237,10 +213,7 @@ def prim_func_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> PrimFuncPassDecorator: ...
 @overload
 def prim_func_pass(
@@ -249,10 +222,7 @@ def prim_func_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> Callable[P, PrimFuncPass]: ...
 @overload
 def prim_func_pass(
@@ -261,10 +231,7 @@ def prim_func_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> PrimFuncPass: ...
 def prim_func_pass(
     pass_func: AnyValue = None,
@@ -272,10 +239,7 @@ def prim_func_pass(
     name: str | None = None,
     required: Iterable[str] | None = None,
     traceable: bool = False,
-    *,
-    provides: Iterable[str] = (),
-    preserves: Iterable[str] = (),
-    counters: Mapping[str, str] | None = None,
+    **declared: Unpack[Declarations],
 ) -> AnyValue:
     """Makes a PrimFuncPass of `pass_func(func, mod, ctx) -> func or None`, or of a class with `transform_function(self, func, mod, ctx)`.
 
@@ -289,7 +253,7 @@ def prim_func_pass(
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the function pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, provides=provides, preserves=preserves, counters=counters)
+    info = PassInfo(opt_level, name or "", required, traceable, **declared)
     return _decorator("PrimFunc", pass_func, info)
 
 

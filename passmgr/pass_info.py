@@ -1,12 +1,27 @@
 """What the manager knows of a pass without running it: its name, its level, what it needs, what it establishes and what it keeps."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 from passat.passmgr.statistics import declare_counters
 
 EVERYTHING: Final = "*"
 """In `preserves`: the pass invalidates nothing."""
+
+
+class Place(TypedDict, total=False):
+    """Where a pass asks to stand: names of passes that come before it, and of those that come after it."""
+
+    after: Iterable[str]
+    before: Iterable[str]
+
+
+class Declarations(Place, total=False):
+    """What a pass may declare beside its name, level and requirements (PassInfo)."""
+
+    provides: Iterable[str]
+    preserves: Iterable[str]
+    counters: Mapping[str, str] | None
 
 
 class PassInfo:
@@ -19,6 +34,9 @@ class PassInfo:
     or `"*"` for all of them (then the pass keeps what every other pass did). A pass that declares nothing keeps nothing:
     what it follows is taken to be undone, and runs again before the next pass that requires it.
 
+    `after` and `before` name passes that this one stands behind, and in front of, where the order of a pipeline is computed
+    (`passat.passmgr.planning.places`): the default pipeline, and where a user's own pass lands in a pipeline. A Sequential runs its list.
+
     `counters` names what the pass counts (`ctx.record`), with a description each; a name that ends in `*` stands for all that begin
     so. A pass that declares counters may record no others.
 
@@ -29,7 +47,7 @@ class PassInfo:
     ('InferType',)
     """
 
-    __slots__ = ("counters", "name", "opt_level", "preserves", "provides", "required", "traceable")
+    __slots__ = ("after", "before", "counters", "name", "opt_level", "preserves", "provides", "required", "traceable")
 
     def __init__(
         self,
@@ -41,6 +59,8 @@ class PassInfo:
         provides: Iterable[str] = (),
         preserves: Iterable[str] = (),
         counters: Mapping[str, str] | None = None,
+        after: Iterable[str] = (),
+        before: Iterable[str] = (),
     ) -> None:
         if not isinstance(opt_level, int):
             raise TypeError(f"the opt_level of a pass is an integer, not {opt_level!r}")
@@ -54,6 +74,8 @@ class PassInfo:
         self.traceable = traceable
         self.provides = frozenset(names_in(provides, "provides"))
         self.preserves: frozenset[str] = frozenset((EVERYTHING,) if preserves == EVERYTHING else names_in(preserves, "preserves"))
+        self.after = tuple(names_in(after, "after"))
+        self.before = tuple(names_in(before, "before"))
         self.counters: Mapping[str, str] = counters or {}
         if counters and name:
             declare_counters(name, counters)

@@ -25,6 +25,10 @@ class UnknownPassError(LookupError, RuntimeError):
     """A name under which no pass is registered. The message gives the nearest names. (A RuntimeError too, which is what TVMError is.)"""
 
 
+class PluginError(ImportError):
+    """A module that an installed package names as a source of passes, and that cannot be imported. One sentence names both."""
+
+
 class PassOptionError(TypeError):
     """An option that a pass does not have, that it needs, or whose value does not fit. `option` is its name."""
 
@@ -85,7 +89,12 @@ class PassEntry:
 def _load_installed() -> None:
     """Imports the modules that installed packages, Passat itself among them, name as sources of passes."""
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:
+            package = f" of {entry.dist.name}" if entry.dist else ""
+            reason = f"{type(error).__name__}: {error}"
+            raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded, repair or uninstall it: {reason}") from error
 
 
 ENTRY_POINTS: Final = "passat.passes"
@@ -132,8 +141,8 @@ _REPLACEABLE: Final[set[str]] = set()
 def collect_registrations(earlier: Collection[str] = ()) -> Iterator[set[str]]:
     """Collects the keys of the passes that the body registers, also where it raises. It may register `earlier` keys once more, as a file
     does that runs again."""
-    while _SOURCES:  # what these register is not the body's
-        _SOURCES.pop(0)()
+    while _SOURCES:
+        _load_source()  # what these register is not the body's
     before, found = dict(_ENTRIES), set[str]()
     added = set(earlier) - _REPLACEABLE
     _REPLACEABLE.update(added)
@@ -149,11 +158,20 @@ def add_pass_source(load: Callable[[], object]) -> None:
     _SOURCES.append(load)
 
 
+def _load_source() -> None:
+    load = _SOURCES.pop(0)  # before it runs: what it imports may look names up
+    try:
+        load()
+    except BaseException:
+        _SOURCES.insert(0, load)  # it fails the next time too, instead of being forgotten
+        raise
+
+
 def get_entry(name: str) -> PassEntry:
     """How a pass is registered. A name with `transform.` in it is looked up as it is, others get the prefixes. Raises UnknownPassError."""
     entry = _find(name)
     while entry is None and _SOURCES:
-        _SOURCES.pop(0)()
+        _load_source()
         entry = _find(name)
     if entry is None:
         near = nearest_passes(name)
@@ -174,7 +192,7 @@ def get_pass(name: str, /, **options: object) -> Pass:
 def list_passes() -> list[PassEntry]:
     """All registered passes, sorted by name."""
     while _SOURCES:
-        _SOURCES.pop(0)()
+        _load_source()
     return sorted(_ENTRIES.values(), key=lambda entry: (entry.name, entry.key))
 
 

@@ -1,11 +1,11 @@
 """`Sequential`: passes in a row, which is a pass again."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Unpack
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.pass_info import PipelineInfo
+from passat.passmgr.pass_info import PipelineInfo, Place
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Requirements
 from passat.passmgr.planning.plan import Plan, make_plan
@@ -39,6 +39,7 @@ class Sequential(Pass):
         name: str = "sequential",
         required: Iterable[str] | None = None,
         traceable: bool = False,
+        **place: Unpack[Place],
     ) -> None:
         if passes is not None and not isinstance(passes, (list, tuple)):
             raise TypeError("passes must be a list of Pass objects.")
@@ -46,7 +47,7 @@ class Sequential(Pass):
             if not isinstance(pass_, Pass):
                 hint = f"; did you mean {pass_.__name__}()?" if callable(pass_) and hasattr(pass_, "__name__") else ""
                 raise TypeError(f"passes must be a list of Pass objects. {pass_!r} is none{hint}")
-        self.info = PipelineInfo(opt_level, name, required, traceable)
+        self.info = PipelineInfo(opt_level, name, required, traceable, **place)
         self.members = tuple(passes or ())
         self.depth: int = 1 + max((pass_.depth for pass_ in self.members if isinstance(pass_, Sequential)), default=0)
         if self.depth > DEPTH_LIMIT:

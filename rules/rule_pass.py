@@ -5,11 +5,11 @@ import functools
 import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import ClassVar, Final, Literal, cast
+from typing import ClassVar, Final, Literal, Unpack, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, register_option
+from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.fold import written_opset
@@ -142,8 +142,10 @@ class RulePass(FunctionPass):
         merge: bool = False,
         rounds: int | None = None,
         doc: str = "",
+        **place: Unpack[Place],
     ) -> None:
-        self.info = PassInfo(opt_level, name, ["InferType", *required], provides=("types",), preserves=("types",), counters=COUNTERS)
+        required = ["InferType", *required]
+        self.info = PassInfo(opt_level, name, required, provides=("types",), preserves=("types",), counters=COUNTERS, **place)
         self.phases = phases_of(sets)
         self.sets = tuple(dict.fromkeys(rules for each in self.phases for rules in each.sets))
         self.fold = fold
@@ -268,12 +270,14 @@ def rule_pass(
     static: bool = False,
     merge: bool = False,
     rounds: int | None = None,
+    **place: Unpack[Place],
 ) -> RulePass:
     """A function pass of rule sets, or of phases one after the other (`passat.rules.phase`). Its name is that of the first set where none
     is given.
 
     With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with
     `merge` equal expressions become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
+    `after` and `before` say where the pass stands (PassInfo).
     Raises RuleError where a set is none, or where there is neither a set nor a name.
     """
     for each in sets:
@@ -292,6 +296,7 @@ def rule_pass(
         static=static,
         merge=merge,
         rounds=rounds,
+        **place,
     )
 
 

@@ -5,7 +5,7 @@ from passat.rules.fusion.fuse_ops import FuseOps
 from passat.rules.fusion.merge_composite import MergeComposite
 from passat.rules.passes.algebra import explore, linear_algebra
 from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
-from passat.rules.passes.pipelines import default_pipeline, get_pass_prefix
+from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
 from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
 from passat.rules.passes.scale_axis import fold_scale_axis
 from passat.rules.passes.simplify import (
@@ -32,6 +32,7 @@ __all__ = [
     "combine_parallel_conv2d",
     "combine_parallel_dense",
     "contrib_operators",
+    "default_passes",
     "default_pipeline",
     "dynamic_to_static",
     "eliminate_common_subexpr",

@@ -54,7 +54,8 @@ def linear_algebra() -> RulePass:
     """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
     and scales move to where they cost nothing."""
     phases = (phase(*TIDY, *ALGEBRA, rounds=8, rule_matches=200),)  # one, which ends without egglog where little is to be done
-    return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=linear_algebra.__doc__ or "")
+    doc = linear_algebra.__doc__ or ""
+    return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=doc, after=["FoldScaleAxis"])
 
 
 @register_pass("relay._transform.Explore")
@@ -66,4 +67,5 @@ def explore() -> RulePass:
         phase(*EXCHANGES, rounds=1, rule_matches=200),
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),
     )
-    return RulePass(phases, name="Explore", opt_level=4, fold=True, merge=True, doc=explore.__doc__ or "")
+    doc = explore.__doc__ or ""
+    return RulePass(phases, name="Explore", opt_level=4, fold=True, merge=True, doc=doc, after=["LinearAlgebra"])

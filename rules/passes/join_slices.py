@@ -22,7 +22,7 @@ class JoinSlices(FunctionPass):
     """Slices that cut a tensor along one axis in parts become a split: two of them at least, without gaps. Elements of sequences of parts
     are such slices."""
 
-    info = PassInfo(2, "JoinSlices", ["InferType"], provides=("types",), preserves=("types",))
+    info = PassInfo(2, "JoinSlices", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Joins the slices of one function."""

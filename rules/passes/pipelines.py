@@ -4,7 +4,7 @@ from typing import Final
 
 from passat.ir.expr import Call, Expr
 from passat.ir.op import get_op
-from passat.passmgr import InferType, RemoveUnusedFunctions, Sequential, register_pass
+from passat.passmgr import InferType, Pass, RemoveUnusedFunctions, Sequential, in_order, register_pass
 from passat.rules.passes.algebra import explore, linear_algebra
 from passat.rules.passes.canonicalize_cast import CanonicalizeCast
 from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
@@ -29,34 +29,36 @@ _CAST: Final = get_op("cast")
 
 
 def default_pipeline() -> Sequential:
-    """What `optimize` runs; the context's level decides which of it. Level 0 has identities, 1 drops what is dead, 2 folds constants and
-    normalisations, 3 has linear algebra, operators raised from what exporters make of them, and the spelling of the target, 4 searches and
-    merges parallel branches. Passes that make operators come after those that take programs apart; spelling comes last."""
-    return Sequential(
-        [
-            simplify_inference(),
-            ReadOpaque(),
-            dynamic_to_static(),
-            fold_batch_norm(),
-            simplify_expr(),
-            SimplifyShapes(),
-            JoinSlices(),
-            eliminate_common_subexpr(),
-            fold_scale_axis(),
-            linear_algebra(),
-            explore(),
-            combine_parallel_conv2d(),
-            combine_parallel_dense(),
-            combine_parallel_batch_matmul(),
-            raise_operators(),
-            raise_attention(),
-            flatten_hidden_state(),
-            contrib_operators(),
-            spell(),
-            DeadCodeElimination(),
-        ],
-        name="default",
-    )
+    """What `optimize` runs, in the order that the passes declare (`after`, `before`); the context's level decides which of it. Level 0 has
+    identities, 1 drops what is dead, 2 folds constants and normalisations, 3 has linear algebra, operators raised from what exporters make
+    of them, and the spelling of the target, 4 searches and merges parallel branches."""
+    return Sequential(in_order(default_passes()), name="default")
+
+
+def default_passes() -> list[Pass]:
+    """The passes of the default pipeline."""
+    return [
+        simplify_inference(),
+        ReadOpaque(),
+        dynamic_to_static(),
+        fold_batch_norm(),
+        simplify_expr(),
+        SimplifyShapes(),
+        JoinSlices(),
+        eliminate_common_subexpr(),
+        fold_scale_axis(),
+        linear_algebra(),
+        explore(),
+        combine_parallel_conv2d(),
+        combine_parallel_dense(),
+        combine_parallel_batch_matmul(),
+        raise_operators(),
+        raise_attention(),
+        flatten_hidden_state(),
+        contrib_operators(),
+        spell(),
+        DeadCodeElimination(),
+    ]
 
 
 def is_cast_to_int32(expr: Expr) -> bool:

@@ -31,21 +31,22 @@ def flatten_hidden_state() -> Sequential:
     after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
     doc = "Stacks of rows become matrices where at most one size is open; before that masks, guards of softmax, experts and layer scale."
     stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, fold=True, doc=doc)
-    return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState")
+    return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState", after=["RaiseAttention"])
 
 
 @register_pass(_PREFIX + "Spell")
 def spell() -> Sequential:
     """Of two ways to write the same, the one that the target's kernels run faster; the last of all passes."""
     pools = RulePass((GlobalPools, OpenSizes), name="SpellPools", opt_level=3, doc="Global pooling, and reshapes that count.")
-    return Sequential([pools, SpellSums()], opt_level=3, name="Spell")
+    return Sequential([pools, SpellSums()], opt_level=3, name="Spell", after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "Raise")
 def raise_operators() -> RulePass:
     """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
     sets = (Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
-    return RulePass(sets, name="Raise", opt_level=3, fold=True, doc=raise_operators.__doc__ or "")
+    after = ["LinearAlgebra", "CombineParallelBatchMatmul"]  # passes that take programs apart
+    return RulePass(sets, name="Raise", opt_level=3, fold=True, doc=raise_operators.__doc__ or "", after=after)
 
 
 @register_pass(_PREFIX + "RaiseAttention")
@@ -53,7 +54,8 @@ def raise_attention() -> RulePass:
     """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
     first = phase(BatchTransposes, Masks, SoftmaxGuards, Rotations, ScoreScales, Constants, *_MERGED)
     then = phase(Attentions, SharedHeads, BatchTransposes, *_MERGED)
-    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, fold=True, doc=raise_attention.__doc__ or "")
+    doc = raise_attention.__doc__ or ""
+    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, fold=True, doc=doc, after=["Raise"])
 
 
 @register_pass(_PREFIX + "ContribOperators")
@@ -61,4 +63,4 @@ def contrib_operators() -> TargetPass:
     """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
     sets = (ContribGelus, ContribProducts)
     doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, fold=True, doc=doc)
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, fold=True, doc=doc, after=["FlattenHiddenState"])

@@ -31,4 +31,4 @@ def forward_fold_scale_axis() -> RulePass:
 def fold_scale_axis() -> Sequential:
     """BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant."""
     members = [backward_fold_scale_axis(), forward_fold_scale_axis(), get_pass(_PREFIX + "FoldConstant")]
-    return Sequential(members, opt_level=0, name="FoldScaleAxis")
+    return Sequential(members, opt_level=0, name="FoldScaleAxis", after=["EliminateCommonSubexpr"])

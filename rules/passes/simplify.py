@@ -62,13 +62,13 @@ def simplify_inference(unpack: bool = False) -> RulePass:
     doc = simplify_inference.__doc__ or ""
     if unpack:
         return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
-    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc)
+    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc, before=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "DynamicToStatic")
 def dynamic_to_static() -> RulePass:
     """Folds constants and shape arithmetic, and gives operators their shapes as attributes where these are known."""
-    return RulePass((DynamicToStaticRules,), name="DynamicToStatic", opt_level=2, fold=True, static=True)
+    return RulePass((DynamicToStaticRules,), name="DynamicToStatic", opt_level=2, fold=True, static=True, after=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
@@ -82,6 +82,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
         fold=True,
         static=True,
         doc=simplify_expr.__doc__ or "",
+        after=["FoldBatchNorm"],
     )
 
 
@@ -97,7 +98,7 @@ def fold_batch_norm() -> RulePass:
         DynamicViews,
         TurnedBatches,
     )  # a copy, or a sum with 0, may stand between the two
-    return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "")
+    return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 
 
 @overload
@@ -110,7 +111,8 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
     it is true of, or that call these, stay apart."""
     if fskip:
         return SharedSubexpr(fskip)
-    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=eliminate_common_subexpr.__doc__ or "")
+    doc = eliminate_common_subexpr.__doc__ or ""
+    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=doc, after=["JoinSlices"])
 
 
 @register_pass(_PREFIX + "DeadCodeElimination")
@@ -118,7 +120,7 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 class DeadCodeElimination(FunctionPass):
     """Drops bindings that nobody uses, unless their value does more than compute."""
 
-    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",))
+    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["Spell"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Drops dead lets of one function."""

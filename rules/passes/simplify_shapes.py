@@ -32,7 +32,7 @@ _SINCE: Final = 15
 class SimplifyShapes(FunctionPass):
     """Vectors and scalars of sizes are read off the inputs of the program, each in one way, where that takes no more calls."""
 
-    info = PassInfo(2, "SimplifyShapes", ["InferType"], provides=("types",), preserves=("types",))
+    info = PassInfo(2, "SimplifyShapes", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrites the shape arithmetic of one function. Programs that were read from an opset before 15 stay as they are."""

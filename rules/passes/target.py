@@ -2,11 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import ConfigError, Pass, PassContext, list_passes, register_option
+from passat.passmgr import ConfigError, Pass, PassContext, Place, list_passes, register_option
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import Phase
@@ -62,8 +62,9 @@ class TargetPass(RulePass):
         opt_level: int = 2,
         fold: bool = False,
         doc: str = "",
+        **place: Unpack[Place],
     ) -> None:
-        super().__init__(sets, name=name, opt_level=opt_level, fold=fold, doc=doc)
+        super().__init__(sets, name=name, opt_level=opt_level, fold=fold, doc=doc, **place)
         self.since = since
         self.domain = domain
 

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
 from passat.ir.custom_ops import declared_op
-from passat.passmgr import Pass, Sequential, UnknownPassError, get_entry, parse_pipeline, pipeline_text, register_pass
+from passat.passmgr import (
+    Pass,
+    Sequential,
+    UnknownPassError,
+    get_entry,
+    list_passes,
+    parse_pipeline,
+    pipeline_text,
+    register_pass,
+    with_landed,
+)
+from passat.passmgr.planning.places import anchors
+from passat.passmgr.registry import registry_version
 from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import Rule, RuleSet
@@ -21,11 +33,13 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
 
     In a text a rule set can be named, as a pass. Sets that are not run before and after the default pipeline, or after the given passes,
     in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
-    Raises PipelineError and RuleError.
+    Registered passes of plug-ins and rule files that declare where they stand (`after`, `before`) stand there, in a pipeline that has all
+    passes that they name (`passat.passmgr.with_landed`).
+    Raises PipelineError, RuleError, UnknownPassError and PassDependencyError.
     """
     check_rule_sets(rules)
     if passes is None:
-        stated: list[Pass] = [_default()] if not rules else list(_default().members)
+        stated: list[Pass] = [_default()]
     else:
         listed = [passes] if isinstance(passes, (str, Pass)) else _members(passes)
         named = [rules_ for rules_ in rules for text in listed if isinstance(text, str) and _stands_in(rules_.__name__, text)]
@@ -35,18 +49,34 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
         stated = [parse_pipeline(one) if isinstance(one, str) else one for one in listed]
         if not isinstance(passes, (str, Pass)):  # a name in a list is one pass, not a pipeline of one
             stated = [member for made, one in zip(stated, listed, strict=True) for member in _unwrapped(made, one)]
+    whole = with_landed(stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated), _placed())
     if not rules:
-        return stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated)
+        return whole
     name = "+".join(rules_.__name__ for rules_ in rules)
     library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
     own = rule_pass(*rules, *library, name=name, opt_level=0, fold=True)
-    return Sequential([own, *stated, own] if passes is None else [*stated, own])
+    if passes is None:
+        return Sequential([own, *whole.members, own])
+    return Sequential([whole, own] if len(stated) == 1 and isinstance(stated[0], Sequential) else [*whole.members, own])
 
 
 @functools.cache
 def _default() -> Sequential:
     """The default pipeline, made once: its passes remember their engines, and it its plans."""
     return default_pipeline()
+
+
+def _placed() -> tuple[Pass, ...]:
+    """The registered passes that declare where they stand, but for Passat's own."""
+    list_passes()  # loads those of plug-ins
+    return _placed_of(registry_version())
+
+
+@functools.lru_cache(maxsize=1)
+def _placed_of(version: int) -> tuple[Pass, ...]:
+    # Only the default pipeline's passes among Passat's own declare a place; making all of them to look takes 0.1 s.
+    others = [entry for entry in list_passes() if hasattr(entry.factory, "made") or entry.factory.__module__.partition(".")[0] != "passat"]
+    return tuple(pass_ for entry in others if (info := entry.info) is not None and anchors(info) for pass_ in (entry.make({}),))
 
 
 def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:

@@ -74,7 +74,10 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str
         names = registered_passes(file)
         if names and not any(name in planned for name in names):
             what = f"the pass {names[0]}, which does" if len(names) == 1 else f"the passes {', '.join(names)}, which do"
-            sentences.append(f"{os.fspath(file)} registers {what} not run: a pipeline has to name {'it' if len(names) == 1 else 'them'}")
+            it = "it" if len(names) == 1 else "them"
+            sentences.append(
+                f"{os.fspath(file)} registers {what} not run: a pipeline has to name {it}, or all passes of its `after` and `before`"
+            )
     return sentences
 
 

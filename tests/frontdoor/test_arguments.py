@@ -127,7 +127,7 @@ def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Pa
 
 
 def test_a_file_of_passes_none_of_which_runs_is_warned_of(folder: Path) -> None:
-    said = "passes.py registers the passes CountOfTest, RemarkOfTest, which do not run: a pipeline has to name them"
+    said = "passes.py registers the passes CountOfTest, RemarkOfTest, which do not run: a pipeline has to name them, or all passes of its `after` and `before`"
     assert optimized(rules="passes.py").report.warnings == [said]
 
 

@@ -108,7 +108,7 @@ def explain(error: Exception) -> tuple[str, int]:
     from passat.given_inputs import InputsError
     from passat.ir.diagnostics import DiagnosticError
     from passat.ir.onnx import OnnxError
-    from passat.passmgr import BisectError, ConfigError, PassDependencyError, PipelineError, ReproducerError
+    from passat.passmgr import BisectError, ConfigError, PassDependencyError, PipelineError, PluginError, ReproducerError, UnknownPassError
     from passat.report import MismatchError, UnverifiedError
     from passat.rulefile import RuleFileError
     from passat.rules.cost import CostError
@@ -121,11 +121,13 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), error.code
     if isinstance(error, OnnxError):
         return str(error.args[0]), FAILURE
-    if isinstance(error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, CheckError, ReproducerError, TrustError)):
+    if isinstance(
+        error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, UnknownPassError, CheckError, ReproducerError, TrustError)
+    ):
         return str(error), USAGE
     if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError)):
         return str(error), FAILURE
-    if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError)):
+    if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError, PluginError)):
         return str(error), FAILURE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -71,19 +71,16 @@ def order(
 ) -> None:
     """Show which passes would run, in which order, and why."""
     with errors(as_json):
-        from passat.passmgr import PassContext, UnknownPassError
+        from passat.passmgr import PassContext
         from passat.pipelines import build_pipeline
 
         check_outputs({"-o": output}, {"--rules": rules or (), "--passes": [pipeline_file(passes)]})
         form = _form(format, output, as_json)
         ctx = PassContext(opt_level, require, disable, config=parse_config(config))
         with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
-            try:
-                plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
-                for note in check_names(plan, rules or ()):
-                    print(f"note: {note}", file=sys.stderr)
-            except UnknownPassError as error:  # as in TVM it is not the pipeline that looks names up
-                fail(str(error), USAGE)
+            plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
+            for note in check_names(plan, rules or ()):
+                print(f"note: {note}", file=sys.stderr)
         _put(plan, form, output)
 
 
@@ -107,7 +104,7 @@ def passes(
     """List the passes, show one of them in full, or show which pass requires which."""
     with errors(as_json):
         from passat.listing import details_text, pass_details, pass_rows, passes_table
-        from passat.passmgr import PassContext, UnknownPassError, requirement_graph
+        from passat.passmgr import PassContext, requirement_graph
         from passat.pipelines import build_pipeline
 
         if not graph and (passes is not None or output or format):
@@ -122,10 +119,7 @@ def passes(
                 chosen = None if passes is None and not rules else build_pipeline(read_pipeline(passes), sets).members
             _put(requirement_graph(chosen), form, output)
         elif name is not None:
-            try:
-                details = pass_details(name)
-            except UnknownPassError as error:
-                fail(str(error), USAGE)
+            details = pass_details(name)
             print(json.dumps(details, indent=2) if as_json else details_text(details))
         elif as_json:
             print(json.dumps(pass_rows(), indent=2))

@@ -1,0 +1,221 @@
+"""Places: pipelines in the order that passes declare, and passes that land in pipelines of others."""
+
+import importlib.metadata
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from passat.cli.app import app
+from passat.ir.module import IRModule
+from passat.passmgr import (
+    ModulePass,
+    Pass,
+    PassContext,
+    PassDependencyError,
+    PluginError,
+    Sequential,
+    UnknownPassError,
+    in_order,
+    list_passes,
+    module_pass,
+    register_pass,
+    registry,
+    with_landed,
+)
+from passat.pipelines import build_pipeline
+from passat.rules.passes import default_passes, default_pipeline
+
+pytestmark = pytest.mark.usefixtures("forgotten")
+
+RESNET = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
+TUNED = [
+    *("SimplifyInference", "ReadOpaque", "DynamicToStatic", "FoldBatchNorm", "SimplifyExpr", "SimplifyShapes", "JoinSlices"),
+    *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "Explore"),
+    *("CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul"),
+    *("Raise", "RaiseAttention", "FlattenHiddenState", "ContribOperators", "Spell", "DeadCodeElimination"),
+]
+
+
+def make(name: str, after: Iterable[str] = (), before: Iterable[str] = (), required: Iterable[str] = ()) -> ModulePass:
+    def body(mod: IRModule, ctx: PassContext) -> IRModule:
+        ctx.record(name, "ran", 1)
+        return mod
+
+    return module_pass(body, opt_level=0, name=name, required=list(required), after=after, before=before)
+
+
+def names(passes: Iterable[Pass]) -> list[str]:
+    return [pass_.info.name for pass_ in passes]
+
+
+def landed(members: str, *newcomers: Pass) -> str:
+    """The names of a pipeline in which passes have landed."""
+    return " ".join(names(with_landed(Sequential([make(name) for name in members.split()]), newcomers).members))
+
+
+def test_what_the_passes_declare_gives_the_tuned_order_from_any_other() -> None:
+    assert names(default_pipeline().members) == TUNED
+    shuffled = default_passes()
+    for seed in range(20):
+        random.Random(seed).shuffle(shuffled)
+        assert names(in_order(shuffled)) == TUNED
+
+
+def test_what_is_left_open_stays_as_it_is_given() -> None:
+    assert names(in_order([make("C"), make("A", after=["Z"]), make("Z"), make("B"), make("D", before=["C"])])) == ["Z", "A", "B", "D", "C"]
+    assert names(in_order([make("P", required=["R", "InferType"]), make("R")])) == ["R", "P"]
+
+
+@given(st.permutations(range(7)), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda edge: edge[0] < edge[1])))
+def test_every_declaration_holds(given_order: list[int], edges: set[tuple[int, int]]) -> None:
+    passes = [make(f"P{b}", [f"P{a}" for a, other in sorted(edges) if other == b and a % 2], []) for b in range(7)]
+    passes = [make(f"P{a}", passes[a].info.after, [f"P{b}" for other, b in sorted(edges) if other == a and not a % 2]) for a in range(7)]
+    found = names(in_order([passes[at] for at in given_order]))
+    assert all(found.index(f"P{a}") < found.index(f"P{b}") for a, b in edges)
+    assert sorted(found) == [f"P{at}" for at in range(7)]
+
+
+def test_a_cycle_is_one_sentence() -> None:
+    with pytest.raises(PassDependencyError) as caught:
+        in_order([make("A", after=["B"]), make("B", after=["A"]), make("C")])
+    assert str(caught.value) == "no order of passes fits what they declare: A before B before A (A: after B; B: after A)"
+
+
+@pytest.mark.parametrize(
+    ("newcomers", "expected"),
+    [
+        ([make("X", after=["B"])], "A B X C D"),
+        ([make("X", before=["B"])], "A X B C D"),
+        ([make("X", after=["A"], before=["D"])], "A X B C D"),
+        ([make("X", after=["A", "C"], before=["D"])], "A B C X D"),
+        ([make("X", after=["transform.B"], before=["relay._transform.C"])], "A B X C D"),
+        ([make("Y", after=["B"]), make("X", after=["B"])], "A B Y X C D"),
+        ([make("X", after=["Y"]), make("Y", after=["B"])], "A B Y X C D"),
+        ([make("X", before=["Y"]), make("Y", after=["B"])], "A B X Y C D"),
+        ([make("X", after=["A"]), make("Y", after=["C"], before=["X"])], "A B C Y X D"),
+        ([make("X", after=["A", "InferType"])], "A B C D"),
+        ([make("X", after=["A", "Y"]), make("Y", after=["FoldConstant"])], "A B C D"),
+        ([make("X")], "A B C D"),
+        ([make("B", after=["D"])], "A B C D"),
+    ],
+)
+def test_a_pass_lands_beside_those_that_it_names(newcomers: list[Pass], expected: str) -> None:
+    assert landed("A B C D", *newcomers) == expected
+
+
+def test_of_what_runs_twice_the_first_and_the_last_count() -> None:
+    assert landed("A B A B", make("X", after=["B"], before=["A"])) == "A B X A B"
+    assert landed("A B A B", make("X", after=["A"], before=["B"])) == "A X B A B"
+
+
+def test_a_pass_lands_in_a_nested_pipeline_where_that_is_between_two_of_its_members() -> None:
+    inner = Sequential([make("A"), make("B")], opt_level=1, name="inner")
+    outer = Sequential([make("Z"), inner, make("C")], name="outer")
+    between = with_landed(outer, [make("X", after=["Z", "A"], before=["B"])])
+    assert [names(member.members) for member in between.members if member.members is not None] == [["A", "X", "B"]]
+    assert (between.info.name, between.members[1].info.name, between.members[1].info.opt_level) == ("outer", "inner", 1)
+    assert names(with_landed(outer, [make("X", after=["A"])]).members) == ["Z", "inner", "X", "C"]
+    assert names(with_landed(outer, [make("X", before=["B"])]).members) == ["Z", "X", "inner", "C"]
+
+
+def test_no_place_is_one_sentence() -> None:
+    with pytest.raises(PassDependencyError) as caught:
+        landed("A B C D", make("X", after=["D"], before=["A"]))
+    assert str(caught.value) == "no order of passes fits what they declare: A before D before X before A (X: after D and before A)"
+    with pytest.raises(UnknownPassError) as unknown:
+        landed("A B", make("X", after=["A"], before=["FoldConstan"]))
+    assert str(unknown.value) == (
+        "the pass X is to stand before FoldConstan. Cannot use FoldConstan to create the pass: no pass of that name is registered; "
+        "did you mean FoldConstant?"
+    )
+
+
+def test_a_registered_pass_lands_in_the_default_pipeline_and_in_others_that_have_what_it_names(mod: IRModule) -> None:
+    own = make("Lander", after=["FoldConstant"], before=["Spell"])
+    register_pass("Lander", own)
+    at = TUNED.index("FoldScaleAxis") + 1  # FoldConstant is a member of it
+    assert names(build_pipeline().members) == [*TUNED[:at], "Lander", *TUNED[at:]]
+    assert names(build_pipeline("FoldConstant, SimplifyExpr, Spell").members) == ["FoldConstant", "Lander", "SimplifyExpr", "Spell"]
+    assert names(build_pipeline("FoldConstant, Spell, Lander").members) == ["FoldConstant", "Spell", "Lander"]
+    assert names(build_pipeline("FoldConstant").members) == ["FoldConstant"]
+    with PassContext(0) as ctx:
+        build_pipeline()(mod)
+    assert ctx.statistics.counters["Lander"] == {"ran": 1}
+    register_pass("Lander", make("Lander"), override=True)
+    assert build_pipeline() is build_pipeline()
+    assert names(build_pipeline().members) == TUNED
+
+
+def plug_in(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    found = importlib.metadata.EntryPoint("mine", value, registry.ENTRY_POINTS)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [found])
+    monkeypatch.setattr(registry, "_SOURCES", [registry._load_installed])
+
+
+def test_a_pass_of_an_installed_plug_in_lands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_plug_in.py").write_text(
+        "from passat.passmgr import function_pass, register_pass\n"
+        "@register_pass('Plugged')\n"
+        "@function_pass(opt_level=1, name='Plugged', before=['Spell'])\n"
+        "def plugged(func, mod, ctx):\n"
+        "    return func\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plug_in(monkeypatch, "a_plug_in")
+    at = TUNED.index("Spell")
+    assert names(build_pipeline().members) == [*TUNED[:at], "Plugged", *TUNED[at:]]
+
+
+def test_a_plug_in_that_cannot_be_imported_is_one_sentence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, "no_such_module")
+    for _ in range(2):
+        with pytest.raises(PluginError) as caught:
+            list_passes()
+        assert str(caught.value) == (
+            "the plug-in no_such_module cannot be loaded, repair or uninstall it: ModuleNotFoundError: No module named 'no_such_module'"
+        )
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "from passat.passmgr import function_pass, register_pass\n"
+        "@register_pass('Mine')\n"
+        "@function_pass(opt_level=2, name='Mine', after=['FoldConstant'], before=['Spell'])\n"
+        "def mine(func, mod, ctx):\n"
+        "    return func\n"
+    )
+    order = json.loads(run("order", "--rules", "mine.py", "--json").stdout)["order"]
+    assert order[order.index("Mine") - 1] == "FoldConstant"
+    assert "Mine" in run("order", "--rules", "mine.py", "--passes", "FoldConstant,Spell").stdout
+    without = run("order", "--rules", "mine.py", "--passes", "FoldConstant")
+    assert "Mine" not in without.stdout
+    assert without.stderr == (
+        "note: mine.py registers the pass Mine, which does not run: a pipeline has to name it, or all passes of its `after` and `before`\n"
+    )
+    Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstant'", "'FoldConstan'"))
+    unknown = run("order", "--rules", "mine.py")
+    assert unknown.exit_code == 2
+    assert unknown.stderr.startswith("error: the pass Mine is to stand after FoldConstan. Cannot use FoldConstan to create the pass")
+    Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstan'", "'DeadCodeElimination'"))
+    cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
+    assert cycle.exit_code == 2
+    assert cycle.stderr == (
+        "error: no order of passes fits what they declare: Spell before DeadCodeElimination before Mine before Spell "
+        "(Mine: after DeadCodeElimination and before Spell); nothing was written\n"
+    )
+    Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))
+    unknown = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
+    assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
+    assert unknown.stderr.startswith("error: the pass Mine is to stand after Nowhere.")
+    assert not Path("out.onnx").exists()
