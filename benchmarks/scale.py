@@ -1,4 +1,4 @@
-"""Time against size: models of 1 to 96 equal layers, and of 1,000 to 100,000 nodes; in one piece, in regions, and with a filled cache.
+"""Time against size: models of 1 to 96 equal layers, and of 1,000 to 100,000 nodes; in one piece and in regions.
 
     python benchmarks/scale.py                          # both tables; onnxsim beside them where it is installed
     python benchmarks/scale.py --layers 1 8 96 --nodes  # layers only
@@ -11,9 +11,7 @@ the columns `growth` stands how many times the first row's time that is; under `
 
 import argparse
 import importlib
-import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -88,29 +86,26 @@ def main() -> None:
     parser.add_argument("--explore", action="store_true")
     parser.add_argument("--kinds", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PASSAT_CACHE"] = folder
-        explore = options.explore or options.kinds > 1
-        ways = [passat_way("whole", explore=explore, rules__region_nodes=WHOLE)]
-        ways.append(passat_way("regions", explore=explore, rules__region_nodes=100))
-        if options.kinds > 1:
-            models = {f"{count} layers of {options.kinds} kinds": equal_layers(count, kinds=options.kinds) for count in options.layers}
-            for way in ways[1:]:
-                way[1](equal_layers(4))
-            table("model", models, ways[1:], options.runs)
+    explore = options.explore or options.kinds > 1
+    ways = [passat_way("whole", explore=explore, rules__region_nodes=WHOLE)]
+    ways.append(passat_way("regions", explore=explore, rules__region_nodes=100))
+    if options.kinds > 1:
+        models = {f"{count} layers of {options.kinds} kinds": equal_layers(count, kinds=options.kinds) for count in options.layers}
+        for way in ways[1:]:
+            way[1](equal_layers(4))
+        table("model", models, ways[1:], options.runs)
+        return
+    ways += [] if explore else onnxsim_way()
+    for kind, splat in (("random weights", False), ("splats", True)):
+        models = {f"{count} layers, {kind}": equal_layers(count, splat=splat) for count in options.layers}
+        for _, run in ways:
+            run(next(iter(models.values())))
+        table("model", models, ways, options.runs)
+        if explore:
             return
-        ways.append(passat_way("cache", explore=explore, rules__region_nodes=100, rules__cache=True))
-        ways += [] if explore else onnxsim_way()
-        for kind, splat in (("random weights", False), ("splats", True)):
-            models = {f"{count} layers, {kind}": equal_layers(count, splat=splat) for count in options.layers}
-            for _, run in ways:
-                run(next(iter(models.values())))
-            table("model", models, ways, options.runs)
-            if explore:
-                return
-        for make in (chain, wide):
-            if options.nodes:
-                table("model", {f"{make.__name__} {count:,}": make(count) for count in options.nodes}, ways, options.runs)
+    for make in (chain, wide):
+        if options.nodes:
+            table("model", {f"{make.__name__} {count:,}": make(count) for count in options.nodes}, ways, options.runs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where Passat keeps what it found out, for later runs: costs that were measured, and what was done with regions."""
+"""Where Passat keeps what it measured, for later runs."""
 
 import os
 from pathlib import Path

@@ -22,7 +22,6 @@ from passat.rules.engine.stage import Stage
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
-from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
 from passat.rules.schedule import Phase, phases_of, rule_sets
@@ -68,13 +67,6 @@ register_option(
     minimum=0,
 )
 register_option(
-    "rules.cache",
-    bool,
-    False,
-    "Keeps what saturation found in the user's cache folder, and takes it from there: functions and regions that are equal up to weights "
-    "are solved once.",
-)
-register_option(
     "rules.cost",
     CostName | CostModel,
     "roofline",
@@ -111,7 +103,6 @@ COUNTERS: Final = {
     "changed": "functions that came out otherwise",
     "regions": "regions that large functions were cut into",
     "replayed": "regions for which it was enough to do what had been done for an equal one",
-    "remembered": "regions and functions whose solution was in the cache (`rules.cache`)",
     "matched:*": "matches of a rule that were looked at",
     "fired:*": "matches of a rule that said something new",
     "refused:*": "matches of a rule that its conditions refused",
@@ -174,7 +165,6 @@ class RulePass(FunctionPass):
             engine.journal.at(self.info.name, next((var.name_hint for var, each in mod.functions.items() if each is func), ""))
         result = engine.run(func, report)
         report.changed = int(result is not func)
-        report.failures += engine.store.notices if engine.store is not None else []
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
         return result
 
@@ -245,7 +235,6 @@ class RulePass(FunctionPass):
         engine.journal = ctx.get_config("rules.journal")
         whole = limits.unions is not None or engine.journal is not None
         engine.region_nodes = None if whole else ctx.get_config("rules.region_nodes")
-        engine.store = RecipeStore() if ctx.get_config("rules.cache") and not whole else None
         engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine
 

@@ -29,7 +29,6 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import Extraction, extract
-from passat.rules.regions.recipe_store import RecipeStore
 from passat.rules.regions.regional import run_regions
 from passat.rules.rule import LOWERING
 
@@ -56,7 +55,6 @@ class Engine:
         merge: bool = False,
         exact_seconds: float = 0.0,
         region_nodes: int | None = None,
-        store: RecipeStore | None = None,
         rank: int = 0,
         seed: int = 0,
         journal: Journal | None = None,
@@ -78,7 +76,6 @@ class Engine:
         self.merge = merge
         self.exact_seconds = exact_seconds
         self.region_nodes = region_nodes
-        self.store = store
         self.rank = rank
         self.seed = seed
         self.journal = journal
@@ -103,10 +100,10 @@ class Engine:
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
-        """The function, optimised region by region, or as one with the help of the cache; None where that is not to be. What only merges
-        does so in one go, which is cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
+        """The function, optimised region by region; None where that is not to be. What only merges does so in one go, which is
+        cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
         only_merges = self.merge and not self._needed()
-        if only_merges or self.journal is not None or (self.region_nodes is None and self.store is None):
+        if only_merges or self.journal is not None or self.region_nodes is None:
             return None
         rules = copy.copy(self)
         rules.merge = False

@@ -82,7 +82,6 @@ class EngineReport:
     failures: list[str] = field(default_factory=list)
     regions: int = 0
     replayed: int = 0
-    remembered: int = 0
     changed: int = 0
 
     def add(self, other: "EngineReport") -> None:
@@ -120,5 +119,4 @@ class EngineReport:
 
 _ADDED: Final = (
     *("nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives", "cost_before", "cost_after"),
-    "remembered",
 )

@@ -133,7 +133,7 @@ class LayoutPass(RulePass):
         engine.model = LayoutCost(engine.model, self.layouts)
         if engine.limits.rounds == Limits().rounds:
             engine.limits = engine.limits._replace(rounds=ROUNDS)
-        engine.region_nodes = engine.store = None  # transposes at the borders of regions would not meet
+        engine.region_nodes = None  # transposes at the borders of regions would not meet
         return engine
 
 

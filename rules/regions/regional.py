@@ -13,8 +13,8 @@ from passat.ir.types import TupleType
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.report import EngineReport
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
-from passat.rules.regions.replay import Instance, Recipe, Sample, sample_of
-from passat.rules.regions.solving import solve
+from passat.rules.regions.replay import Instance, Recipe, recipe_of, sample_of
+from passat.rules.regions.traced import TracedFolder, TracedGraph
 
 if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine
@@ -43,7 +43,7 @@ class _Memory:
 
 def run_regions(engine: "Engine", function: Function, report: EngineReport) -> Function | None:
     """The function, optimised region by region; None where it is to be taken whole: where it is more than pure dataflow, where there is no
-    good place to cut, or where fewer than half of the regions are equal to others. With a store it is then one region."""
+    good place to cut, or where fewer than half of the regions are equal to others."""
     memory = _Memory()
     regions = _REGIONS.get(function)
     if regions is None and is_for_regions(function, engine.region_nodes):
@@ -51,8 +51,6 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
         for region in regions or ():
             region.key = key_of(region, memory.numbers)
     if regions is None or 2 * len({region.key for region in regions}) > len(regions):
-        regions = cut(function, frozenset(), whole=True) if engine.store is not None else None
-    if regions is None:
         return None
     replaced: dict[int, Expr] = {}
     results: list[tuple[Recipe, Instance, list[Tensor], list[Expr]]] = []
@@ -90,33 +88,27 @@ class _Run:
                 report.add(own)
                 return recipe, tensors
         own = type(report)()
-        recipe, tensors = self._solve(instance, own)
+        recipe = self._solve(instance, own)
         report.add(own)
         own.failures.clear()  # they are said once
-        own.remembered = 0
         if len(known) < _TRIED:
             known.append((recipe, own))
-        return recipe, tensors
+        return recipe, recipe.trace.tensors
 
-    def _solve(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
-        sample = sample_of(instance)
-        store = self._engine.store
-        found = None if store is None else store.find(self._engine, sample, instance, report)
-        if found is not None:
-            report.remembered += 1
-            return found
-        recipe, tensors = self._solve_here(sample, instance.region, report)
-        if store is not None:
-            store.keep(self._engine, sample, recipe, report)
-        return recipe, tensors
-
-    def _solve_here(self, sample: Sample, region: Region, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
+    def _solve(self, instance: Instance, report: EngineReport) -> Recipe:
         engine = copy.copy(self._engine)
         spent = time.perf_counter() - self._start
         engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
         engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
-        recipe = solve(engine, sample, region, report)
-        return recipe, recipe.trace.tensors
+        sample, nodes = sample_of(instance), instance.region.nodes
+        folder = None
+        if engine.fold:
+            folder = TracedFolder(sample.trace, engine.max_growth, static=engine.static, exact=engine.exact, opset=engine.opset)
+        graph = TracedGraph(sample.trace, folder)
+        result = engine.optimise(graph, graph.load(sample.body), sample.body, report)
+        recipe = recipe_of(sample, nodes, result) or recipe_of(sample, nodes, sample.body)
+        assert recipe is not None, "the sample itself is a tuple of operators on variables and traced constants"
+        return recipe
 
 
 def _replace_results(body: Expr, replaced: Mapping[int, Expr]) -> Expr:

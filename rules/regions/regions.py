@@ -74,10 +74,9 @@ def edges_of(matchers: Iterable[Matcher]) -> Edges:
     )
 
 
-def cut(function: Function, edges: Edges, *, whole: bool = False) -> list[Region] | None:
+def cut(function: Function, edges: Edges) -> list[Region] | None:
     """The regions of a function, in order: each uses only parameters, constants and what those before it make. A tuple at the end is in
-    none of them. None where the function is more than calls of pure operators, tuples and their fields, or stays in one piece, unless it
-    shall be one: `whole`."""
+    none of them. None where the function is more than calls of pure operators, tuples and their fields, or stays in one piece."""
     body = function.body
     results = set(map(id, body.fields if type(body) is Tuple else (body,)))
     nodes = _dataflow(body)
@@ -87,9 +86,7 @@ def cut(function: Function, edges: Edges, *, whole: bool = False) -> list[Region
         nodes.pop()
     place = {id(node): i for i, node in enumerate(nodes)}
     bounds = _bounds(nodes, place, edges)
-    if whole:
-        bounds = bounds[-1:]
-    elif len(bounds) < 2:
+    if len(bounds) < 2:
         return None
     regions: list[Region] = []
     made_in: dict[int, int] = {}

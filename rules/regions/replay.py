@@ -138,27 +138,21 @@ class Recipe:
 
     def apply(self, instance: Instance, tensors: Sequence[Tensor]) -> tuple[list[Expr], list[Expr]]:
         """The nodes of the result for an instance, parts before wholes, and its outputs. What did not change is the same object."""
-        made = self.nodes_of(instance, tensors)
-        inside = [node for node, item in zip(made, self.items, strict=True) if type(item) is Item]
-        return inside, [made[output] for output in self.outputs]
-
-    def nodes_of(self, instance: Instance, tensors: Sequence[Tensor], *, fresh: bool = False) -> list[Expr]:
-        """The expression of each item; `fresh` ones are all new, and have no types."""
         nodes = instance.region.nodes
         made: list[Expr] = []
+        inside: list[Expr] = []
         for item in self.items:
             if type(item) is Leaf:
                 made.append(instance.values[item.number] if item.kind == "value" else Constant(tensors[item.number]))
                 continue
             assert isinstance(item, Item)
             parts = [made[operand] for operand in item.operands]
-            expr = nodes[item.origin] if item.origin >= 0 and item.typed and not fresh else None
+            expr = nodes[item.origin] if item.origin >= 0 and item.typed else None
             if expr is None or not _has_parts(expr, parts):
                 expr = self._make(item, parts, nodes)
-                if fresh:
-                    expr._checked_type = None
             made.append(expr)
-        return made
+            inside.append(expr)
+        return inside, [made[output] for output in self.outputs]
 
     def _make(self, item: Item, parts: Sequence[Expr], nodes: Sequence[Expr]) -> Expr:
         span = nodes[item.span].span if item.span >= 0 else None

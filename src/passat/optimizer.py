@@ -76,7 +76,7 @@ def optimize(
     * `explain`: the metadata of the result's nodes says where they come from (`Result.explain`); `certificate`: the result comes with a
       proof that it computes the same (`Result.certificate`). Both want `choose="cost"`, and as for `record`, functions are taken whole.
     * `record`: keeps all that rules did, for `result.write_report` and for the full statistics of rules in the report. Functions are then
-      saturated whole, and nothing is taken from the cache.
+      saturated whole.
 
     A result that is not cheaper than the input is replaced by it, and the report says so; what rules lower is dearer on purpose. Ctrl-C
     ends the search with the best so far, which is the input where no pass has run yet (`report.interrupted`). A second one, or one while

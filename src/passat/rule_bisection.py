@@ -244,8 +244,8 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
         if _same(outcome.module, otherwise.module):
             raise FlappingError("the check is not stable: of the same model it said good first, then bad")
         raise BisectError(
-            f"{source} is bad only where large functions are cut into regions, or solutions taken from the cache, so that single "
-            "applications cannot be told apart; try --config rules.cache=false, or another rules.region_nodes"
+            f"{source} is bad only where large functions are cut into regions, so that single applications cannot be told apart; "
+            "try another --config rules.region_nodes"
         )
     count = len({base_name(name) for name in outcome.fired})
     which = f"{count} {'rule' if count == 1 else 'rules'} fired" if count else "no rule fired"

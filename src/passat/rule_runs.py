@@ -65,7 +65,7 @@ class RuleRuns:
 
     def run(self, enabled: Collection[str] | None, unions: int | None, journal: Journal | None = None) -> Outcome:
         """Runs the pipeline with some rules, or all where that is None, up to so many applications. With None for these too it runs as it
-        would otherwise, with regions and the cache. What is raised outside of any pass passes through, and so does Ctrl-C."""
+        would otherwise, with regions. What is raised outside of any pass passes through, and so does Ctrl-C."""
         self.count += 1
         config: dict[str, AnyValue] = {"rules.disabled": self.disabled(enabled)}
         if unions is not None:

@@ -220,7 +220,7 @@ def test_a_command_that_flaps() -> None:
         bisect_rules(chain(), check, rules=load_rules("wrong.py"))
 
 
-def test_what_only_regions_or_the_cache_make_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_regions_make_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = RuleRuns.run
 
     def without_rules_where_whole(self: RuleRuns, enabled: Any, unions: int | None, journal: Any = None) -> Any:
@@ -229,9 +229,7 @@ def test_what_only_regions_or_the_cache_make_bad(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(RuleRuns, "run", without_rules_where_whole)
     result = bisect(chain(), "--rules", "wrong.py")
     assert result.exit_code == 1
-    assert result.stderr.startswith(
-        "error: chain.onnx is bad only where large functions are cut into regions, or solutions taken from the cache"
-    )
+    assert result.stderr.startswith("error: chain.onnx is bad only where large functions are cut into regions, so that")
 
 
 def test_an_interruption_ends_it() -> None:

@@ -173,15 +173,6 @@ def test_each_region_goes_on() -> None:
     assert_equal_in_value(function, made[1].function, exact=False, rounds=1)
 
 
-def test_the_cache_keeps_each_rank_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PASSAT_CACHE", str(tmp_path))
-    function = func(ops.multiply(ops.multiply(ops.sqrt(a), const(0.5)), const(0.5)))
-    runs = [optimise(function, Quarters, fold=True, rules__cache=True, rules__pick={"Tried": rank}) for rank in (0, 1, 0, 1)]
-    assert [outcome.count("remembered") for outcome in runs] == [0, 0, 1, 1]
-    assert [operators(outcome.function).count("multiply") for outcome in runs] == [1, 2, 1, 2]
-    assert [outcome.count("alternatives") for outcome in runs] == [1, 1, 1, 1]
-
-
 # What is no pick.
 
 
