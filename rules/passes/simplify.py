@@ -1,7 +1,7 @@
 """Passes that simplify, under Relay's names: constants, identities, normalisations, common and dead parts."""
 
 from dataclasses import dataclass
-from typing import Final, Literal, overload
+from typing import Final, overload
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -24,7 +24,6 @@ from passat.rules.library.unpacking import Unpacking
 from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
-from passat.rules.passes.constant_folding import FoldConstantOf
 from passat.rules.passes.lowering import LoweringPass
 from passat.rules.rule_pass import RulePass
 
@@ -35,17 +34,10 @@ _SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMask
 SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots, *_SPELLINGS)
 
 
-@overload
-def fold_constant(version: Literal[""] = "") -> RulePass: ...
-@overload
-def fold_constant(version: str) -> RulePass | FoldConstantOf: ...
 @register_pass(_PREFIX + "FoldConstant")
-def fold_constant(version: str = "") -> RulePass | FoldConstantOf:
+def fold_constant() -> RulePass:
     """Computes what follows from constants and shapes alone. Stateful calls, calls without operands, and results that would
-    enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one. With a `version` (v0.5, v0.7,
-    v0.8, v0.18) what that version of TVM computes, and nothing else: equal expressions stay apart."""
-    if version:
-        return FoldConstantOf(version)
+    enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one."""
     return RulePass((), name="FoldConstant", opt_level=2, fold=True, doc=fold_constant.__doc__ or "")
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.ir.expr import Expr
+from passat.ir.analysis import free_vars
+from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.passmgr import (
     AnnotateSpans,
@@ -67,18 +68,20 @@ def _make(name: str, **options: AnyValue) -> Pass:
     return get_pass(_PREFIX + name, **options)
 
 
-def FoldConstant(fold_qnn: bool = False, version: str = "") -> Pass:
-    """Computes what follows from constants alone; with a `version` (v0.5, v0.7, v0.8, v0.18), just what that version of TVM computes.
-    There are no quantised operators to fold or to leave: `fold_qnn` must be False."""
+def FoldConstant(fold_qnn: bool = False) -> Pass:
+    """Computes what follows from constants alone. There are no quantized operators to fold or to leave: `fold_qnn` must be False."""
     _refuse("FoldConstant", "fold_qnn", fold_qnn)
-    return _make("FoldConstant", version=version)
+    return _make("FoldConstant")
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """Computes what follows from constants in one expression; the same object where nothing does. `fold_qnn` must be False."""
-    from passat.rules.passes.constant_folding import fold_constant_expr  # which loads the rules
-
-    return fold_constant_expr(expr, mod, fold_qnn)
+    _refuse("FoldConstantExpr", "fold_qnn", fold_qnn)
+    fold = _make("FoldConstant")
+    assert isinstance(fold, FunctionPass)
+    function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+    made = fold.transform_function(function, mod, PassContext.current())
+    return made if isinstance(expr, Function) else made.body
 
 
 def SimplifyExpr() -> Pass:

@@ -161,4 +161,4 @@ def test_folding_does_not_look_into_them() -> None:
     body = "%0 = fn (%p0: Tensor[(3), float32], {}) {{ add(%p0, add(1f, 2f)) }}; %0(%x)"
     for attrs in ("Primitive=1", 'Composite="a"'):
         stays(relay.transform.SimplifyExpr(), "%x: (3)", body.format(attrs))
-        stays(relay.transform.FoldConstant(version="v0.8"), "%x: (3)", body.format(attrs))
+        stays(relay.transform.FoldConstant(), "%x: (3)", body.format(attrs))

@@ -1,10 +1,13 @@
-"""FoldConstant: what is computed from constants and shapes alone. (What TVM's versions do otherwise is in `test_fold_constant_versions`.)"""
+"""FoldConstant: what is computed from constants and shapes alone."""
 
 import pytest
 
-from passat.ir.expr import Constant
+from passat import relay
+from passat.ir.expr import Constant, Expr
+from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.rules.passes import fold_constant
+from tests.rules.building import func, ops, splat, var
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import operators
 
@@ -84,4 +87,21 @@ def test_a_variable_bound_to_a_tuple_of_constants() -> None:
 def test_a_condition_is_computed_and_both_branches_stay() -> None:
     body = "if (less(1f, 2f)) { tanh(%x) } else { exp(%x) }"
     becomes(fold_constant(), X, body, "if (True) { tanh(%x) } else { exp(%x) }")
-    becomes(fold_constant("v0.8"), X, body, "tanh(%x)")
+
+
+def test_an_expression_alone() -> None:
+    x = var("x", ())
+    three = relay.transform.FoldConstantExpr(splat(1.0) + splat(2.0), IRModule.from_expr(func(x)))
+    assert isinstance(three, Constant)
+    assert three.data.numpy() == 3
+    nothing = ops.tanh(x)
+    assert relay.transform.FoldConstantExpr(nothing, IRModule.from_expr(func(x))) is nothing
+    with pytest.raises(ValueError, match="fold_qnn=True is not supported"):
+        relay.transform.FoldConstantExpr(nothing, IRModule.from_expr(func(x)), True)
+
+
+def test_a_long_chain() -> None:
+    body: Expr = splat(1.0)
+    for _ in range(5000):
+        body = ops.negative(body)
+    assert isinstance(run(fold_constant(), IRModule.from_expr(func(body)))["main"].body, Constant)
