@@ -29,7 +29,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
 
     Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
     says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, takes an empty list of axes
-    to squeeze for all of them, and drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there.
+    to squeeze for all of them, drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there, and
+    gives the places where a scalar is not zero one row, though ONNX says none.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
@@ -49,18 +50,29 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [UNKNOWN]
     if node.op_type == "SplitToSequence" and len(operands) > 1 and not attrs.get("keepdims", 1):
         return [UNKNOWN] * len(results)
+    if _is_places_of_a_scalar(node, operands):
+        return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "PRelu" and attrs["opset"] >= _BROADCASTING:
         return [_broadcast(*operands)]
     return list(results)
 
 
-def is_doubtful_squeeze(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
-    """Whether a node squeezes no axes by ONNX, and some by ONNX Runtime: what is declared of its result and of what is made of it comes
-    from an inference which did not see the other."""
-    if node.op_type != "Squeeze" or node.domain not in ("", "ai.onnx") or not _no_axes(attrs, operands):
-        return False
-    data = operands[0]
-    return not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape)
+def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
+    """Why ONNX and ONNX Runtime give the results of a node other shapes, if they do: what is declared of them and of what is made of them
+    comes from an inference which did not see the other."""
+    if node.domain not in ("", "ai.onnx"):
+        return ""
+    if _is_places_of_a_scalar(node, operands):
+        return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"
+    if node.op_type == "Squeeze" and _no_axes(attrs, operands):
+        data = operands[0]
+        if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
+            return "has an empty list of axes, which ONNX and ONNX Runtime take for different ones"
+    return ""
+
+
+def _is_places_of_a_scalar(node: NodeProto, operands: Sequence[Type]) -> bool:
+    return node.op_type == "NonZero" and isinstance(operands[0], TensorType) and not operands[0].shape
 
 
 def _no_axes(attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:

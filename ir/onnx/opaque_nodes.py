@@ -11,7 +11,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
 from passat.ir.onnx.declared import DisbeliefError, holding
-from passat.ir.onnx.doubts import is_doubtful_squeeze
+from passat.ir.onnx.doubts import contradiction
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
@@ -117,9 +117,8 @@ def _result_types(
     names = [name for name in outputs if name]
     declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in names] or [UNKNOWN]
     grounds = importer.grounds.of(operands)
-    if importer.declared and is_doubtful_squeeze(node, seen.attrs, [operand.checked_type for operand in operands]):
-        sentence = f"{title} has an empty list of axes, which ONNX and ONNX Runtime take for different ones"
-        raise DisbeliefError(frozenset(importer.declared), sentence)
+    if importer.declared and (sentence := contradiction(node, seen.attrs, [operand.checked_type for operand in operands])):
+        raise DisbeliefError(frozenset(importer.declared), f"{title} {sentence}")
     try:
         plain, found = _types(op, operands, values, importer.functions.get((op.domain, node.op_type, node.overload)))
         follows = "neither is relied on where they differ"

@@ -1,11 +1,15 @@
 """The share of fuzzing that every run makes: fixed seeds. Each mapped operator is drawn in the versions that it has."""
 
+import itertools
+
 import numpy as np
 import onnx
 import pytest
 
+from passat.ir.onnx import from_onnx
 from passat.ir.onnx_mapping import READERS
-from tests.fuzz.builder import Builder
+from passat.ir.types import TensorType, TupleType
+from tests.fuzz.builder import IR_VERSION, Builder, declaration
 from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, random_case
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
@@ -42,6 +46,30 @@ def test_every_mapped_operator_is_drawn(op: str) -> None:
         if not any(draw_node(graph, op) for graph in graphs):
             refusals = {graph.refusal for graph in graphs}
             assert all("NOT_IMPLEMENTED" in refusal for refusal in refusals), f"{op} in opset {opset}: {refusals}"
+
+
+def test_shapes_are_those_that_onnx_runtime_makes() -> None:
+    """What importing a node finds of its results, in the newest opset."""
+    wrong, seen = {}, set()
+    for op, seed in itertools.product(operators(NEWEST), range(6)):
+        graph = Builder(np.random.default_rng(seed), NEWEST, most_inputs=seed % 3)
+        made = [value for value in draw_node(graph, op) or [] if not value.is_sequence]
+        if not made:
+            continue
+        results = [onnx.helper.make_tensor_value_info(value.name, value.kind, None) for value in made]
+        parts = graph.nodes, "shapes", [declaration(entry) for entry in graph.inputs], results, graph.tensors
+        model = onnx.helper.make_model(onnx.helper.make_graph(*parts), opset_imports=graph.imports(), ir_version=IR_VERSION)
+        found = from_onnx(model, lenient=True)["main"].body.checked_type
+        for type_, value in zip(found.fields if isinstance(found, TupleType) else [found], made, strict=True):
+            if isinstance(type_, TensorType):
+                seen.add(op)
+                agree = len(type_.shape) == value.rank and all(
+                    not isinstance(a, int) or a == b for a, b in zip(type_.shape, value.shape, strict=True)
+                )
+                if not agree:
+                    wrong[f"{op} {seed}"] = f"{type_} for {list(value.shape)}"
+    assert wrong == {}
+    assert len(seen) > 0.8 * len(operators(NEWEST))
 
 
 @pytest.mark.parametrize(("kind", "block"), [(kind, block) for kind, (_, blocks) in SHARES.items() for block in blocks])

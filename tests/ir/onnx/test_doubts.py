@@ -43,6 +43,25 @@ def test_shapes_declared_behind_an_empty_list_of_axes_are_not_believed(declared:
     held(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}'), opset)
 
 
+@pytest.mark.parametrize("declared", ["", "int64[0,p] a", "int64[0,1] m", "int64[0,p] a, int64[0,1] m, int64[2] y"])
+@pytest.mark.parametrize("scalar", ["float u = {1}", "uint8 u = {0}"])
+def test_the_places_of_a_scalar(scalar: str, declared: str) -> None:
+    """ONNX makes no rows of them, ONNX Runtime one."""
+    values = ", ".join(filter(None, [scalar, declared]))
+    text = f"g (float[3,1,2,1] x) => (int64[k] y) <{values}> {{ a = NonZero(u) m = ReduceMax<axes = [1]>(a) y = Shape(m) }}"
+    held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}'))
+
+
+@pytest.mark.parametrize("declared", ["0,k", "1,k", "j,k"])
+def test_the_places_of_a_scalar_that_comes_in(declared: str) -> None:
+    text = f"g (float u) => (int64[{declared}] a, int64[1] y) {{ a = NonZero(u) y = Shape<end = 1>(a) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}')
+    for number in (0, 1):
+        feed = {"u": np.asarray(number, np.float32)}
+        found = Runner(optimize(model, verify=False).model, threads=1).run(feed)
+        assert [part.tolist() for part in found] == [part.tolist() for part in Runner(model, threads=1).run(feed)]
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("length", ["int64 c = {1}", "int64[3] c = {1, 1, 1}"])
 @pytest.mark.parametrize("keepdims", [0, 1])
