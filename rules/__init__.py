@@ -3,6 +3,7 @@
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.multi_root import each, joined, parts
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import (
     RuleError,
     attribute,
@@ -40,6 +41,7 @@ __all__ = [
     "joined",
     "number",
     "op",
+    "operator",
     "parts",
     "phase",
     "program_cost",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from passat.passmgr import ConfigError, Pass, PassContext, list_passes
 from passat.rules import library
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule import RuleSetMeta, equation_of
 from passat.rules.rule_pass import RulePass
 
 
@@ -34,5 +34,5 @@ def _names(sets: Iterable[RuleSetMeta]) -> set[str]:
         found.add(rules.__name__)
         for rule in rules.rules:
             for name in (direction.name for direction in rule.directions()):
-                found |= {name, name.partition(".")[0], name.removesuffix(".back")}
+                found |= {name, equation_of(name), name.partition(".")[0]}
     return found

@@ -314,7 +314,7 @@ class OpNames(Symbolic):
 
     def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
         """The operator applied to terms. Raises RuleError for an operator that there is not."""
-        return PCall(_operator(self._prefix), args, attrs)
+        return PCall(find_operator(self._prefix), args, attrs)
 
     def __repr__(self) -> str:
         return f"op.{self._prefix}" if self._prefix else "op"
@@ -323,7 +323,7 @@ class OpNames(Symbolic):
 op = OpNames()
 
 
-def _operator(name: str) -> Op:
+def find_operator(name: str) -> Op:
     """The operator that a pattern names: one that is declared, or, by domain and type, one of which nothing is known. Raises RuleError."""
     found = declared_op(name) or find_op(name)
     domain, _, op_type = name.removeprefix(PREFIX).rpartition(".")

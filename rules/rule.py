@@ -1,6 +1,7 @@
 """Rules and rule sets, and what is refused when they are made."""
 
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -217,7 +218,24 @@ class Rule:
         return self._but(name=name)
 
     def directions(self) -> "list[Rule]":
-        """The rule, and where it goes both ways its reverse, each one-way."""
+        """The rules that this one stands for: one for each choice of operators, each one-way. `f(g(x)) -> g(f(x))`, named `Set.swap`, gives
+        `Set.swap[exp, copy]` and others; a rule that goes both ways also `Set.swap.back[exp, copy]`."""
+        from passat.rules.operator_hole import filled, operator_holes  # which needs patterns and conditions
+
+        holes = operator_holes(self.lhs)
+        ways = self._ways()
+        if not holes:
+            return ways
+        made = []
+        for chosen in itertools.product(*(hole.operators() for hole in holes.values())):
+            operators = dict(zip(holes, chosen, strict=True))
+            of = f"[{', '.join(one.name for one in chosen)}]"
+            for way in ways:
+                sides = {name: filled(getattr(way, name), operators) for name in ("lhs", "rhs", "conditions")}
+                made.append(way._but(name=way.name and way.name + of, **sides))
+        return made
+
+    def _ways(self) -> "list[Rule]":
         if not self.back:
             return [self]
         there = self._but(back=False)
@@ -239,7 +257,26 @@ class Rule:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
 
 
-_LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in ("rule.py", "pattern.py", "multi_root.py"))
+def without_operators(name: str) -> str:
+    """The name of a direction of a rule, without the operators in the place of its holes.
+
+    >>> without_operators("Views.swap.back[nn.relu]")
+    'Views.swap.back'
+    """
+    return name.partition("[")[0]
+
+
+def equation_of(name: str) -> str:
+    """The name of the rule that a direction belongs to.
+
+    >>> equation_of("Views.fuse.back"), equation_of("Views.back"), equation_of("Views.swap[nn.relu]")
+    ('Views.fuse', 'Views.back', 'Views.swap')
+    """
+    return ".".join(without_operators(name).split(".")[:2])
+
+
+_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py")
+_LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in _FILES)
 
 
 def _caller() -> str:

@@ -23,7 +23,7 @@ from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
 from passat.rules.regions.regional import REGION_NODES
-from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
 from passat.rules.schedule import Phase, phases_of, rule_sets
 
 _DEFAULTS = Limits()
@@ -182,7 +182,8 @@ class RulePass(FunctionPass):
         for key in _OF_THE_ENGINE:
             if amount := getattr(report, key):
                 ctx.record(name, key, amount)
-        for rule, statistics in report.rules.items():
+        for direction, statistics in report.rules.items():
+            rule = without_operators(direction)
             ctx.record(name, f"matched:{rule}", statistics.matches)
             ctx.record(name, f"fired:{rule}", statistics.unions)
             ctx.record(name, f"refused:{rule}", statistics.refused)
@@ -308,4 +309,4 @@ def _applied(ctx: PassContext) -> int:
 def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
         return False
-    return rule.name not in disabled and rule.name.partition(".")[0] not in disabled and rule.name.removesuffix(".back") not in disabled
+    return not {rule.name, equation_of(rule.name), rule.name.partition(".")[0]}.intersection(disabled)

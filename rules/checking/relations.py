@@ -16,6 +16,7 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.operator_hole import operator_holes
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -67,8 +68,8 @@ def circles(all_checked: Sequence[Checked]) -> list[tuple[str, ...]]:
     matchers: dict[Symbol, list[Matcher]] = {}
     for checked in all_checked:
         if checked.rule.kind == REDUCING:
-            matcher = Matcher(checked.rule)
-            matchers.setdefault(matcher.root, []).append(matcher)
+            for matcher in map(Matcher, checked.rule.directions()):
+                matchers.setdefault(matcher.root, []).append(matcher)
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for checked in all_checked:
         if checked.rule.kind != REDUCING:
@@ -185,9 +186,10 @@ def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
 
 def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules of which the first does all that the second does: its left side is more general, its right side then the same, and
-    it asks for no more."""
-    for i, general in enumerate(rules):
-        for j, special in enumerate(rules):
+    it asks for no more. A rule with holes for operators is taken for each choice of them."""
+    plain = [one for rule in rules for one in (rule.directions() if operator_holes(rule.lhs) else [rule])]
+    for i, general in enumerate(plain):
+        for j, special in enumerate(plain):
             same = i != j and type(general) is type(special) is Rule and _root(general) == _root(special)
             if same and covers(general, special) and not (j < i and covers(special, general)):
                 yield general, special

@@ -8,48 +8,26 @@ what makes them pay are `Transposes` and `Views`, where two views meet.
 from collections.abc import Sequence
 from typing import Final
 
-from passat.ir.op import list_ops
 from passat.rules.conditions import Refuse, Term, computed, condition, same_rank, same_shape
 from passat.rules.library.linear import is_scalar, no_axes
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p, q = attributes("a b p q")
 BUDGET: Final = 200
-BINARY: Final = (
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "maximum",
-    "minimum",
-    "power",
-    "equal",
-    "greater",
-    "less",
-    "logical_and",
-    "logical_or",
-)
-"""The operators of two operands that views pass."""
+TIES: Final = "of 0.0 and -0.0 either is the larger one"
+_OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
+f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
 
 
-def _unary() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for of in list_ops():
-        if of.elementwise and of.arity == 1 and not of.name.startswith("elemwise_") and of.name != "copy":
-            attrs = {"attrs": b} if of.attr_params else {}
-            name = of.name.replace(".", "_")
-            through = PCall(of, (op.transpose(x, axes=p),), attrs) >> op.transpose(PCall(of, (x,), attrs), axes=p)
-            rules[f"transpose_{name}"] = through.exploring().budget(BUDGET)
-            through = PCall(of, (op.reshape(x, attrs=a),), attrs) >> op.reshape(PCall(of, (x,), attrs), attrs=a)
-            rules[f"reshape_{name}"] = through.exploring().budget(BUDGET)
-    doc = "A view before an elementwise operator of one operand may as well be behind it."
-    return RuleSetMeta("UnaryPassages", (RuleSet,), {"__doc__": doc, **rules})
+class UnaryPassages(RuleSet):
+    """A view before an elementwise operator of one operand may as well be behind it."""
 
-
-UnaryPassages = _unary()
+    transpose = (f(op.transpose(x, axes=p), attrs=b) >> op.transpose(f(x, attrs=b), axes=p)).exploring().budget(BUDGET)
+    reshape = (f(op.reshape(x, attrs=a), attrs=b) >> op.reshape(f(x, attrs=b), attrs=a)).exploring().budget(BUDGET)
 
 
 @computed
@@ -75,29 +53,53 @@ def is_no_scalar(c: Term) -> bool | str:
     return c.type.size != 1 or f"{c.type!r} is one number"
 
 
-def _binary() -> RuleSetMeta:
-    passages: dict[str, Rule] = {}
-    for name in BINARY:
-        of, rules = getattr(op, name), {}
-        turned, viewed = op.transpose(x, axes=p), op.reshape(x, attrs=a)
-        rules[f"transposes_{name}"] = (of(turned, op.transpose(y, axes=p)) >> op.transpose(of(x, y), axes=p)).when(same_rank(x, y))
-        rules[f"reshapes_{name}"] = (of(viewed, op.reshape(y, attrs=b)) >> op.reshape(of(x, y), attrs=a)).when(
-            same_shape(x, y), same_shape(viewed, op.reshape(y, attrs=b))
-        )
-        number = op.reshape(c, newshape=no_axes(c))
-        back = op.transpose(op.reshape(c, newshape=padded_shape(c, x)), axes=transposed_back(p, x))
-        if name != "multiply":  # see `Scales`
-            rules[f"transpose_{name}_number"] = (of(turned, c) >> op.transpose(of(x, number), axes=p)).when(is_scalar(c, x))
-            rules[f"reshape_{name}_number"] = (of(viewed, c) >> op.reshape(of(x, number), attrs=a)).when(is_scalar(c, viewed))
-        rules[f"transpose_{name}_constant"] = (of(turned, c) >> op.transpose(of(x, back), axes=p)).when(is_no_scalar(c))
-        for key, rule in rules.items():
-            extremum = name in ("maximum", "minimum")
-            passages[key] = (rule.inexact("of 0.0 and -0.0 either is the larger one") if extremum else rule).exploring().budget(BUDGET)
-    doc = "A view that both operands have, or the one that is no constant, may as well be behind the operator."
-    return RuleSetMeta("BinaryPassages", (RuleSet,), {"__doc__": doc, **passages})
+_ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")
+g = operator("g", "multiply", *_ARITHMETIC)
+h = operator("h", *_ARITHMETIC)  # numbers that are factors: see `Scales`
+extremum = operator("extremum", "maximum", "minimum")
+_TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
+_NUMBER = op.reshape(c, newshape=no_axes(c))
 
 
-BinaryPassages = _binary()
+def _passage(rule: Rule) -> Rule:
+    return rule.exploring().budget(BUDGET)
+
+
+def _transposes(of: OperatorHole) -> Rule:
+    return _passage((of(_TURNED, op.transpose(y, axes=p)) >> op.transpose(of(x, y), axes=p)).when(same_rank(x, y)))
+
+
+def _reshapes(of: OperatorHole) -> Rule:
+    other = op.reshape(y, attrs=b)
+    return _passage((of(_VIEWED, other) >> op.reshape(of(x, y), attrs=a)).when(same_shape(x, y), same_shape(_VIEWED, other)))
+
+
+def _transpose_and_number(of: OperatorHole) -> Rule:
+    return _passage((of(_TURNED, c) >> op.transpose(of(x, _NUMBER), axes=p)).when(is_scalar(c, x)))
+
+
+def _reshape_and_number(of: OperatorHole) -> Rule:
+    return _passage((of(_VIEWED, c) >> op.reshape(of(x, _NUMBER), attrs=a)).when(is_scalar(c, _VIEWED)))
+
+
+def _transpose_and_constant(of: OperatorHole) -> Rule:
+    back = op.transpose(op.reshape(c, newshape=padded_shape(c, x)), axes=transposed_back(p, x))
+    return _passage((of(_TURNED, c) >> op.transpose(of(x, back), axes=p)).when(is_no_scalar(c)))
+
+
+class BinaryPassages(RuleSet):
+    """A view that both operands have, or the one that is no constant, may as well be behind the operator."""
+
+    transposes = _transposes(g)
+    reshapes = _reshapes(g)
+    transpose_and_number = _transpose_and_number(h)
+    reshape_and_number = _reshape_and_number(h)
+    transpose_and_constant = _transpose_and_constant(g)
+    transposes_extremum = _transposes(extremum).inexact(TIES)
+    reshapes_extremum = _reshapes(extremum).inexact(TIES)
+    transpose_and_number_extremum = _transpose_and_number(extremum).inexact(TIES)
+    reshape_and_number_extremum = _reshape_and_number(extremum).inexact(TIES)
+    transpose_and_constant_extremum = _transpose_and_constant(extremum).inexact(TIES)
 
 
 @computed

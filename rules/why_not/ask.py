@@ -17,7 +17,7 @@ from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.passes import default_pipeline
-from passat.rules.rule import MATH_LEVELS, Rule, RuleSetMeta
+from passat.rules.rule import MATH_LEVELS, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
@@ -100,12 +100,12 @@ class Inquiry:
         self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in sets} | own
 
     def is_set(self, name: str) -> bool:
-        """Whether a name is that of a rule set."""
-        return name not in self._rules and any(rule.startswith(f"{name}.") for rule in self._rules)
+        """Whether a name is that of a rule set, or of a rule with holes for operators."""
+        return name not in self._rules and any(rule.startswith((f"{name}.", f"{name}[")) for rule in self._rules)
 
     def rules_of(self, name: str) -> list[str]:
-        """The names of the rules of a set. Raises WhyNotError."""
-        found = [rule for rule in self._rules if rule.partition(".")[0] == name]
+        """The names of the rules of a set, or of those that a rule with holes for operators stands for. Raises WhyNotError."""
+        found = [rule for rule in self._rules if name in (rule.partition(".")[0], without_operators(rule))]
         if not found:
             raise WhyNotError(f"there is no rule set {name!r}{_hint(name, {rule.partition('.')[0] for rule in self._rules})}")
         return found
@@ -166,7 +166,7 @@ class Inquiry:
             held = self._holders.get(name, [])
             return f"no pass of the pipeline has it; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
         disabled = watched.settings.get_config("rules.disabled")
-        named = next((one for one in disabled if one in (name, name.partition(".")[0], name.removesuffix(".back"))), None)
+        named = next((one for one in disabled if one in (name, equation_of(name), name.partition(".")[0])), None)
         if named is not None:
             return f"it is switched off: rules.disabled names {named}", []
         math = watched.settings.get_config("rules.math")

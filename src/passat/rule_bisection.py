@@ -24,12 +24,12 @@ from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTr
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
 from passat.pipelines import Passes, build_pipeline
-from passat.rule_runs import Outcome, Questions, RuleRuns, base_name, in_words
+from passat.rule_runs import Outcome, Questions, RuleRuns, in_words
 from passat.rules import RuleSet
 from passat.rules.bisecting import first_application, smallest_set
 from passat.rules.engine.journal import Application, Journal, Run
 from passat.rules.matched import Matched, matched_part
-from passat.rules.rule import Rule
+from passat.rules.rule import Rule, equation_of
 from passat.rules.why_not.view import View
 from passat.verify import AS_USUAL, Comparing
 
@@ -112,7 +112,7 @@ class RuleBisection:
     @property
     def names(self) -> list[str]:
         """The names of the rules."""
-        return list(dict.fromkeys(base_name(rule.name) for rule in self.rules))
+        return list(dict.fromkeys(equation_of(rule.name) for rule in self.rules))
 
     @property
     def config(self) -> dict[str, AnyValue]:
@@ -209,8 +209,8 @@ def bisect_rules(
     application = None
     if found is not None:
         application = _describe(GuiltyApplication(high, total, tuple(range(low + 1, high + 1))), journal, raised=error is not None)
-    guilty = tuple(rule for rule in runs.rules.values() if base_name(rule.name) in names)
-    if len({base_name(rule.name) for rule in guilty}) == 1 and application is not None and application.rule:
+    guilty = tuple(rule for rule in runs.rules.values() if equation_of(rule.name) in names)
+    if len({equation_of(rule.name) for rule in guilty}) == 1 and application is not None and application.rule:
         guilty = tuple(rule for rule in guilty if rule.name == application.rule)
     return RuleBisection(
         *(source, check, guilty, len(candidates), fired, application, why, error, before, after),
@@ -232,7 +232,7 @@ def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
     if asked((), 0):
         why = asked.answer((), 0)[1].accused or check.why
         raise AlreadyTrueError(f"{source} is bad with no rule too, so none is to blame, and passat bisect looks for the pass: {why}")
-    fired = list(dict.fromkeys(map(base_name, outcome.fired)))
+    fired = list(dict.fromkeys(map(equation_of, outcome.fired)))
     known = bool(fired) and outcome.error is None and bool(asked(fired))
     return (fired, True) if known else (runs.names(), False)
 
@@ -247,7 +247,7 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
             f"{source} is bad only where large functions are cut into regions, so that single applications cannot be told apart; "
             "try another --config rules.region_nodes"
         )
-    count = len({base_name(name) for name in outcome.fired})
+    count = len({equation_of(name) for name in outcome.fired})
     which = f"{count} {'rule' if count == 1 else 'rules'} fired" if count else "no rule fired"
     raise NeverTrueError(f"{source} is good with all rules, so none is to blame ({which})")
 

@@ -11,7 +11,7 @@ from passat.passmgr import PassContext, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal
-from passat.rules.rule import Rule
+from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
 
 Tell: TypeAlias = "Callable[[str], None] | None"
@@ -53,7 +53,7 @@ class RuleRuns:
 
     def names(self) -> list[str]:
         """The names of all rules of the pipeline, both directions under one."""
-        return list(dict.fromkeys(map(base_name, self.rules)))
+        return list(dict.fromkeys(map(equation_of, self.rules)))
 
     def disabled(self, enabled: Collection[str] | None) -> list[str]:
         """What `rules.disabled` is where no rules run but these; a set none of whose rules runs goes by its name. None enables all."""
@@ -128,15 +128,6 @@ class Questions:
         self._tell(f"checking a model ({self.calls})")
         answer = self.check(outcome.module)
         return (None if answer is None else bool(answer)), outcome
-
-
-def base_name(rule: str) -> str:
-    """The name of a rule of which one direction is meant.
-
-    >>> base_name("Views.fuse.back"), base_name("Views.back")
-    ('Views.fuse', 'Views.back')
-    """
-    return ".".join(rule.split(".")[:2])
 
 
 def in_words(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from passat.page.origins import Origins
 from passat.page.program import program_of
 from passat.page.record import Record
 from passat.report import Report
+from passat.rules.rule import without_operators
 
 
 def add_statistics(report: Report, record: Record) -> None:
@@ -11,7 +12,7 @@ def add_statistics(report: Report, record: Record) -> None:
     rules = {rule.name: rule for rule in report.rules}
     for run in record.runs[: record.first]:
         for name, statistics in run.saturation.rules.items():
-            rule = rules.get(name)
+            rule = rules.get(without_operators(name))
             if rule is not None:
                 rule.seconds += statistics.seconds
                 for reason, count in statistics.reasons.items():
@@ -33,7 +34,8 @@ def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
     for node in calls:
         rule = origins.rule_of(node.expr)
         if rule:
-            counts[rule] = counts.get(rule, 0) + 1
+            name = without_operators(rule)
+            counts[name] = counts.get(name, 0) + 1
     return counts, len(calls)
 
 
@@ -41,6 +43,7 @@ def silent_rules(record: Record) -> list[str]:
     """The rules that ran and of whose left sides nothing was found."""
     runs = record.runs[: record.first]
     stages = [stage for run in runs for stage in run.stages]
-    ran = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]
-    matched = {name for run in runs for name, statistics in run.saturation.rules.items() if statistics.matches}
+    heard = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]
+    ran = map(without_operators, heard)
+    matched = {without_operators(name) for run in runs for name, statistics in run.saturation.rules.items() if statistics.matches}
     return [name for name in dict.fromkeys(ran) if name not in matched]

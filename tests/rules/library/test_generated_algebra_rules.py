@@ -17,7 +17,6 @@ from passat.rules.library import (
     SlicesOfConcats,
     SplitsOfConcats,
 )
-from passat.rules.library.passages import BINARY
 from passat.rules.library.reductions import REDUCTIONS
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -169,32 +168,26 @@ def both(name: str, a: Expr, b: Expr) -> Expr:
     return made
 
 
-for _name in BINARY:
-    _kind = "bool" if _name.startswith("logical") else "float32"
-    _a, _b = var("a", (4, 3), _kind), var("b", (4, 3), _kind)
-    _low, _number, _column = (
-        var("low", (4,), _kind),
-        splat(1, (), _kind),
-        numbers((3, 4), _kind) if _kind != "bool" else splat(1, (3, 4), _kind),
-    )
-    CASES[f"BinaryPassages.transposes_{_name}"] = case(
+_a, _b, _low = var("a", (4, 3)), var("b", (4, 3)), var("low", (4,))
+_number, _column = splat(1, ()), numbers((3, 4))
+for _kind, _name in (("", "power"), ("_extremum", "minimum")):
+    CASES[f"BinaryPassages.transposes{_kind}"] = case(
         both(_name, turn(_a, 1, 0), turn(_b, 1, 0)), both(_name, turn(_a, 1, 0), turn(_low, 0)), "two values"
     )
-    CASES[f"BinaryPassages.reshapes_{_name}"] = case(
+    CASES[f"BinaryPassages.reshapes{_kind}"] = case(
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(_b, newshape=(12,))),
-        both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6), _kind), newshape=(12,))),
+        both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6)), newshape=(12,))),
         "the shapes differ",
     )
-    if _name != "multiply":
-        CASES[f"BinaryPassages.transpose_{_name}_number"] = case(
-            both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
-        )
-        CASES[f"BinaryPassages.reshape_{_name}_number"] = case(
-            both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
-            both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
-            "is not one number",
-        )
-    CASES[f"BinaryPassages.transpose_{_name}_constant"] = case(
+    CASES[f"BinaryPassages.transpose_and_number{_kind}"] = case(
+        both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
+    )
+    CASES[f"BinaryPassages.reshape_and_number{_kind}"] = case(
+        both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
+        both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
+        "is not one number",
+    )
+    CASES[f"BinaryPassages.transpose_and_constant{_kind}"] = case(
         both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is one number"
     )
 TABLE = pairs(

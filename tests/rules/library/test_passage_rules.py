@@ -6,13 +6,12 @@ from typing import Final
 import pytest
 
 from passat.ir.expr import Expr
-from passat.ir.op import Op, list_ops
+from passat.ir.op import Op, get_op, list_ops
 from passat.rules.library import UnaryPassages
 from passat.rules.rule import Rule
 from tests.rules.building import ops, var
-from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
+from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites
 
-OPERATORS: Final = {op.name.replace(".", "_"): op for op in list_ops()}
 ATTRS: Final[dict[str, dict[str, AnyValue]]] = {"cast": {"dtype": "float64"}, "clip": {"a_min": -1.0, "a_max": 1.0}}
 KINDS: Final = {"logical_not": "bool", "bitwise_not": "int32"}
 
@@ -35,26 +34,25 @@ def passage(view: str, of: Op) -> Case:
     return case(of(before(cube), **attrs), of(other(cube), **attrs), "")
 
 
-def cases() -> dict[str, Case]:
-    named = [rule.name.partition(".")[2].split("_", 1) for rule in UnaryPassages]
-    return {f"UnaryPassages.{view}_{name}": passage(view, OPERATORS[name]) for view, name in named}
+TABLE: Final = [
+    (direction, passage(view, get_op(direction.name.partition("[")[2].removesuffix("]"))))
+    for view in ("transpose", "reshape")
+    for direction in vars(UnaryPassages)[view].directions()
+]
 
 
-TABLE = pairs(cases(), UnaryPassages)
-
-
-@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+@pytest.mark.parametrize(("rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_fires(rule: Rule, example: Case) -> None:
     check_rewrites(rule, example)
 
 
-@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+@pytest.mark.parametrize(("rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_refuses(rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
 
 
 def test_every_elementwise_operator_of_one_operand_is_passed() -> None:
-    passed = {rule.name.partition(".")[2] for rule in UnaryPassages}
-    elementwise = {op.name.replace(".", "_") for op in list_ops() if op.elementwise and op.arity == 1} - {"copy"}
-    elementwise = {name for name in elementwise if not name.startswith("elemwise_")}
-    assert passed == {f"{view}_{name}" for view in ("transpose", "reshape") for name in elementwise}
+    elementwise = {op.name for op in list_ops() if op.elementwise and op.arity == 1} - {"copy"}
+    elementwise = {name for name in elementwise if not name.startswith("elemwise_")}  # which take a tuple
+    for rule in UnaryPassages:
+        assert {direction.name for direction in rule.directions()} == {f"{rule.name}[{name}]" for name in elementwise}

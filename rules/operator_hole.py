@@ -1,0 +1,133 @@
+"""Holes for operators: one equation that holds of every operator with some traits, and of those that are declared later."""
+
+from collections.abc import Mapping
+from typing import Any as AnyValue
+from typing import Final, Literal, cast
+
+from passat.ir.op import Op, list_ops
+from passat.rules.conditions import Condition
+from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, TermLike, find_operator
+from passat.rules.symbolic import Symbolic
+
+Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution"]
+TRAITS: Final[tuple[Trait, ...]] = ("elementwise", "movement", "commutative", "associative", "idempotent", "involution")
+"""The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
+
+
+class OperatorHole(Symbolic):
+    """A hole for an operator, applied as operators are: `f(x)`, or `f(x, attrs=a)` where it keeps its attributes.
+
+    A rule with holes for operators stands for one rule for each choice of operators, `Rule.directions()`.
+    """
+
+    __slots__ = ("but", "choices", "name", "operands", "traits")
+    kind = "a hole for an operator that is not applied"
+    comparison = "write f(...)"
+
+    def __init__(
+        self, name: str, choices: tuple[str, ...], operands: int | None, traits: Mapping[Trait, bool], but: tuple[str, ...]
+    ) -> None:
+        self.name = name
+        self.choices = choices
+        self.operands = operands
+        self.traits = dict(traits)
+        self.but = but
+
+    def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
+        """The operator, whichever it is, applied to terms."""
+        if self.operands is not None and len(args) != self.operands:
+            raise RuleError(f"{self.name} takes {self.operands} operands, the pattern gives {len(args)}")
+        # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
+        return PCall(cast(Op, self), args, attrs)
+
+    # What a call asks of its operator.
+
+    variadic = True
+    is_own = True
+
+    @property
+    def attr_params(self) -> frozenset[str]:
+        """The attributes that every operator has which may stand here."""
+        return frozenset.intersection(*(frozenset(found.attr_params) for found in self.operators()))
+
+    def operators(self) -> list[Op]:
+        """The operators that may stand here, in the order of their names, or in that in which they are listed."""
+        if self.choices:
+            return [find_operator(name) for name in self.choices]
+        return list(filter(self._fits, list_ops()))
+
+    def _fits(self, found: Op) -> bool:
+        if found.variadic or found.arity != self.operands or found.name in self.but or found.stateful:
+            return False
+        return all(getattr(found, trait) is wanted for trait, wanted in self.traits.items())
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:
+    """A hole for the operators with some traits and a number of operands, or for those that are listed.
+
+    >>> f, g = operator("f", elementwise=True, arity=1), operator("g", "maximum", "minimum")
+    >>> g.operators()
+    [maximum, minimum]
+
+    Raises RuleError where a trait is none, and where neither traits nor names say which operators are meant.
+    """
+    for trait in traits:
+        if trait not in TRAITS:
+            raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
+    if bool(choices) == bool(traits) or (traits and arity is None):
+        raise RuleError(f"operator({name!r}): say which operators, by names or by arity= and traits")
+    return OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
+
+
+def operator_holes(*values: AnyValue) -> dict[str, OperatorHole]:
+    """The holes for operators in patterns and conditions, by name. Raises RuleError where two have one name."""
+    found: dict[str, OperatorHole] = {}
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if isinstance(value, PCall):
+            hole: object = value.op
+            if isinstance(hole, OperatorHole) and found.setdefault(hole.name, hole) is not hole:
+                raise RuleError(f"two holes for operators are called {hole.name}")
+            stack += [*value.args, *value.attrs.values()]
+        elif isinstance(value, OperatorHole):
+            stack.append(value())
+        elif isinstance(value, PTuple):
+            stack += value.fields
+        elif isinstance(value, PGet):
+            stack.append(value.of)
+        elif isinstance(value, PNumber):
+            stack.append(value.value)
+        elif isinstance(value, (Condition, Computed)):
+            stack += value.args
+        elif isinstance(value, (tuple, list)):
+            stack += value
+    return dict(sorted(found.items()))
+
+
+def filled(value: AnyValue, operators: Mapping[str, Op]) -> AnyValue:
+    """A pattern, a condition or a value in one, with operators in the place of the holes; itself where it has none."""
+    if not operator_holes(value):
+        return value
+    if isinstance(value, PCall):
+        hole: object = value.op
+        made = operators[hole.name] if isinstance(hole, OperatorHole) else value.op
+        attrs = {name: filled(one, operators) for name, one in value.attrs.items() if name != "attrs" or made.attr_params}
+        return PCall(made, [filled(arg, operators) for arg in value.args], attrs)
+    if isinstance(value, PTuple):
+        return PTuple([filled(field, operators) for field in value.fields])
+    if isinstance(value, PGet):
+        return PGet(filled(value.of, operators), value.index)
+    if isinstance(value, PNumber):
+        return PNumber(filled(value.value, operators))
+    if isinstance(value, Condition):
+        return Condition(value.function, filled(value.args, operators), value.draw)
+    if isinstance(value, Computed):
+        return Computed(value.function, filled(value.args, operators))
+    if isinstance(value, (tuple, list)):
+        return type(value)(filled(one, operators) for one in value)
+    assert not isinstance(value, Pattern)
+    return value
