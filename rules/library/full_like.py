@@ -5,9 +5,12 @@ Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the p
 that knows `zeros(...)` and `ones(...)`.
 """
 
+from typing import Final
+
 from passat.ir.ops.like import collapsed_axes
 from passat.rules.conditions import Refuse, Term, computed, dtype_of, is_float, same_type, shape_of
 from passat.rules.library.views import new_shape
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -51,7 +54,7 @@ class LikeForms(RuleSet):
     collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
 
 
-_FORMS: dict[str, tuple[PCall, Pattern | float]] = {
+_FORMS: Final[dict[str, tuple[PCall, Pattern | float]]] = {
     "full": (op.full(y), y),
     "full_like": (op.full_like(z, y), y),
     "zeros": (op.zeros(), 0),
@@ -59,23 +62,18 @@ _FORMS: dict[str, tuple[PCall, Pattern | float]] = {
     "zeros_like": (op.zeros_like(z), 0),
     "ones_like": (op.ones_like(z), 1),
 }
-_COMMUTATIVE = ("add", "multiply", "maximum", "minimum")
+f = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
+g = operator("g", "subtract", "divide")
 
 
 def _rules() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
-    for name in (*_COMMUTATIVE, "subtract", "divide"):
-        of = getattr(op, name)
-        for form, (filled, value) in _FORMS.items():
-            right: PCall = of(x, filled)
-            if name in _COMMUTATIVE:
-                rules[f"{name}_{form}"] = (right >> of(x, value)).when(same_type(x, right))
-            else:
-                left: PCall = of(filled, x)
-                rule = (right >> of(x, value)).when(same_type(x, right))
-                # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
-                rules[f"{name}_{form}_right"] = rule.when(is_float(x)) if name == "divide" and value != 1 else rule
-                rules[f"{name}_{form}_left"] = (left >> of(value, x)).when(same_type(x, left))
+    for form, (filled, value) in _FORMS.items():
+        rules[form] = (f(x, filled) >> f(x, value)).when(same_type(x, f(x, filled)))
+        rules[f"{form}_left"] = (g(filled, x) >> g(value, x)).when(same_type(x, g(filled, x)))
+        divided = (x / filled >> x / value).when(same_type(x, x / filled))
+        # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+        rules[f"{form}_divisor"] = divided.when(is_float(x)) if value != 1 else divided
     doc = "Arithmetic with one value repeated, in the shape of the other operand or a smaller one, is arithmetic with that value."
     return RuleSetMeta("Fills", (RuleSet,), {"__doc__": doc, **rules})
 

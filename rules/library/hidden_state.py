@@ -9,7 +9,6 @@ import math
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
-from passat.ir.op import Op, get_op
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
@@ -17,8 +16,10 @@ from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_matrix, is_row_bias
-from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.library.passages import OF_TUPLES
+from passat.rules.operator_hole import operator
+from passat.rules.pattern import PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y, z = tensors("x y z")
 w, b = constants("w b")
@@ -151,45 +152,24 @@ def _through(whole: PCall, flat: PCall) -> Rule:
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
 
 
-def _unary(of: Op) -> Rule:
-    attrs: dict[str, AnyValue] = {"attrs": a} if of.attr_params else {}
-    return _through(PCall(of, (_STACK,), attrs), PCall(of, (x,), attrs))
+f = operator("f", arity=1, elementwise=True, but=("copy", *OF_TUPLES))
+g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
+h = operator("h", "subtract", "divide", "power")  # those that are not commutative
+reduction = operator("reduction", "sum", "mean", "max", "min")
 
 
-_UNARY = (
-    *("abs", "negative", "sqrt", "rsqrt", "reciprocal", "exp", "log", "tanh", "erf", "sigmoid", "cast", "nn.relu", "nn.leaky_relu"),
-    *("nn.gelu", "nn.swish", "nn.mish", "nn.hard_swish", "nn.hard_sigmoid", "nn.elu", "nn.softplus", "isnan", "logical_not", "sin", "cos"),
-)
-_BINARY = ("add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
-_REDUCTIONS = ("sum", "mean", "max", "min")
+class Rows(RuleSet):
+    """What works on rows one by one, or on their elements, does so on the matrix of the rows of a stack."""
 
+    elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
+    stack = _through(g(_STACK, y), g(x, op.reshape(y, newshape=rows_of(y)))).when(same_sizes(_STACK, y))
+    stack_right = _through(h(y, _STACK), h(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
+    row = _through(g(_STACK, y), g(x, op.reshape(y, newshape=row_shape(y)))).when(is_one_row(y, _STACK))
+    row_right = _through(h(y, _STACK), h(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
+    reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
+        is_last_axis(p, _STACK)
+    )
 
-def _ordered(of: OpNames, a: Pattern, b: Pattern, side: str) -> PCall:
-    """The operator on two terms; the first of them on the right where that is the side."""
-    return of(b, a) if side else of(a, b)
-
-
-def _rules_of_rows() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name in _UNARY:
-        rules[name.replace(".", "_")] = _unary(get_op(name))
-    for name in _BINARY:
-        binary = getattr(op, name)
-        for side in ("", "_right") if name in ("subtract", "divide", "power") else ("",):
-            whole = _ordered(binary, _STACK, y, side)
-            flat = _ordered(binary, x, op.reshape(y, newshape=rows_of(y)), side)
-            rules[f"{name}_stack{side}"] = _through(whole, flat).when(same_sizes(_STACK, y))
-            row = _ordered(binary, x, op.reshape(y, newshape=row_shape(y)), side)
-            rules[f"{name}_row{side}"] = _through(whole, row).when(is_one_row(y, _STACK))
-    for name in _REDUCTIONS:
-        reduce = getattr(op, name)
-        whole = reduce(_STACK, axis=p, keepdims=True, exclude=False)
-        rules[name] = _through(whole, reduce(x, axis=(-1,), keepdims=True)).when(is_last_axis(p, _STACK))
-    doc = "What works on rows one by one, or on their elements, does so on the matrix of the rows of a stack."
-    return RuleSetMeta("Rows", (RuleSet,), {"__doc__": doc, **rules})
-
-
-Rows = _rules_of_rows()
 
 _PRODUCT = x @ w
 _NORM = op.nn.layer_norm(_STACK, y, z, axis=p, epsilon=e)

@@ -19,8 +19,9 @@ x, y = tensors("x y")
 a, b, p, q = attributes("a b p q")
 BUDGET: Final = 200
 TIES: Final = "of 0.0 and -0.0 either is the larger one"
-_OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
-f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
+OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
+"""Elementwise operators whose one operand is a tuple."""
+f = operator("f", arity=1, elementwise=True, but=("copy", *OF_TUPLES))
 
 
 class UnaryPassages(RuleSet):

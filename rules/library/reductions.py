@@ -12,24 +12,20 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
 from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.library.normalisation_forms import are_same_axes
-from passat.rules.pattern import AttrHole, Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.pattern import OpNames, PCall, attributes, constants, number, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p = attributes("a b p")
 _ORDER: Final = "sums in another order"
-_EXACT: Final = ("all", "any")
-_FLOATS: Final = ("mean", "logsumexp", "reduce_l2")
-REDUCTIONS: Final = (*_EXACT, "max", "min", "sum", "prod", "reduce_l1", *_FLOATS)
-
-
-def _made(name: str, rule: Rule, floats: bool = False) -> Rule:
-    """The rule as the reduction needs it: exact where elements are only compared."""
-    rule = rule.when(is_float(x)) if floats else rule
-    if name in _EXACT:
-        return rule
-    return rule.inexact("of 0.0 and -0.0 either is the larger one" if name in ("max", "min") else _ORDER)
+_TIES: Final = "of 0.0 and -0.0 either is the larger one"
+quantifier = operator("quantifier", "all", "any")
+extremum = operator("extremum", "max", "min")
+total = operator("total", "sum", "prod", "reduce_l1")
+floating = operator("floating", "mean", "logsumexp", "reduce_l2")
+"""Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
 
 
 @computed
@@ -43,22 +39,23 @@ def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     return tuple(sorted({*first, *(left[axis] for axis in reduced_axes(len(left), outer.axis, outer.exclude))}))
 
 
-def _repeated() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name in REDUCTIONS:
-        of = getattr(op, name)
-        rule = of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
-        rules[name] = _made(name, rule, name in _FLOATS)
-    return RuleSetMeta("RepeatedReductions", (RuleSet,), {"__doc__": "A reduction of a reduction is one reduction.", **rules})
-
-
 @computed
 def kept(attrs: Attrs) -> bool:
     """Whether a reduction keeps the dimensions that it reduces."""
     return bool(attrs.keepdims)
 
 
-RepeatedReductions = _repeated()
+def _repeated(of: OperatorHole) -> Rule:
+    return of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
+
+
+class RepeatedReductions(RuleSet):
+    """A reduction of a reduction is one reduction."""
+
+    quantifiers = _repeated(quantifier)
+    extrema = _repeated(extremum).inexact(_TIES)
+    totals = _repeated(total).inexact(_ORDER)
+    floats = _repeated(floating).when(is_float(x)).inexact(_ORDER)
 
 
 def _permutation(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -95,22 +92,37 @@ def reduces_all(attrs: Attrs, x: Term) -> bool | str:
     return everything or f"it does not reduce all of {x.type!r} to a scalar"
 
 
-def _views() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name in REDUCTIONS:
-        of = getattr(op, name)
-        turned = op.transpose(x, axes=p)
-        rule = of(turned, attrs=a) >> of(x, axis=axes_before(a, p, x), keepdims=kept(a))
-        rules[f"{name}_of_transpose"] = _made(name, rule)
-        rule = of(turned, attrs=a) >> op.transpose(of(x, axis=axes_kept_before(a, p, x), keepdims=True), axes=p)
-        rules[f"{name}_before_transpose"] = _made(name, rule.exploring())
-        viewed = op.reshape(x)
-        rule = (of(viewed, attrs=a) >> of(x, axis=None)).when(reduces_all(a, viewed))
-        rules[f"{name}_of_reshape"] = _made(name, rule)
-    return RuleSetMeta("ReducedViews", (RuleSet,), {"__doc__": "A reduction does not need the view that it reduces.", **rules})
+_TURNED: Final = op.transpose(x, axes=p)
+_VIEWED: Final = op.reshape(x)
 
 
-ReducedViews = _views()
+def _of_transpose(of: OperatorHole) -> Rule:
+    return of(_TURNED, attrs=a) >> of(x, axis=axes_before(a, p, x), keepdims=kept(a))
+
+
+def _before_transpose(of: OperatorHole) -> Rule:
+    return (of(_TURNED, attrs=a) >> op.transpose(of(x, axis=axes_kept_before(a, p, x), keepdims=True), axes=p)).exploring()
+
+
+def _of_reshape(of: OperatorHole) -> Rule:
+    return (of(_VIEWED, attrs=a) >> of(x, axis=None)).when(reduces_all(a, _VIEWED))
+
+
+sums = operator("sums", *total.choices, *floating.choices)
+
+
+class ReducedViews(RuleSet):
+    """A reduction does not need the view that it reduces."""
+
+    of_transpose = _of_transpose(quantifier)
+    before_transpose = _before_transpose(quantifier)
+    of_reshape = _of_reshape(quantifier)
+    extremum_of_transpose = _of_transpose(extremum).inexact(_TIES)
+    extremum_before_transpose = _before_transpose(extremum).inexact(_TIES)
+    extremum_of_reshape = _of_reshape(extremum).inexact(_TIES)
+    sum_of_transpose = _of_transpose(sums).inexact(_ORDER)
+    sum_before_transpose = _before_transpose(sums).inexact(_ORDER)
+    sum_of_reshape = _of_reshape(sums).inexact(_ORDER)
 
 
 @condition
@@ -134,20 +146,23 @@ def copies(attrs: Attrs, wide: Term) -> float:
     return float(math.prod(sizes))
 
 
-def _broadcasts() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    wide = op.broadcast_to(x)
-    for name in ("max", "min", "mean"):
-        whole = getattr(op, name)(wide, attrs=a)
-        rule = (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, wide))
-        rules[name] = _made(name, rule, name == "mean")
-    whole = op.sum(wide, attrs=a)
-    rule = whole >> op.broadcast_to(x, shape=shape_of(whole)) * number(copies(a, wide))
-    rules["sum"] = rule.when(reduces_copies(a, x, wide), is_float(x)).inexact(_ORDER)
-    return RuleSetMeta("ReducedCopies", (RuleSet,), {"__doc__": "A reduction of copies looks at one of them.", **rules})
+_WIDE: Final = op.broadcast_to(x)
 
 
-ReducedCopies = _broadcasts()
+def _of_copies(whole: PCall) -> Rule:
+    return (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, _WIDE))
+
+
+class ReducedCopies(RuleSet):
+    """A reduction of copies looks at one of them."""
+
+    extremum = _of_copies(extremum(_WIDE, attrs=a)).inexact(_TIES)
+    mean = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_ORDER)
+    sum = (
+        (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
+        .when(reduces_copies(a, x, _WIDE), is_float(x))
+        .inexact(_ORDER)
+    )
 
 
 @condition
@@ -167,58 +182,52 @@ def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
     return axis % rank - (0 if attrs.keepdims else sum(other < axis % rank for other in gone))
 
 
-def _concats() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    both = op.concatenate((x, y), axis=p)
-    for name, joined in (("sum", op.add), ("max", op.maximum), ("min", op.minimum)):
-        of = getattr(op, name)
-        apart = of(x, attrs=a), of(y, attrs=a)
-        rule = (of(both, attrs=a) >> joined(*apart)).when(reduces_axis(a, p, both))
-        rules[f"{name}_along"] = rule.exploring().inexact(_ORDER)
-        rule = of(both, attrs=a) >> op.concatenate(apart, axis=axis_after(a, p, both))
-        rules[f"{name}_across"] = _made(name, rule.exploring())
-    return RuleSetMeta("ReducedConcats", (RuleSet,), {"__doc__": "A reduction of tensors side by side reduces each of them.", **rules})
+_BOTH: Final = op.concatenate((x, y), axis=p)
 
 
-ReducedConcats = _concats()
+def _along(of: OpNames, joined: OpNames) -> Rule:
+    rule = of(_BOTH, attrs=a) >> joined(of(x, attrs=a), of(y, attrs=a))
+    return rule.when(reduces_axis(a, p, _BOTH)).exploring().inexact(_ORDER)
 
 
-def _scaled(of: Pattern) -> PCall:
-    return of * op.reshape(c, newshape=no_axes(c))
+def _across(of: OpNames | OperatorHole) -> Rule:
+    return (of(_BOTH, attrs=a) >> op.concatenate((of(x, attrs=a), of(y, attrs=a)), axis=axis_after(a, p, _BOTH))).exploring()
+
+
+class ReducedConcats(RuleSet):
+    """A reduction of tensors side by side reduces each of them."""
+
+    sum_along = _along(op.sum, op.add)
+    max_along = _along(op.max, op.maximum)
+    min_along = _along(op.min, op.minimum)
+    sum_across = _across(op.sum).inexact(_ORDER)
+    extremum_across = _across(extremum).inexact(_TIES)
+
+
+linear = operator("linear", "sum", "mean")
+_MOVED: Final = op.reshape(c, newshape=no_axes(c))
 
 
 class ScaledReductions(RuleSet):
     """Scales, shifts and signs move behind a reduction, where there is less to compute."""
 
-    sum = (
-        (op.sum(x * c, attrs=a) >> _scaled(op.sum(x, attrs=a))).when(is_scalar(c, x), is_float(x), is_finite(c)).inexact(_ORDER).exploring()
+    scaled = (
+        (linear(x * c, attrs=a) >> linear(x, attrs=a) * _MOVED).when(is_scalar(c, x), is_float(x), is_finite(c)).inexact(_ORDER).exploring()
     )
-    mean = (
-        (op.mean(x * c, attrs=a) >> _scaled(op.mean(x, attrs=a)))
-        .when(is_scalar(c, x), is_float(x), is_finite(c))
-        .inexact(_ORDER)
-        .exploring()
-    )
-    max = (
-        (op.max(x * c, attrs=a) >> _scaled(op.max(x, attrs=a)))
-        .when(is_scalar(c, x), is_float(x), is_positive(c))
-        .inexact("the sign of 0")
-        .exploring()
-    )
-    min = (
-        (op.min(x * c, attrs=a) >> _scaled(op.min(x, attrs=a)))
+    scaled_extremum = (
+        (extremum(x * c, attrs=a) >> extremum(x, attrs=a) * _MOVED)
         .when(is_scalar(c, x), is_float(x), is_positive(c))
         .inexact("the sign of 0")
         .exploring()
     )
     shifted_mean = (
-        (op.mean(x + c, attrs=a) >> op.mean(x, attrs=a) + op.reshape(c, newshape=no_axes(c)))
+        (op.mean(x + c, attrs=a) >> op.mean(x, attrs=a) + _MOVED)
         .when(is_scalar(c, x), is_float(x), is_finite(c))
         .inexact(_ORDER)
         .exploring()
     )
     shifted_max = (
-        (op.max(x + c, attrs=a) >> op.max(x, attrs=a) + op.reshape(c, newshape=no_axes(c)))
+        (op.max(x + c, attrs=a) >> op.max(x, attrs=a) + _MOVED)
         .when(is_scalar(c, x), is_float(x), is_finite(c))
         .inexact("the sign of 0")
         .exploring()
@@ -254,23 +263,13 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
     return shape[axis % rank] == 1 or f"{y.type!r} varies along axis {axis} of {whole.type!r}"
 
 
-def _shifts() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    axis: AttrHole = p
-    most = op.max(x, axis=b, keepdims=True, exclude=False)
-    for name in ("softmax", "log_softmax"):
-        of = getattr(op.nn, name)
-        rules[name] = (
-            (of(x + c, axis=axis) >> of(x, axis=axis)).when(is_constant_along(c, axis, x), is_moderate(c)).inexact("one rounding less")
-        )
-        rules[f"{name}_less_most"] = (
-            (of(x - most, axis=axis) >> of(x, axis=axis)).when(are_same_axes(b, axis, x)).inexact("as it does itself")
-        )
-        rules[f"{name}_less"] = (
-            (of(x - y, axis=axis) >> of(x, axis=axis)).when(is_constant_along(y, axis, x)).finite("an infinity less itself is no number")
-        )
-    doc = "What is the same for all elements of a row has no influence on their softmax."
-    return RuleSetMeta("SoftmaxShifts", (RuleSet,), {"__doc__": doc, **rules})
+softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
+_MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 
-SoftmaxShifts = _shifts()
+class SoftmaxShifts(RuleSet):
+    """What is the same for all elements of a row has no influence on their softmax."""
+
+    added = (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
+    less_most = (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("as it does itself")
+    less = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("an infinity less itself is no number")

@@ -28,14 +28,11 @@ def filled(form: str, like: Expr, *shape: int) -> Expr:
 
 def fill_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for rule in Fills:
-        name, _, form = rule.name.removeprefix("Fills.").partition("_")
-        of = getattr(ops, name)
-        fill = filled(form.removesuffix("_left").removesuffix("_right"), x, 2, 3)
-        if form.endswith("_left"):
-            found[rule.name] = case(of(fill, x), of(fill, small), "the types differ")
-        else:
-            found[rule.name] = case(of(x, fill), of(small, fill), "the types differ")
+    for form in ("full", "full_like", "zeros", "ones", "zeros_like", "ones_like"):
+        fill = filled(form, x, 2, 3)
+        found[f"Fills.{form}"] = case(x + fill, small + fill, "the types differ")
+        found[f"Fills.{form}_left"] = case(fill - x, fill - small, "the types differ")
+        found[f"Fills.{form}_divisor"] = case(x / fill, small / fill, "the types differ")
     return found
 
 
