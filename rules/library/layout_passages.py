@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.op import Op, list_ops
+from passat.ir.op import list_ops
 from passat.rules.conditions import compose, is_identity, same_rank
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.layout_axes import (
@@ -39,8 +39,10 @@ from passat.rules.library.layout_axes import (
     widths_behind,
 )
 from passat.rules.library.layouts import POOLINGS
+from passat.rules.library.passages import TIES as _TIES
 from passat.rules.library.passages import axis_before, transposed_back
 from passat.rules.library.views import is_view, new_shape
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -52,12 +54,20 @@ MORE: Final = 32
 """Parts of a concatenation through which transposes move that are wanted behind it, or come with its first part."""
 HOLES: Final = tensors(" ".join(f"x{i}" for i in range(1, MORE + 1)))
 _SUMS: Final = "sums in another order"
-_TIES: Final = "of 0.0 and -0.0 either is the larger one"
-_REDUCTIONS: Final = tuple(of.name for of in list_ops() if {"axis", "keepdims", "exclude"} <= set(of.attr_params))
-_EXACT_REDUCTIONS: Final = ("max", "min", "all", "any", "argmax", "argmin", "squeeze")
-_BROADCASTING: Final = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "equal", "greater", "less")
-_ALONG: Final = {"nn.lrn": "", "nn.lp_normalize": _SUMS, "reverse": ""}
-"""Operators that work along one axis, which need not be the last, and what changes where that is another one."""
+pool = operator("pool", *POOLINGS)
+norm = operator("norm", "nn.instance_norm", "nn.group_norm")
+along = operator("along", "nn.lrn", "reverse")
+"""Operators that work along one axis, which need not be the last."""
+quantifier = operator("quantifier", "all", "any", "max", "min")
+_EXACT: Final = (*quantifier.choices, "argmax", "argmin")
+total = operator(
+    "total", *(of.name for of in list_ops() if {"axis", "keepdims", "exclude"} <= set(of.attr_params) and of.name not in _EXACT)
+)
+"""Reductions whose result depends on the order of the elements."""
+place = operator("place", "argmax", "argmin")
+g = operator("g", "add", "subtract", "multiply", "divide", "power", "equal", "greater", "less")
+h = operator("h", "subtract", "divide", "power", "greater", "less")  # those that are not commutative
+extremum = operator("extremum", "maximum", "minimum")
 
 
 def _back(of: Pattern) -> PCall:
@@ -90,86 +100,65 @@ def _one_operand() -> tuple[Rules, Rules]:
     axis = {"axis": axis_before(q, p, x)}, {"axis": axis_behind(q, p, x)}
     add("bias_add", lambda data, **attrs: op.nn.bias_add(data, beta, **attrs), *axis)
     add("batch_norm", lambda data, **attrs: op.nn.batch_norm(data, gamma, beta, mean, var, **attrs)[0], *axis)
-    for name, note in _ALONG.items():
-        add(name.removeprefix("nn."), lambda data, name=name, **attrs: PCall(_OPS[name], (data,), attrs), *axis, note=note)
-    layouts = {"layout": layout_before(q, p, x)}, {"layout": layout_behind(q, p, x)}
-    for name in POOLINGS:
-        add(name.removeprefix("nn."), lambda data, name=name, **attrs: PCall(_OPS[name], (data,), attrs), *layouts)
+    add("along", along, *axis)
+    add("lp_normalize", op.nn.lp_normalize, *axis, note=_SUMS)
+    add("pool", pool, {"layout": layout_before(q, p, x)}, {"layout": layout_behind(q, p, x)})
     add("pad", op.nn.pad, {"pad_width": widths_before(q, p, x)}, {"pad_width": widths_behind(q, p, x)})
     parts = ("begin", "end", "strides", "axes")
     add("strided_slice", op.strided_slice, *({part: sliced(a, p, x, part, way) for part in parts} for way in (False, True)))
     for i in range(MOST):
         enough = lambda data, i=i: has_part(op.split(data, attrs=a, axis=q), a, x, i)  # noqa: E731  # one of each number
         add(f"split_{i}", lambda data, i=i, **attrs: op.split(data, **attrs)[i], *axis, guard=enough)
-    for name in ("instance_norm", "group_norm"):
-        of = getattr(op.nn, name)
-        add(name, lambda data, of=of, **attrs: of(data, gamma, beta, **attrs), *axis, note=_SUMS, guard=lambda _: keeps_batch(p, x))
+    add("norm", lambda data, **attrs: norm(data, gamma, beta, **attrs), *axis, note=_SUMS, guard=lambda _: keeps_batch(p, x))
     return down, up
-
-
-_OPS: Final = {of.name: of for of in list_ops()}
 
 
 def _reductions() -> Rules:
     """What takes axes of a transpose away takes them of the tensor; it is transposed where the axes left are in another order."""
+    axes, axis = reduced_before(p, a, x), one_axis_before(q, p, x)
+    calls = {
+        "quantifier": (quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=axes, exclude=False)),
+        "total": (total(_TURNED, attrs=a), total(x, attrs=a, axis=axes, exclude=False)),
+        "place": (place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=axis)),
+        "squeeze": (op.squeeze(_TURNED, attrs=a), op.squeeze(x, attrs=a, axis=axes)),
+    }
     rules: Rules = {}
-    for name in (*_REDUCTIONS, "argmax", "argmin", "squeeze"):
-        of = _OPS[name]
-        moved: dict[str, AnyValue] = {"axis": one_axis_before(q, p, x) if name.startswith("arg") else reduced_before(p, a, x)}
-        if name in _REDUCTIONS:
-            moved["exclude"] = False
-        named = {"axis": q} if name.startswith("arg") else {}
-        before, behind = PCall(of, (_TURNED,), {"attrs": a, **named}), PCall(of, (x,), {"attrs": a, **moved})
-        note = "" if name in _EXACT_REDUCTIONS else _SUMS
-        for key, rule in (
-            (f"{name}_alone", (before >> behind).when(keeps_order(p, a, x, False))),
-            (name, (before >> op.transpose(behind, axes=kept_order(p, a, x))).when(keeps_order(p, a, x, True))),
-        ):
-            rules[key] = rule.inexact(note) if note else rule
-    return rules
+    for name, (before, behind) in calls.items():
+        rules[f"{name}_alone"] = (before >> behind).when(keeps_order(p, a, x, False))
+        rules[name] = (before >> op.transpose(behind, axes=kept_order(p, a, x))).when(keeps_order(p, a, x, True))
+    return {name: rule.inexact(_SUMS) if name.startswith("total") else rule for name, rule in rules.items()}
 
 
 def _two_operands() -> tuple[Rules, Rules]:
     """Operators that broadcast: the other operand is transposed the other way, or is one number."""
     down: Rules = {}
     up: Rules = {}
-    for name in _BROADCASTING:
-        of = getattr(op, name)
-        for side, made in _sides(_OPS[name]):
-            found: Rules = {
-                f"{name}{side}": (made(_TURNED, y) >> op.transpose(made(x, _back(y)), axes=p)).when(
-                    lays_out(p, x), same_rank(x, y), has_several(y)
-                ),
-                f"{name}{side}_wider": (made(_TURNED, y) >> op.transpose(made(x, _back(_widened(y))), axes=p)).when(
-                    lays_out(p, x), has_fewer_axes(y, x)
-                ),
-                f"{name}{side}_number": (made(_TURNED, y) >> op.transpose(made(x, y), axes=p)).when(lays_out(p, x), is_number(y, x)),
-            }
-            down |= found
-            up |= {
-                f"{name}{side}_wider": (op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(_widened(y), axes=p))).when(
-                    lays_out(p, x), has_fewer_axes(y, x)
-                ),
-                f"{name}{side}_number": (op.transpose(made(x, y), axes=p) >> made(_TURNED, y)).when(lays_out(p, x), is_number(y, x)),
-            }
-        both = op.transpose(of(x, y), axes=p) >> of(_TURNED, op.transpose(y, axes=p))
-        up[name] = both.when(lays_out(p, x), same_rank(x, y), has_several(y), has_several(x))
-        for rules in (down, up):
-            for key in rules:
-                if key.startswith(("maximum", "minimum")):
-                    rules[key] = rules[key].inexact(_TIES)
+    calls: dict[str, Callable[[Pattern, Pattern], PCall]] = {
+        "binary": g,
+        "binary_right": lambda one, other: h(other, one),
+        "extremum": extremum,
+    }
+    for name, made in calls.items():
+        down[name] = (made(_TURNED, y) >> op.transpose(made(x, _back(y)), axes=p)).when(lays_out(p, x), same_rank(x, y), has_several(y))
+        down[f"{name}_wider"] = (made(_TURNED, y) >> op.transpose(made(x, _back(_widened(y))), axes=p)).when(
+            lays_out(p, x), has_fewer_axes(y, x)
+        )
+        down[f"{name}_number"] = (made(_TURNED, y) >> op.transpose(made(x, y), axes=p)).when(lays_out(p, x), is_number(y, x))
+        if name != "binary_right":
+            both = op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(y, axes=p))
+            up[name] = both.when(lays_out(p, x), same_rank(x, y), has_several(y), has_several(x))
+        up[f"{name}_wider"] = (op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(_widened(y), axes=p))).when(
+            lays_out(p, x), has_fewer_axes(y, x)
+        )
+        up[f"{name}_number"] = (op.transpose(made(x, y), axes=p) >> made(_TURNED, y)).when(lays_out(p, x), is_number(y, x))
+    for rules in (down, up):
+        rules.update({name: rule.inexact(_TIES) for name, rule in rules.items() if name.startswith("extremum")})
     prelu = {
         "prelu": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(y)), axes=p)).when(same_rank(x, y), has_several(y)),
         "prelu_wider": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(_widened(y))), axes=p)).when(has_fewer_axes(y, x)),
         "prelu_number": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, y), axes=p)).when(is_number(y, x)),
     }
     return down | prelu, up
-
-
-def _sides(of: Op) -> list[tuple[str, Callable[[Pattern, Pattern], PCall]]]:
-    """What makes a call of the one operand and the other, the other way round too where that is not the same."""
-    sides = [("", lambda one, other: PCall(of, (one, other)))]
-    return sides if of.commutative else [*sides, ("_right", lambda one, other: PCall(of, (other, one)))]
 
 
 def _widened(of: Pattern) -> PCall:

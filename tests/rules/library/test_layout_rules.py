@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.ir.op import list_ops
 from passat.rules.library import ChannelsFirst, ChannelsLast, LayoutsDown, LayoutsUp, TurnedViews
 from passat.rules.library.layout_passages import MORE, MOST, Meetings, WideConcats
 from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, conversion, kernel_layout
@@ -80,11 +79,9 @@ def one_operand() -> dict[str, Case]:
     calls: dict[str, Callable[..., Expr]] = {
         "bias_add": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
         "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
-        "instance_norm": (lambda x, c: ops.nn.instance_norm(x, vector, spread, axis=c)),
-        "group_norm": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
-        "lrn": (lambda x, c: ops.nn.lrn(x, axis=c)),
+        "norm": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
+        "along": (lambda x, c: ops.nn.lrn(x, axis=c)),
         "lp_normalize": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
-        "reverse": (lambda x, c: ops.reverse(x, axis=c)),
         "pad": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
         "strided_slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
         **{f"split_{i}": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i]) for i in range(MOST)},
@@ -92,36 +89,23 @@ def one_operand() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for name, call in calls.items():
         plain = (call(image, 1), "")
-        if name in ("instance_norm", "group_norm"):
+        if name == "norm":
             moved = ops.transpose(var("z", (5, 4, 2, 3)), axes=(2, 1, 0, 3))
             plain = (call(moved, 1), "moves the first axis")
         found[f"LayoutsDown.{name}"] = case(call(first(last), 1), *plain)
         found[f"LayoutsUp.{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
-    for name in POOLINGS:
-        key = name.removeprefix("nn.")
-        rank = rank_of(name)
-        whole = laid_out(name, channels_last=False)
-        moved = var("m", (2, *SIZES[:rank], 4))
-        back = ops.transpose(moved, axes=(0, rank + 1, *range(1, rank + 1)))
-        of = getattr(ops.nn, key)
-        attrs = {} if "global" in name else {"pool_size": (2,) * rank}
-        exchanged = (0, 2, 1, *range(3, rank + 2)) if rank > 1 else (1, 0, 2)
-        found[f"LayoutsDown.{key}"] = case(of(back, **attrs), whole, "")
-        found[f"LayoutsUp.{key}"] = case(
-            ops.transpose(whole, axes=(0, *range(2, rank + 2), 1)), ops.transpose(whole, axes=exchanged), NO_CHANGE
-        )
+    whole, back = laid_out("nn.max_pool2d", channels_last=False), first(var("m", (2, 4, 5, 4)))
+    found["LayoutsDown.pool"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
+    found["LayoutsUp.pool"] = case(turned(whole), heads(whole), NO_CHANGE)
     return found
 
 
 def reductions() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for of in list_ops():
-        if not {"axis", "keepdims"} <= set(of.attr_params):
-            continue
-        x = ops.greater(last, numbers((), seed=1)) if of.name in ("all", "any") else ops.exp(last)
-        left, order = of(first(x), axis=1), of(first(x), axis=2)
-        found[f"LayoutsDown.{of.name}"] = case(order, left, "left over")
-        found[f"LayoutsDown.{of.name}_alone"] = case(left, order, "left over")
+    for name, of in (("quantifier", ops.max), ("total", ops.logsumexp), ("place", ops.argmin)):
+        left, order = of(first(last), axis=1), of(first(last), axis=2)
+        found[f"LayoutsDown.{name}"] = case(order, left, "left over")
+        found[f"LayoutsDown.{name}_alone"] = case(left, order, "left over")
     narrow = first(var("narrow", (2, 1, 3, 1)))
     thin = first(var("thin", ("n", 1, 3, 4)))
     found["LayoutsDown.squeeze"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
@@ -133,19 +117,19 @@ def two_operands() -> dict[str, Case]:
     """Operators that broadcast."""
     found: dict[str, Case] = {}
     thin, number = var("thin", (4, 1, 1)), var("number", (1,))
-    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "equal", "greater", "less"):
-        of = getattr(ops, name)
-        sides: dict[str, Callable[..., Expr]] = {"": (lambda a, b, of=of: of(a, b))}
-        if name in ("subtract", "divide", "power", "greater", "less"):
-            sides["_right"] = lambda a, b, of=of: of(b, a)
-        for side, made in sides.items():
-            small = ops.exp(last) if name == "power" else last
-            found[f"LayoutsDown.{name}{side}"] = case(made(first(small), image), made(heads(small), var("h", (2, 3, 5, 4))), NO_CHANGE)
-            found[f"LayoutsDown.{name}{side}_wider"] = case(made(first(small), thin), made(first(small), number), "is one number")
-            found[f"LayoutsDown.{name}{side}_number"] = case(made(first(small), number), made(first(small), thin), "is not one number")
-            found[f"LayoutsUp.{name}{side}_wider"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
-            found[f"LayoutsUp.{name}{side}_number"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
-        found[f"LayoutsUp.{name}"] = case(turned(of(image, other)), turned(of(image, thin)), "dimensions")
+    calls: dict[str, Callable[..., Expr]] = {
+        "binary": (lambda a, b: a + b),
+        "binary_right": (lambda a, b: b - a),
+        "extremum": ops.maximum,
+    }
+    for name, made in calls.items():
+        found[f"LayoutsDown.{name}"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
+        found[f"LayoutsDown.{name}_wider"] = case(made(first(last), thin), made(first(last), number), "is one number")
+        found[f"LayoutsDown.{name}_number"] = case(made(first(last), number), made(first(last), thin), "is not one number")
+        found[f"LayoutsUp.{name}_wider"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+        found[f"LayoutsUp.{name}_number"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        if name != "binary_right":
+            found[f"LayoutsUp.{name}"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
     found["LayoutsDown.prelu"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
