@@ -14,6 +14,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.rules.conditions import Refuse, Term, computed, condition
+from passat.rules.operator_hole import OperatorHole, operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -209,18 +210,19 @@ def _product_rules(
     return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
 
 
+convolution = operator("convolution", *(f"nn.conv{dims}d" for dims in (1, 2, 3)))
+transposed = operator("transposed", *(f"nn.conv{dims}d_transpose" for dims in (1, 2, 3)))
+
+
 def _rules() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
-    for dims in (1, 2, 3):
-        for suffix, axis in (("", 0), ("_transpose", 1)):
-            conv = getattr(op.nn, f"conv{dims}d{suffix}")
+    for conv, axis in ((convolution, 0), (transposed, 1)):
 
-            def scaled(k: Pattern, conv: AnyValue = conv, axis: int = axis) -> PCall:
-                made: PCall = conv(x, weight * op.reshape(k, newshape=along(weight, axis)), attrs=a)
-                return made
+        def scaled(k: Pattern, conv: OperatorHole = conv, axis: int = axis) -> PCall:
+            return conv(x, weight * op.reshape(k, newshape=along(weight, axis)), attrs=a)
 
-            product, sizes = conv(x, weight, attrs=a), channels(weight, axis)
-            rules |= _product_rules(f"conv{dims}d{suffix}", weight, product, scaled, 1, sizes, [usual_layout(a, axis)])
+        product, sizes = conv(x, weight, attrs=a), channels(weight, axis)
+        rules |= _product_rules(conv.name, weight, product, scaled, 1, sizes, [usual_layout(a, axis)])
 
     def scaled_dense(k: Pattern) -> PCall:
         return op.nn.dense(x, weight * op.reshape(k, newshape=(-1, 1)))

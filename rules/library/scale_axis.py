@@ -13,7 +13,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.windows import SPATIAL
 from passat.ir.types import TensorType
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
-from passat.rules.library.batch_norm import is_not, is_scaled_for_less, stays_finite, sum_stays_finite
+from passat.rules.library.batch_norm import convolution, is_not, is_scaled_for_less, stays_finite, sum_stays_finite, transposed
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -144,23 +144,19 @@ def _grouped(constant: Pattern, lead: str) -> PCall:
 
 def _forward() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
-    for dims in (1, 2, 3):
-        for suffix in ("", "_transpose"):
-            conv = getattr(op.nn, f"conv{dims}d{suffix}")
-            name = f"conv{dims}d{suffix}"
-            scaled: PCall = conv(x * c, weight, attrs=a)
-            guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), is_scaled_for_less(weight, x), stays_finite(weight, c))
-            plain: Rule = scaled >> conv(x, weight * op.reshape(_vector(c), newshape=laid_on(a, "I")), attrs=a)
-            if suffix:
-                rules[f"{name}_scaled"] = plain.when(*guards)
-            else:
-                rules[f"{name}_scaled"] = plain.when(*guards, one_group_or_number(a, c))
-                grouped = scaled >> conv(x, weight * _grouped(c, "O"), attrs=a)
-                rules[f"{name}_scaled_grouped"] = grouped.when(*guards, has_groups(a, weight, c, "O"))
-                bias = op.sum(w * op.reshape(_vector(d), newshape=laid_on(a, "I")), axis=axis_of(a, "O"), exclude=True)
-                rules[f"{name}_shifted"] = (
-                    conv(x + d, w, attrs=a) >> op.nn.bias_add(conv(x, w, attrs=a), bias, axis=axis_of(a, "C"))
-                ).when(is_float(x), is_not(d, 0), per_channel_of(d, x, a), is_unpadded_group(a), stays_finite(w, d))
+    guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), is_scaled_for_less(weight, x), stays_finite(weight, c))
+    laid_out = weight * op.reshape(_vector(c), newshape=laid_on(a, "I"))
+    rules["conv_scaled"] = (convolution(x * c, weight, attrs=a) >> convolution(x, laid_out, attrs=a)).when(
+        *guards, one_group_or_number(a, c)
+    )
+    rules["conv_scaled_grouped"] = (convolution(x * c, weight, attrs=a) >> convolution(x, weight * _grouped(c, "O"), attrs=a)).when(
+        *guards, has_groups(a, weight, c, "O")
+    )
+    rules["conv_transpose_scaled"] = (transposed(x * c, weight, attrs=a) >> transposed(x, laid_out, attrs=a)).when(*guards)
+    bias = op.sum(w * op.reshape(_vector(d), newshape=laid_on(a, "I")), axis=axis_of(a, "O"), exclude=True)
+    rules["conv_shifted"] = (convolution(x + d, w, attrs=a) >> op.nn.bias_add(convolution(x, w, attrs=a), bias, axis=axis_of(a, "C"))).when(
+        is_float(x), is_not(d, 0), per_channel_of(d, x, a), is_unpadded_group(a), stays_finite(w, d)
+    )
     columns = (is_float(x), is_not(c, 1), per_column(c, x))
     rules["dense_scaled"] = (op.nn.dense(x * c, weight) >> op.nn.dense(x, weight * _vector(c))).when(
         *columns, is_scaled_for_less(weight, x), stays_finite(weight, c)

@@ -17,12 +17,16 @@ from passat.rules.conditions import Refuse, Term, computed, condition, has_no_ze
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.scale_axis import lies_along
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
 x, y, bias = tensors("x y b")
 b, c, d = constants("b c d")
 a, p = attributes("a p")
+max_pool = operator("max_pool", *(f"nn.{kind}max_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
+avg_pool = operator("avg_pool", *(f"nn.{kind}avg_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
+sum_or_difference = operator("sum_or_difference", "add", "subtract")
 _NOTE = "scales earlier or later, and rounds there"
 
 
@@ -117,11 +121,8 @@ def _both_ways() -> tuple[dict[str, Rule], dict[str, Rule]]:
     for name, of, attrs in (("relu", op.nn.relu, {}), ("leaky_relu", op.nn.leaky_relu, {"attrs": a}), ("abs", op.abs, {})):
         add(name, of(x, **attrs) * c, of(x * c, **attrs), is_positive(c), keeps_type(x, x * c))
     add("prelu", op.nn.prelu(x, y) * c, op.nn.prelu(x * c, y), is_positive(c), keeps_type(x, x * c))
-    for dims in (1, 2, 3):
-        for kind in ("max_pool", "avg_pool", "global_max_pool", "global_avg_pool"):
-            pool = getattr(op.nn, f"{kind}{dims}d")
-            sign = (is_positive(c),) if "max" in kind else ()
-            add(f"{kind}{dims}d", pool(x, attrs=a) * c, pool(x * c, attrs=a), *sign, varies_outside_windows(c, x, a))
+    add("max_pool", max_pool(x, attrs=a) * c, max_pool(x * c, attrs=a), is_positive(c), varies_outside_windows(c, x, a))
+    add("avg_pool", avg_pool(x, attrs=a) * c, avg_pool(x * c, attrs=a), varies_outside_windows(c, x, a))
     add("pad", op.nn.pad(x, attrs=a) * c, op.nn.pad(x * c, attrs=a), varies_outside_padding(c, x, a))
     return up, down
 
@@ -146,14 +147,12 @@ def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
     down["bias_add"] = (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / vector, axis=p) * c).when(
         is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c)
     )
-    for name, of in (("add", op.add), ("subtract", op.subtract)):
-        whole = of(x * c, d)
-        down[name] = (whole >> of(x, d / c) * c).when(
-            is_float(x), keeps_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
-        )
-        up[f"{name}_tensors"] = (of(x, y) * c >> of(x * c, y * c)).when(
-            is_float(x), is_finite(c), same_type(x, y), same_type(x, of(x, y) * c)
-        )
+    whole = sum_or_difference(x * c, d)
+    down["sum"] = (whole >> sum_or_difference(x, d / c) * c).when(
+        is_float(x), keeps_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
+    )
+    both = sum_or_difference(x, y) * c
+    up["sum"] = (both >> sum_or_difference(x * c, y * c)).when(is_float(x), is_finite(c), same_type(x, y), same_type(x, both))
     up["add_bias"] = ((x + y) * c >> x * c + y * c).when(
         is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c)
     )

@@ -51,15 +51,12 @@ def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int,
 
 def convolution_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for dims in (1, 2, 3):
-        layout = {1: "NWC", 2: "NHWC", 3: "NDHWC"}[dims]
-        for suffix in ("", "_transpose"):
-            square = (1, *(3,) * dims, 2)
-            data = Var("x", var("x", square).type_annotation)
-            weight = numbers((2, 3, *(1,) * dims) if suffix else (3, 2, *(1,) * dims))
-            other = getattr(ops.nn, f"conv{dims}d{suffix}")(data, weight, data_layout=layout)
-            name = f"conv{dims}d{suffix}"
-            found |= product_cases(name, convolution(dims, suffix), other, f"the layouts are {layout}", 1, column(dims))
+    for name, suffix, dims in (("convolution", "", 2), ("transposed", "_transpose", 3)):
+        layout = {2: "NHWC", 3: "NDHWC"}[dims]
+        data = Var("x", var("x", (1, *(3,) * dims, 2)).type_annotation)
+        weight = numbers((2, 3, *(1,) * dims) if suffix else (3, 2, *(1,) * dims))
+        other = getattr(ops.nn, f"conv{dims}d{suffix}")(data, weight, data_layout=layout)
+        found |= product_cases(name, convolution(dims, suffix), other, f"the layouts are {layout}", 1, column(dims))
     return found
 
 
@@ -117,9 +114,7 @@ def test_groups() -> None:
     outcome = optimise(grouped, ScaleAxis, fold=True)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
-    refuses(
-        ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.conv2d_transpose_scaled", "2 groups"
-    )
+    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.transposed_scaled", "2 groups")
 
 
 def test_one_number_scales_every_channel() -> None:
@@ -131,8 +126,8 @@ def test_one_number_scales_every_channel() -> None:
 
 def test_a_normalisation_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    refuses(norm(square, axis=2), "ScaleAxis.conv2d_normalised", "it normalises axis 2")
-    refuses(norm(square, center=False), "ScaleAxis.conv2d_normalised", "it does not scale and shift")
+    refuses(norm(square, axis=2), "ScaleAxis.convolution_normalised", "it normalises axis 2")
+    refuses(norm(square, center=False), "ScaleAxis.convolution_normalised", "it does not scale and shift")
 
 
 def test_a_normalisation_of_vectors_has_no_channels() -> None:
@@ -141,21 +136,21 @@ def test_a_normalisation_of_vectors_has_no_channels() -> None:
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
     zero = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), splat(0.0, (3,)), epsilon=0.0)[0]
-    refuses(zero, "ScaleAxis.conv2d_normalised", "is not finite")
+    refuses(zero, "ScaleAxis.convolution_normalised", "is not finite")
     negative = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), const([1.0, -1.0, 2.0]))[0]
-    refuses(negative, "ScaleAxis.conv2d_normalised", "is not finite")
+    refuses(negative, "ScaleAxis.convolution_normalised", "is not finite")
 
 
 def test_the_epsilon_of_narrow_types_does_not_vanish() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), numbers((3, 2, 2, 2), "float16")
     parts = [numbers((3,), "float16", i) for i in range(3)]
     vanishing = ops.nn.batch_norm(ops.nn.conv2d(data, weight), *parts, splat(0.0, (3,), "float16"), epsilon=1e-12)[0]
-    refuses(vanishing, "ScaleAxis.conv2d_normalised", "is not finite")
+    refuses(vanishing, "ScaleAxis.convolution_normalised", "is not finite")
 
 
 def test_weights_of_half_precision_do_not_overflow() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), splat(300.0, (3, 2, 2, 2), "float16")
-    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.conv2d_scaled", "may reach 90000")
+    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.convolution_scaled", "may reach 90000")
 
 
 def test_named_sizes_are_no_obstacle() -> None:

@@ -26,18 +26,18 @@ def column(dims: int, size: int = 4, seed: int = 1) -> Expr:
 
 def forward_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for dims in (1, 2, 3):
-        image, window, along = places(dims), (2,) * dims, column(dims)
-        conv, turned = getattr(ops.nn, f"conv{dims}d"), getattr(ops.nn, f"conv{dims}d_transpose")
-        whole, grouped, other = numbers((5, 4, *window)), numbers((6, 2, *window)), numbers((4, 5, *window))
-        ones = splat(1.0, (4, *(1,) * dims))
-        name = f"ForwardScaleAxis.conv{dims}d"
-        found[f"{name}_scaled"] = case(conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups")
-        found[f"{name}_scaled_grouped"] = case(
-            conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
-        )
-        found[f"{name}_shifted"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
-        found[f"{name}_transpose_scaled"] = case(turned(image * along, other), turned(image * ones, other), "the constant is 1")
+    conv, turned = ops.nn.conv2d, ops.nn.conv1d_transpose
+    image, along = places(2), column(2)
+    whole, grouped = numbers((5, 4, 2, 2)), numbers((6, 2, 2, 2))
+    found["ForwardScaleAxis.conv_scaled"] = case(conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups")
+    found["ForwardScaleAxis.conv_scaled_grouped"] = case(
+        conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
+    )
+    found["ForwardScaleAxis.conv_shifted"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
+    line, other = places(1), numbers((4, 5, 2))
+    found["ForwardScaleAxis.conv_transpose_scaled"] = case(
+        turned(line * column(1), other), turned(line * splat(1.0, (4, 1)), other), "the constant is 1"
+    )
     matrix, across = numbers((4, 3)), numbers((3, 4))
     sides = numbers((2, 1))
     for name, of, attrs in (
@@ -96,19 +96,10 @@ def movement_cases() -> dict[str, Case]:
         function = unary(name)
         found[f"ScalesUp.{name}"] = case(function(x) * row, function(x) * negative, "is not above zero")
         found[f"ScalesDown.{name}"] = case(function(x * row), function(x * negative), "is not above zero")
-    for dims in (1, 2, 3):
-        image, along, narrow = places(dims), column(dims), numbers((6, 5, 4)[dims - 1 : dims])
-        for kind in ("max_pool", "avg_pool", "global_max_pool", "global_avg_pool"):
-            attrs = {} if "global" in kind else {"pool_size": (2,) * dims}
-            pool, name = getattr(ops.nn, f"{kind}{dims}d"), f"{kind}{dims}d"
-            after = (
-                numbers((1, 1, *(1,) * (dims - 1), (6, 5, 4)[dims - 1] - 1))
-                if not kind.startswith("global")
-                else numbers((3, 1, *(1,) * dims))
-            )
-            reason = "does not vary along axis 1"
-            found[f"ScalesUp.{name}"] = case(pool(image, **attrs) * along, pool(image, **attrs) * after, reason)
-            found[f"ScalesDown.{name}"] = case(pool(image * along, **attrs), pool(image * narrow, **attrs), reason)
+    image, along, narrow, reason = places(2), column(2), numbers((5,)), "does not vary along axis 1"
+    for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
+        found[f"ScalesUp.{name}"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
+        found[f"ScalesDown.{name}"] = case(pool(image * along), pool(image * narrow), reason)
     width = ((0, 0), (1, 1))
     pad, side = ops.nn.pad, numbers((2, 1))
     found["ScalesUp.pad"] = case(pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0")
@@ -126,11 +117,9 @@ def movement_cases() -> dict[str, Case]:
     biased = ops.nn.bias_add(x, bias)
     found["ScalesUp.bias_add"] = case(biased * row, biased * numbers((2, 1)), "does not vary along axis 1")
     found["ScalesDown.bias_add"] = case(ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0")
-    found["ScalesDown.add"] = case(x * row + bias, x * zero + bias, "an element of the constant is 0")
-    found["ScalesDown.subtract"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
-    found["ScalesUp.add_tensors"] = case((x + y) * row, (x + thin) * row, "the types differ")
+    found["ScalesDown.sum"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
+    found["ScalesUp.sum"] = case((x + y) * row, (x + thin) * row, "the types differ")
     found["ScalesUp.add_bias"] = case((x + thin) * row, (x + y) * row, "is not copied")
-    found["ScalesUp.subtract_tensors"] = case((x - y) * row, (x - thin) * row, "the types differ")
     return found
 
 
