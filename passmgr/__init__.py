@@ -25,7 +25,6 @@ from passat.passmgr.pipeline import PipelineError, parse_pipeline, pipeline_text
 from passat.passmgr.planning.dependencies import PassDependencyError
 from passat.passmgr.planning.places import in_order, with_landed
 from passat.passmgr.planning.plan import Plan, Reason, Step
-from passat.passmgr.planning.requirement_graph import GraphNode, RequirementGraph, kind_of, requirement_graph
 from passat.passmgr.registry import (
     PassEntry,
     PassOptionError,
@@ -58,7 +57,6 @@ __all__ = [
     "ExecutionTracker",
     "FlappingError",
     "FunctionPass",
-    "GraphNode",
     "ImmutableModuleCheck",
     "InferType",
     "ModulePass",
@@ -96,7 +94,6 @@ __all__ = [
     "Replay",
     "Reproducer",
     "ReproducerError",
-    "RequirementGraph",
     "Sequential",
     "Statistics",
     "Step",
@@ -114,7 +111,6 @@ __all__ = [
     "get_pass",
     "in_order",
     "ir_diff",
-    "kind_of",
     "list_configs",
     "list_passes",
     "module_pass",
@@ -127,6 +123,5 @@ __all__ = [
     "register_pass",
     "render_times",
     "replay",
-    "requirement_graph",
     "with_landed",
 ]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.dependencies import PassDependencyError
+from passat.passmgr.planning.dependencies import PassDependencyError, names_in_pass, short_name
 from passat.passmgr.registry import UnknownPassError, get_entry
 from passat.passmgr.sequential import Sequential
 
@@ -47,12 +47,7 @@ def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
 
 def anchors(info: PassInfo) -> tuple[str, ...]:
     """The short names of the passes that a pass declares its place by."""
-    return tuple(map(_short, (*info.after, *info.before)))
-
-
-def names_in_pass(pass_: Pass) -> frozenset[str]:
-    """The name of a pass, and of all members of a pipeline."""
-    return frozenset((pass_.info.name,)).union(*map(names_in_pass, pass_.members or ()))
+    return tuple(map(short_name, (*info.after, *info.before)))
 
 
 def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
@@ -111,16 +106,12 @@ def _declared(info: PassInfo) -> str:
 
 def _holders(name: str, names: Sequence[Collection[str]]) -> list[int]:
     """The places of the passes that have a name, or a member that has it."""
-    return [at for at, held in enumerate(names) if _short(name) in held]
-
-
-def _short(name: str) -> str:
-    return name.rpartition("transform.")[2]
+    return [at for at, held in enumerate(names) if short_name(name) in held]
 
 
 def _check_registered(name: str, pass_: Pass) -> None:
     try:
         get_entry(name)
     except UnknownPassError as error:
-        where = "after" if name in map(_short, pass_.info.after) else "before"
+        where = "after" if name in map(short_name, pass_.info.after) else "before"
         raise UnknownPassError(f"the pass {pass_.info.name} is to stand {where} {name}. {error}") from None

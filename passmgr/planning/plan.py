@@ -2,18 +2,25 @@
 
 import difflib
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, groupby
 from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State
-from passat.passmgr.planning.joint import joint_runs, run_together
-from passat.passmgr.planning.resolve import Resolver, too_deep
+from passat.passmgr.planning.dependencies import (
+    DEPTH_LIMIT,
+    Node,
+    PassDependencyError,
+    Requirements,
+    State,
+    names_in_pass,
+    short_name,
+)
 from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
 
 STEPS_LIMIT: Final = 1_000_000
@@ -42,7 +49,8 @@ class Step:
     """A pass in a plan. `number` is its place among those that run ("2", within a nested pipeline "2.1"), and empty where it does not.
 
     `why` says the reason in words; `required_by` names the pass that requires it, `established_by` is the number of the step in which
-    what it establishes came to hold. `steps` are those of a nested pipeline.
+    what it establishes came to hold. `after` and `before` are the passes of its pipeline by which it declares to stand where it does.
+    `steps` are those of a nested pipeline.
     """
 
     pass_: Pass
@@ -51,6 +59,8 @@ class Step:
     why: str
     required_by: str | None = None
     established_by: str | None = None
+    after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     steps: "tuple[Step, ...]" = ()
 
     @property
@@ -70,8 +80,6 @@ class Plan:
     `notes` are doubts about the settings; those about passes that do not exist are `unknown`, too.
     """
 
-    __slots__ = ("_bodies", "_joined", "_joint", "name", "notes", "opt_level", "resolve", "steps", "unknown")
-
     def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
         self.name = name
         self.opt_level = opt_level
@@ -79,10 +87,8 @@ class Plan:
         self.steps = steps
         self.notes = notes
         self.unknown: tuple[str, ...] = ()
-        self._bodies = tuple((step.pass_.info, self._body(step)) for step in steps if step.runs)
-        passes = [step.pass_ for step in steps if step.runs]
-        self._joint = {run: passes[run[0]].joint_option or "" for run in joint_runs(passes)}
-        self._joined: dict[tuple[tuple[int, int], ...], Plan] = {}
+        self._passes = [step.pass_ for step in steps if step.runs]
+        self._bodies = [(step.pass_.info, self._body(step)) for step in steps if step.runs]
 
     @property
     def order(self) -> list[str]:
@@ -99,17 +105,16 @@ class Plan:
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
-        if self._joint and (asked := self._asked_jointly(ctx)):
-            return asked.run(mod, ctx)
+        bodies = self._joined(ctx)
         done = 0
         try:
-            for info, body in self._bodies:
+            for info, body in bodies:
                 mod = body(mod, ctx) if ctx.hooks is None else ctx.run_pass(info, body, mod)
                 done += 1
         except Exception as error:
-            before = ", ".join(info.name for info, _ in self._bodies[:done])
-            failed = self._bodies[done][0].name
-            error.add_note(f"in {failed}, step {done + 1} of {len(self._bodies)} of {self.name}; before it ran: {before or 'nothing'}")
+            before = ", ".join(info.name for info, _ in bodies[:done])
+            failed = bodies[done][0].name
+            error.add_note(f"in {failed}, step {done + 1} of {len(bodies)} of {self.name}; before it ran: {before or 'nothing'}")
             raise
         return mod
 
@@ -118,18 +123,6 @@ class Plan:
         from passat.passmgr.planning.render import to_text
 
         return to_text(self)
-
-    def to_dot(self) -> str:
-        """The plan as a Graphviz digraph."""
-        from passat.passmgr.planning.render import to_dot
-
-        return to_dot(self)
-
-    def to_mermaid(self) -> str:
-        """The plan as a Mermaid flowchart."""
-        from passat.passmgr.planning.render import to_mermaid
-
-        return to_mermaid(self)
 
     def to_svg(self) -> str:
         """The plan as a picture in SVG, made without Graphviz."""
@@ -146,30 +139,41 @@ class Plan:
     def __str__(self) -> str:
         return self.to_text()
 
-    def _asked_jointly(self, ctx: PassContext) -> "Plan | None":
-        """The plan in which passes that stand side by side, and that the context wants to run as one, are one step; None where it does
-        not want that of any."""
-        wanted = tuple(run for run, option in self._joint.items() if ctx.get_config(option))
-        if wanted and wanted not in self._joined:
-            self._joined[wanted] = self._join(wanted)
-        return self._joined.get(wanted)
-
-    def _join(self, runs: Iterable[tuple[int, int]]) -> "Plan":
-        passes = [step.pass_ for step in self.steps if step.runs]
-        plan = Plan(self.name, self.opt_level, self.resolve, (), self.notes)
-        bodies: list[tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]] = []
-        at = 0
-        for start, stop in runs:
-            bodies += self._bodies[at:start]
-            together = passes[start:stop]
-            info = PipelineInfo(0, "+".join(pass_.info.name for pass_ in together))
-            bodies.append((info, partial(run_together, together)))
-            at = stop
-        plan._bodies = (*bodies, *self._bodies[at:])
-        return plan
+    def _joined(self, ctx: PassContext) -> list["_Body"]:
+        """What runs: passes that stand side by side, and that the context wants to run as one (`Pass.joint_option`), are one."""
+        bodies: list[_Body] = []
+        for option, places in groupby(range(len(self._passes)), lambda at: self._passes[at].joint_option):
+            side_by_side = list(places)
+            if option is None or len(side_by_side) == 1 or not ctx.get_config(option):
+                bodies += [self._bodies[at] for at in side_by_side]
+            else:
+                passes = [self._passes[at] for at in side_by_side]
+                bodies.append((PipelineInfo(0, "+".join(pass_.info.name for pass_ in passes)), partial(_run_together, passes)))
+        return bodies
 
     def _body(self, step: Step) -> Callable[[IRModule, PassContext], IRModule]:
         return step.pass_.run if step.pass_.members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
+
+
+_Body = tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]
+
+
+def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+    """Runs passes as one. Instruments see each begin and end, in order, and may veto it; the work is done in the last one that runs."""
+    agreed: list[Pass] = []
+
+    def begin(pass_: Pass, is_last: bool, mod: IRModule, ctx: PassContext) -> IRModule:
+        agreed.append(pass_)
+        return finish(mod) if is_last else mod
+
+    def finish(mod: IRModule) -> IRModule:
+        taken = agreed.copy()
+        agreed.clear()
+        return taken[0].run_jointly(taken, mod, ctx) if len(taken) > 1 else taken[0].run(mod, ctx)
+
+    for at, pass_ in enumerate(passes, 1):
+        mod = ctx.run_pass(pass_.info, partial(begin, pass_, at == len(passes)), mod)
+    return finish(mod) if agreed else mod  # the last one was vetoed
 
 
 def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | None, ctx: PassContext) -> Plan:
@@ -177,117 +181,104 @@ def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | N
 
     Raises PassDependencyError where two requirements of a pass undo each other, UnknownPassError in TVM's way for a name that is unknown.
     """
-    steps = (_RelayPlanner(ctx) if requirements is None else _Planner(ctx, requirements)).plan(members, State(), "")
-    plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", tuple(steps))
+    steps = _Planner(ctx, requirements).plan(members, "")
+    plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", steps)
     plan.notes, plan.unknown = _doubts(ctx, {step.name for step in plan.walk()})
     return plan
 
 
-class _RelayPlanner:
-    """TVM's way: before each member what it requires itself, whether or not it has run before."""
+class _Planner:
+    """Lays out the steps of a pipeline, and keeps account of what holds after each."""
 
-    def __init__(self, ctx: PassContext) -> None:
-        self.ctx = ctx
+    def __init__(self, ctx: PassContext, requirements: Requirements | None) -> None:
+        self._ctx = ctx
+        self._requirements = requirements
+        self._state = State()
         self._count = 0
 
-    def plan(self, members: Sequence[Pass], state: State, prefix: str, as_requirement: bool = False) -> list[Step]:
-        """The steps of a pipeline, from a state that is brought up to date."""
-        if prefix.count(".") > DEPTH_LIMIT:  # through what members require; as in TVM nobody has searched that for cycles
-            raise too_deep()
+    def plan(self, members: Sequence[Pass], prefix: str, as_requirement: bool = False) -> tuple[Step, ...]:
+        """The steps of a pipeline."""
+        if prefix.count(".") > DEPTH_LIMIT:
+            raise _too_deep()
         steps: list[Step] = []
-        count = 0
-        for pass_ in members:
+        numbers = (f"{prefix}{number}" for number in count(1))
+        for at, pass_ in enumerate(members):
             reason, why = self._gate(pass_.info)
             if reason in (Reason.DISABLED, Reason.LEVEL):
                 steps.append(Step(pass_, "", reason, why))
                 continue
-            for required in self.required(pass_, state, prefix, count):
-                steps.append(required)
-                count += required.runs
-            count += 1
-            steps.append(self.step(pass_, pass_.info.name, f"{prefix}{count}", state, reason, why, as_requirement=as_requirement))
-        return steps
+            steps += self._required(pass_, id(pass_), pass_.info.name, numbers, set())
+            after, before = (_present(pass_.info.after, members[:at]), _present(pass_.info.before, members[at + 1 :]))
+            for word, names in (("after", after), ("before", before)):
+                why += f", {word} {', '.join(names)}" if names else ""
+            number = next(numbers)
+            inner = self._run(pass_, pass_.info.name, number, as_requirement)
+            steps.append(Step(pass_, number, reason, why, after=after, before=before, steps=inner))
+        return tuple(steps)
 
-    def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
-        """The steps for what a pass requires."""
-        for name in pass_.info.required:
-            count += 1
-            yield self.required_step(get_pass(name), name, f"{prefix}{count}", state, pass_.info.name)
+    def _required(self, pass_: Pass, node: Node, label: str, numbers: Iterator[str], told: set[str], depth: int = 0) -> Iterator[Step]:
+        """The steps for what a pass requires: in TVM's way each that it names; else those that do not hold, behind what these require, in
+        declared order. One that another undoes runs again. Those that hold are told, once, and do not run."""
+        if self._requirements is None:
+            for name in pass_.info.required:
+                yield self._required_step(get_pass(name), name, next(numbers), label)
+            return
+        if depth > DEPTH_LIMIT:
+            raise _too_deep()
+        requires, established = self._requirements.requires(node), self._state.steps
+        for _ in range(len(requires) + 1):
+            for name in requires:
+                required = self._requirements.pass_of(name)
+                if name not in established:
+                    told.add(name)
+                    yield from self._required(required, name, name, numbers, told, depth + 1)
+                    yield self._required_step(required, name, next(numbers), label)
+                elif name not in told:
+                    told.add(name)
+                    why = f"required by {label}, established by step {established[name]}"
+                    yield Step(required, "", Reason.ESTABLISHED, why, label, established[name])
+            if all(name in established for name in requires):
+                return
+        raise self._requirements.undo_each_other(label, requires)
 
-    def required_step(self, pass_: Pass, name: str, number: str, state: State, by: str) -> Step:
+    def _required_step(self, pass_: Pass, name: str, number: str, by: str) -> Step:
         """The step of a pass that runs because another requires it; neither its level nor `disabled_pass` counts, but they are told."""
         reason, why = self._gate(pass_.info)
         though = f", though {why}" if reason in (Reason.DISABLED, Reason.LEVEL) else ""
-        return self.step(pass_, name, number, state, Reason.REQUIRED, f"required by {by}{though}", as_requirement=True, required_by=by)
+        inner = self._run(pass_, name, number, as_requirement=True)
+        return Step(pass_, number, Reason.REQUIRED, f"required by {by}{though}", by, steps=inner)
 
-    def step(
-        self,
-        pass_: Pass,
-        name: str,
-        number: str,
-        state: State,
-        reason: Reason,
-        why: str,
-        *,
-        as_requirement: bool,
-        required_by: str | None = None,
-    ) -> Step:
-        """The step of a pass that runs, with what it does to the state under the name that it is required by."""
+    def _run(self, pass_: Pass, name: str, number: str, as_requirement: bool) -> tuple[Step, ...]:
+        """What a run does to the state, under the name that the pass is required by; of a pipeline the steps."""
         self._count += 1
         if self._count > STEPS_LIMIT:
             raise PassDependencyError(f"the plan would have more than {STEPS_LIMIT:,} steps")
-        steps: list[Step] = []
         if pass_.members is None:
-            state.ran(name, pass_.info, number, as_requirement=as_requirement)
-        else:
-            steps = self.plan(pass_.members, state, f"{number}.", as_requirement)
-            state.finished(name, pass_.info.provides, number)
-        return Step(pass_, number, reason, why, required_by, steps=tuple(steps))
+            self._state.ran(name, pass_.info, number, as_requirement=as_requirement)
+            return ()
+        steps = self.plan(pass_.members, f"{number}.", as_requirement)
+        self._state.finished(name, pass_.info, number)
+        return steps
 
     def _gate(self, info: PassInfo) -> tuple[Reason, str]:
-        if info.name in self.ctx.disabled_pass:
+        if info.name in self._ctx.disabled_pass:
             return Reason.DISABLED, "disabled_pass names it"
-        if info.opt_level <= self.ctx.opt_level:
+        if info.opt_level <= self._ctx.opt_level:
             return Reason.LISTED, f"listed, level {info.opt_level}"
-        if info.name in self.ctx.required_pass:
-            return Reason.FORCED, f"listed, and required_pass names it (its level {info.opt_level} > {self.ctx.opt_level})"
-        return Reason.LEVEL, f"its level {info.opt_level} > {self.ctx.opt_level}"
+        if info.name in self._ctx.required_pass:
+            return Reason.FORCED, f"listed, and required_pass names it (its level {info.opt_level} > {self._ctx.opt_level})"
+        return Reason.LEVEL, f"its level {info.opt_level} > {self._ctx.opt_level}"
 
 
-class _Planner(_RelayPlanner):
-    """Our way: what a pass requires, transitively, where it is not established."""
+def _present(names: Sequence[str], passes: Sequence[Pass]) -> tuple[str, ...]:
+    """Those names that passes, or members of theirs, have."""
+    return tuple(name for name in names if any(short_name(name) in names_in_pass(pass_) for pass_ in passes))
 
-    def __init__(self, ctx: PassContext, requirements: Requirements) -> None:
-        super().__init__(ctx)
-        self._requirements = requirements
-        self._resolver = Resolver(ctx, requirements)
 
-    def required(self, pass_: Pass, state: State, prefix: str, count: int) -> Iterator[Step]:
-        """The steps for what a pass requires; those that are established are told, and do not run."""
-        node = id(pass_)
-        requires, pass_of = self._requirements.requires, self._requirements.pass_of
-        if not requires(node):
-            return
-        chosen = self._resolver.choose(node, pass_.info.name, state, prefix.count("."))
-        consumers: list[tuple[Node, str]] = [*((name, name) for name in chosen), (node, pass_.info.name)]
-        # A pipeline may run for what a pass in it establishes: then the pass at hand is who requires it.
-        required_by = dict.fromkeys(range(len(chosen)), pass_.info.name)
-        pending: dict[str, list[int]] = {}
-        for at, (consumer, label) in enumerate(consumers):
-            for name in requires(consumer):
-                required_by.update(dict.fromkeys(pending.pop(name, ()), label))
-            pending.setdefault(label, []).append(at)
-        told = set(chosen)
-        for at, (consumer, label) in enumerate(consumers):
-            for name in requires(consumer):
-                if name not in told:
-                    told.add(name)
-                    number = state.steps[name]
-                    why = f"required by {label}, established by step {number}"
-                    yield Step(pass_of(name), "", Reason.ESTABLISHED, why, label, number)
-            if at < len(chosen):
-                count += 1
-                yield self.required_step(pass_of(chosen[at]), chosen[at], f"{prefix}{count}", state, required_by[at])
+def _too_deep() -> PassDependencyError:
+    return PassDependencyError(
+        f"a pipeline contains itself through what its members require, or requirements or pipelines nest more than {DEPTH_LIMIT} deep"
+    )
 
 
 def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

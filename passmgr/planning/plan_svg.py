@@ -1,181 +1,165 @@
-"""Plans as drawings: what runs from top to bottom, what does not run beside it, and who relies on whom in lanes at the left."""
+"""Plans as drawings in SVG, without Graphviz: a box for each step, one below the other, nested pipelines set in.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+Lines between steps of one pipeline say what runs after what. Dashed lines at the left lead from a pass to those that require it, or that
+stand behind it by what one of the two declares.
+"""
+
+import unicodedata
+from html import escape
 from typing import TYPE_CHECKING, Final
 
-from passat.passmgr.planning.render import step_label, who_requires
-from passat.passmgr.planning.svg import LINE, Drawing, Label, shortened
+from passat.passmgr.planning.render import edges, settings_text, step_label, step_why, walk
 
 if TYPE_CHECKING:
     from passat.passmgr.planning.plan import Plan, Step
 
-_GAP: Final = 18
-"""Between boxes, above each other."""
-
-_BESIDE: Final = 28
-"""Between what runs and what does not."""
-
-_LANE: Final = 9
+_LINE: Final = 17
 _MARGIN: Final = 20
-
-
-@dataclass(slots=True)
-class _Row:
-    """A step that runs, with what is told before it and does not; at the end there may be none that runs."""
-
-    step: "Step | None"
-    label: Label | None
-    beside: "list[tuple[Step, Label]]"
-    inner: "_Level | None" = None
-    y: float = 0
-    width: float = 0
-    height: float = 0
-
-
-@dataclass(slots=True)
-class _Level:
-    """The steps of one pipeline: rows, the lanes beside them (from row, to rows), and its size."""
-
-    rows: list[_Row]
-    lanes: list[tuple[int, list[int], int]] = field(default_factory=list)
-    main: float = 0
-    left: float = 0
-    width: float = 0
-    height: float = 0
+_BOX: Final = 44
+_GAP: Final = 16
+_INDENT: Final = 28
+_LANE: Final = 9
+_LEGEND: Final = "dashed lines lead from a pass to those that require it, or stand behind it by what is declared"
+_STYLE: Final = """
+  text { font: 13px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; fill: #1f2328; }
+  .page { fill: #ffffff; }
+  .small { font-size: 11px; fill: #59636e; }
+  .strong { font-weight: 600; }
+  .plain .box { fill: #eef4fc; stroke: #4a7ab5; }
+  .required .box { fill: #eaf6ec; stroke: #4b9560; }
+  .group .box { fill: #f6f8fa; stroke: #8c959f; }
+  .off .box { fill: none; stroke: #8c959f; stroke-dasharray: 4 3; }
+  .off text { fill: #6e7781; }
+  .arrow { fill: none; stroke: #59636e; stroke-width: 1.4; }
+  .needs { fill: none; stroke: #4b9560; stroke-width: 1.2; stroke-dasharray: 4 3; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; }
+    .page { fill: #0d1117; }
+    .small { fill: #9198a1; }
+    .plain .box { fill: #12243a; stroke: #5b8fd0; }
+    .required .box { fill: #12291a; stroke: #57ab6b; }
+    .group .box { fill: #161b22; stroke: #6e7681; }
+    .off .box { stroke: #6e7681; }
+    .off text { fill: #8b949e; }
+    .arrow { stroke: #9198a1; }
+    .needs { stroke: #57ab6b; }
+  }
+"""
 
 
 def plan_svg(plan: "Plan") -> str:
-    """The plan as an SVG picture. Green runs because it is required, dashed does not run; dashed lines lead to who relies on a pass."""
-    reliances = _reliances(plan)
-    level = _level(plan.steps, reliances)
-    drawing = Drawing()
-    drawing.text(plan.name, _MARGIN, _MARGIN + 12, "strong")
-    head = [f"at opt_level {plan.opt_level}" + (", requirements resolved as in TVM" if plan.resolve == "relay" else "")]
-    if any(_skips(pair) for pairs in reliances.values() for pair in pairs):
-        head.append("dashed lines lead from what is required to those that rely on it")
-    for at, line in enumerate(head, 1):
-        drawing.text(line, _MARGIN, _MARGIN + 12 + at * LINE)
-    top = _MARGIN + 12 + (1 + len(head)) * LINE
-    if not plan.steps:
-        drawing.text("(nothing to run)", _MARGIN, top + 6)
-        top += LINE
-    _draw(drawing, level, _MARGIN, top)
-    bottom = top + level.height + (_GAP if plan.notes else 0)
-    notes = [f"note: {shortened(note, 120)}" for note in plan.notes]
-    for at, note in enumerate(notes):
-        drawing.text(note, _MARGIN, bottom + at * LINE + 10)
-    texts = [Label(text).width for text in (plan.name, *head, *notes)]
-    return drawing.svg(max([level.width, *texts]) + 2 * _MARGIN, bottom + len(notes) * LINE + _MARGIN, f"The plan of {plan.name}")
+    """The plan as an SVG picture. Green runs because it is required, dashed does not run; of what holds already there is the line alone."""
+    rows = [(step, depth) for step, depth in walk(plan.steps) if step.established_by is None]
+    row_of = {step.number: row for row, (step, _) in enumerate(rows) if step.runs}
+    follows = _follows(rows)
+    relied: dict[int, dict[int, str]] = {}  # by whom, with what is declared
+    for first, then, said in edges(plan):
+        if (row_of[first], row_of[then]) not in follows:
+            relied.setdefault(row_of[first], {})[row_of[then]] = said
+    lanes = _lanes(relied)
+    left = _MARGIN + _LANE * (2 + max(lanes.values()) if lanes else 0)
+    head = [f'<text class="strong" x="{_MARGIN}" y="{_MARGIN + 12}">{_text(plan.name)}</text>']
+    small = [settings_text(plan), *([_LEGEND] if relied else []), *([] if rows else ["(nothing to run)"])]
+    head += [_small(line, _MARGIN, _MARGIN + 12 + at * _LINE) for at, line in enumerate(small, 1)]
+    top = _MARGIN + 12 + (1 + len(small)) * _LINE
+
+    def place(row: int) -> tuple[int, int]:
+        step, depth = rows[row]
+        return left + _INDENT * (depth + (not step.runs)), top + row * (_BOX + _GAP)
+
+    drawn: list[str] = []
+    width = max(map(text_width, (plan.name, *small)))
+    for row, (step, _) in enumerate(rows):
+        x, y = place(row)
+        element, right = _box(step, x, y)
+        drawn.append(element)
+        width = max(width, right)
+    for one, other in sorted(follows):
+        (x, y), (_, end) = place(one), place(other)
+        drawn.append(f'<path class="arrow" d="M{x + 14},{y + _BOX} V{end}" marker-end="url(#head)"/>')
+    for source, targets in relied.items():
+        (x, y), lane = place(source), left - _LANE * (1 + lanes[source])
+        drawn.append(f'<path class="needs" d="M{x},{y + 28} H{lane} V{place(max(targets))[1] + 16}"/>')
+        for target, said in targets.items():
+            x, y = place(target)
+            drawn.append(f'<path class="needs" d="M{lane},{y + 16} H{x}"><title>{_text(said)}</title></path>')
+    bottom = top + len(rows) * (_BOX + _GAP)
+    notes = [f"note: {_shortened(note, 120)}" for note in plan.notes]
+    drawn += [_small(note, _MARGIN, bottom + at * _LINE) for at, note in enumerate(notes)]
+    width = max([width, *map(text_width, notes)]) + 2 * _MARGIN
+    height = bottom + len(notes) * _LINE + _MARGIN
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}" role="img">',
+            f"<title>The plan of {_text(plan.name)}</title>",
+            f"<style>{_STYLE}</style>",
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            '<path class="arrow" d="M1,1 L7,4 L1,7"/></marker></defs>',
+            '<rect class="page" width="100%" height="100%"/>',
+            *head,
+            *drawn,
+            "</svg>\n",
+        ]
+    )
 
 
-def _reliances(plan: "Plan") -> dict[tuple[str, ...], set[tuple[int, int]]]:
-    """Who relies on whom, by pipeline: pairs of the places of two steps in one pipeline, or of the steps that they are nested in."""
-    found: dict[tuple[str, ...], set[tuple[int, int]]] = {}
-    for steps in [plan.steps, *(step.steps for step in plan.walk() if step.steps)]:
-        for step, by in who_requires(steps):
-            one, other = (step.number or step.established_by or "").split("."), by.number.split(".")
-            shared = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-            if shared is not None:
-                found.setdefault(tuple(other[:shared]), set()).add((int(one[shared]), int(other[shared])))
+def _follows(rows: "list[tuple[Step, int]]") -> set[tuple[int, int]]:
+    """The rows of steps that run one after the other in one pipeline."""
+    found: set[tuple[int, int]] = set()
+    last: list[int | None] = []
+    for row, (step, depth) in enumerate(rows):
+        del last[depth + 1 :]
+        last += [None] * (depth + 1 - len(last))
+        if step.runs:
+            before, last[depth] = last[depth], row
+            if before is not None:
+                found.add((before, row))
     return found
 
 
-def _level(steps: "Sequence[Step]", reliances: dict[tuple[str, ...], set[tuple[int, int]]], path: tuple[str, ...] = ()) -> _Level:
-    """The steps of a pipeline with all sizes, and places relative to its corner."""
-    rows: list[_Row] = []
-    beside: list[tuple[Step, Label]] = []
-    for step in steps:
-        if step.runs:
-            rows.append(_Row(step, _label(step), beside))
-            beside = []
-        else:
-            beside.append((step, _label(step)))
-    if beside:
-        rows.append(_Row(None, None, beside))
-    level = _Level(rows)
-    y = 0.0
-    for row in rows:
-        _measure(row, reliances)
-        row.y = y
-        y += max(row.height, sum(label.height + 6 for _, label in row.beside) - 6) + _GAP
-    level.height = max(0.0, y - _GAP)
-    level.lanes = _lanes(reliances.get(path, set()))
-    level.left = _LANE * (2 + max((lane for *_, lane in level.lanes), default=-1)) if level.lanes else 0
-    # Boxes of one pipeline are equally wide, so that they stand in a column; pipelines in it take what they need.
-    leaf = max((row.width for row in rows if row.inner is None), default=0)
-    for row in rows:
-        row.width = max(row.width, leaf) if row.step else 0
-    level.main = max((row.width for row in rows), default=0)
-    level.width = level.left + max(
-        (row.width + (_BESIDE if row.step else 0) + max((label.width for _, label in row.beside), default=-_BESIDE) for row in rows),
-        default=0,
-    )
-    return level
-
-
-def _measure(row: _Row, reliances: dict[tuple[str, ...], set[tuple[int, int]]]) -> None:
-    if row.step is None or row.label is None:
-        return
-    row.width, row.height = row.label.width, row.label.height
-    if row.step.steps:
-        row.inner = _level(row.step.steps, reliances, tuple(row.step.number.split(".")))
-        row.width = max(row.width, row.inner.width + 2 * _GAP)
-        row.height += row.inner.height + _GAP
-
-
-def _skips(pair: tuple[int, int]) -> bool:
-    """Whether other steps run between the two. Where none does, the arrow between them says it."""
-    return pair[1] != pair[0] + 1
-
-
-def _lanes(pairs: set[tuple[int, int]]) -> list[tuple[int, list[int], int]]:
-    """One lane for each step that others rely on, as far left as lanes that it overlaps push it."""
-    by_source: dict[int, list[int]] = {}
-    for source, target in sorted(filter(_skips, pairs)):
-        by_source.setdefault(source, []).append(target)
-    lanes: list[tuple[int, list[int], int]] = []
-    ends: list[int] = []
-    for source, targets in sorted(by_source.items(), key=lambda item: (item[1][-1] - item[0], item[0])):
-        taken = {lane for other, others, lane in lanes if not (others[-1] < source or targets[-1] < other)}
-        lane = next(lane for lane in range(len(ends) + 1) if lane not in taken)
-        ends += [0] if lane == len(ends) else []
-        lanes.append((source, targets, lane))
+def _lanes(relied: dict[int, dict[int, str]]) -> dict[int, int]:
+    """A lane for each step that others rely on, as far right as those that overlap it let it be; the shortest first."""
+    lanes: dict[int, int] = {}
+    for source in sorted(relied, key=lambda row: (max(relied[row]) - row, row)):
+        taken = {lane for other, lane in lanes.items() if other <= max(relied[source]) and source <= max(relied[other])}
+        lanes[source] = next(lane for lane in range(len(lanes) + 1) if lane not in taken)
     return lanes
 
 
-def _draw(drawing: Drawing, level: _Level, x: float, y: float) -> None:
-    left = x + level.left
-    running = [row for row in level.rows if row.step is not None]
-    for row in level.rows:
-        if row.label is not None:
-            drawing.box(row.label, left, y + row.y, row.width, row.height)
-        if row.inner is not None and row.label is not None:
-            _draw(drawing, row.inner, left + _GAP, y + row.y + row.label.height)
-        aside = y + row.y
-        for _, label in row.beside:
-            drawing.box(label, left + row.width + (_BESIDE if row.step else 0), aside, label.width, label.height)
-            aside += label.height + 6
-    for one, other in pairwise(running):
-        spine = left + 26
-        drawing.path([(spine, y + one.y + one.height), (spine, y + other.y)])
-    for source, targets, lane in level.lanes:
-        at = left - _LANE * (1.5 + lane)
-        start = running[source - 1]
-        name = start.label.name if start.label else ""
-        last = running[targets[-1] - 1]
-        drawing.path([(left, y + start.y + 22), (at, y + start.y + 22), (at, y + last.y + 12)], "needs", head=False)
-        for target in targets:
-            end = running[target - 1]
-            points = [(at, y + end.y + 12), (left, y + end.y + 12)]
-            drawing.path(points, "needs", f"{end.label.name if end.label else ''} relies on {name}")
+def _box(step: "Step", x: int, y: int) -> tuple[str, float]:
+    """The box of a step, and where it ends at the right."""
+    label, why = step_label(step), step_why(step)
+    name, small = f"{step.number}  {_shortened(label, 64)}".lstrip(), _shortened(why, 94)
+    style = "off" if not step.runs else "group" if step.steps else "required" if step.required_by else "plain"
+    width = max(text_width(name, bold=True), text_width(small, 11)) + 20
+    rectangle = f'<rect class="box" rx="5" x="{x}" y="{y}" width="{width:.0f}" height="{_BOX}"/>'
+    title = f"<title>{_text(f'{label}: {why}')}</title>"
+    text = f'<text class="strong" x="{x + 10}" y="{y + 18}">{_text(name)}</text>{_small(small, x + 10, y + 34)}'
+    return f'<g class="{style}">{title}{rectangle}{text}</g>', x + width
 
 
-def _label(step: "Step") -> Label:
-    text = step_label(step)
-    name = f"{step.number.rpartition('.')[2]}  {shortened(text)}" if step.runs else shortened(text)
-    why = step.why if step.runs else f"does not run: {step.why}"
-    style = "off" if not step.runs else "group" if step.steps else "required" if step.required_by else ""
-    full = f"{text}: " if len(text) > 64 else ""
-    return Label(name, (shortened(why, 94),), full + why, style)
+def text_width(text: str, size: float = 13, *, bold: bool = False) -> float:
+    """How wide a text is, estimated on the generous side: fonts differ, and nobody has measured those of the reader."""
+    wide = sum(_EM.get(char, 0.6) if ord(char) < 128 else 1.05 if unicodedata.east_asian_width(char) in "WF" else 0.66 for char in text)
+    return wide * size * (1.16 if bold else 1.02)
+
+
+_EM: Final = {
+    **dict.fromkeys("ijl.,:;'|!", 0.32),
+    **dict.fromkeys('ftrI()[]{}/\\- "`', 0.42),
+    **dict.fromkeys("mwMWQGOD%@", 0.88),
+    **dict.fromkeys("ABCEFHKLNPRSTUVXYZ&<>=+~_", 0.7),
+}
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 2].rstrip() + "..."
+
+
+def _small(text: str, x: int, y: int) -> str:
+    return f'<text class="small" x="{x}" y="{y}">{_text(text)}</text>'
+
+
+def _text(text: str) -> str:
+    """A text as XML: escaped, and without the characters that XML does not know."""
+    return escape("".join(char if char.isprintable() or char == " " else "\N{REPLACEMENT CHARACTER}" for char in text))

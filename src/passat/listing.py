@@ -8,9 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
-from passat.passmgr import EVERYTHING, get_entry, kind_of, list_passes
+from passat.passmgr import EVERYTHING, Pass, get_entry, list_passes
 from passat.passmgr.options import show_annotation, show_value
-from passat.passmgr.planning.requirement_graph import first_paragraph
 from passat.render import plain_table
 from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
@@ -50,6 +49,8 @@ class PassDetails(TypedDict):
     options: list[OptionRow]
     required: list[str]
     required_by: list[str]
+    after: list[str]
+    before: list[str]
     provides: list[str]
     preserves: list[str]
     members: list[str]
@@ -84,7 +85,7 @@ def pass_rows() -> list[PassRow]:
                 required=[] if info is None else list(info.required),
                 options=[str(option) for option in entry.options.values()],
                 counters={} if info is None else dict(info.counters),
-                doc=first_paragraph(doc),
+                doc=_first_paragraph(doc),
             )
         )
     return rows
@@ -99,11 +100,13 @@ def pass_details(name: str) -> PassDetails:
     return PassDetails(
         name=entry.name,
         key=entry.key,
-        kind="needs options" if made is None else kind_of(made),
+        kind="needs options" if made is None else _kind(made),
         level=None if info is None else info.opt_level,
         options=[_option_row(option) for option in entry.options.values()],
         required=[] if info is None else list(info.required),
         required_by=[other.name for other in list_passes() if other.info and entry.name in _short_names(other.info.required)],
+        after=[] if info is None else list(info.after),
+        before=[] if info is None else list(info.before),
         provides=[] if info is None else sorted(info.provides),
         preserves=[] if info is None else sorted(info.preserves),
         members=[] if made is None else [member.info.name for member in made.members or ()],
@@ -123,6 +126,8 @@ def details_text(details: PassDetails) -> str:
         "options": "\n".join(options) or "none",
         "requires": ", ".join(details["required"]) or "nothing",
         "required by": ", ".join(details["required_by"]) or "no registered pass",
+        "after": ", ".join(details["after"]) or "no pass",
+        "before": ", ".join(details["before"]) or "no pass",
         "provides": ", ".join(details["provides"]) or "no facts",
         "preserves": ", ".join(preserves) or "nothing",
     }
@@ -135,6 +140,19 @@ def details_text(details: PassDetails) -> str:
     for label, text in rows.items():
         lines += [f"  {label if not at else '':{wide}}{line}" for at, line in enumerate(text.split("\n"))]
     return "\n".join([*lines, "", *(f"  {line}".rstrip() for line in details["doc"].splitlines())]).rstrip()
+
+
+def _kind(pass_: Pass) -> str:
+    """Over what a pass runs, in a word: "module", "function", "pipeline"."""
+    if pass_.members is not None:
+        return "pipeline"
+    kinds = (kind.__name__.removesuffix("Pass").lower() for kind in type(pass_).__mro__ if kind.__module__ == Pass.__module__)
+    return next(kinds, "") or "pass"
+
+
+def _first_paragraph(doc: str) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join(doc.strip().partition("\n\n")[0].split())
 
 
 def _short_names(names: Iterable[str]) -> set[str]:

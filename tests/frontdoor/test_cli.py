@@ -205,8 +205,7 @@ def test_order_in_every_format(empty: Path) -> None:
     assert text.exit_code == 0
     assert "SimplifyExpr" in text.stdout
     assert "does not run" in run("order", "-O", "0").stdout
-    assert run("order", "--format", "dot").stdout.startswith("digraph")
-    assert run("order", "--format", "mermaid").stdout.startswith("flowchart")
+    assert run("order", "--format", "svg").stdout.startswith("<svg")
     plan = json.loads(run("order", "--format", "json", "--passes", "FoldConstant").stdout)
     assert plan["order"][-1] == "FoldConstant"
 

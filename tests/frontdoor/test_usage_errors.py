@@ -42,9 +42,9 @@ def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: st
 
 
 def test_what_a_command_itself_refuses_is_said_once() -> None:
-    result = CliRunner().invoke(app, ["passes", "--json", "--format", "dot"])
+    result = CliRunner().invoke(app, ["order", "--json", "--format", "svg"])
     assert result.exit_code == 2
-    assert json.loads(result.stdout) == {"error": "--passes, --format and -o go with --graph"}
+    assert json.loads(result.stdout) == {"error": "--json and --format svg contradict each other"}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_command_itself_refuses_is_said_once() -> None:
         ("optimize m.onnx -o out.onnx --certificate out.onnx", "--certificate would write over out.onnx, which -o writes"),
         ("optimize m.onnx -o out.onnx --certificate a --report a", "--report would write over a, which --certificate writes"),
         ("order --rules mine.py -o mine.py", "-o would write over mine.py, which --rules reads"),
-        ("passes --graph --passes @a -o a", "-o would write over a, which --passes reads"),
+        ("order --passes @a -o a", "-o would write over a, which --passes reads"),
         ("rules doc mine.py -o mine.py", "-o would write over mine.py, which the command reads"),
     ],
 )

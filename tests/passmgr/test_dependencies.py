@@ -97,11 +97,6 @@ def test_a_requirement_undone_by_another_runs_again() -> None:
     assert order(make("P", "T", "Canon")) == ["T", "Canon", "T", "P"]
 
 
-def test_a_run_that_nobody_relies_on_is_left_out() -> None:
-    register(make("T", provides=("types",), preserves="*"), make("D"))
-    assert order(make("P", "T", "D")) == ["D", "T", "P"]
-
-
 def test_facts_flow_through_nested_pipelines() -> None:
     register(make("T", provides=("types",), preserves="*"))
     keeps = make("K", preserves="*")
@@ -148,12 +143,6 @@ def test_an_unknown_name_deep_below_says_who_requires_it() -> None:
 
 def test_a_long_chain_of_requirements() -> None:
     register(*(make(f"C{i}", f"C{i + 1}") for i in range(3000)), make("C3000"))
-    assert order(make("P", "C0")) == [*(f"C{i}" for i in range(3000, -1, -1)), "P"]
-
-
-def test_a_search_without_end_is_given_up() -> None:
-    # Each pass needs all before it and undoes them: the towers of Hanoi.
-    names = [f"H{i}" for i in range(14)]
-    register(*(make(name, *names[:i], provides=(name,), preserves=tuple(names[i:])) for i, name in enumerate(names)))
-    with pytest.raises(PassDependencyError, match=r"^no order satisfies what P requires: H1 undoes H0; H2 undoes H0, H1; "):
-        Sequential([make("P", *names)])
+    assert order(make("P", "C2901")) == [*(f"C{i}" for i in range(3000, 2900, -1)), "P"]
+    with pytest.raises(PassDependencyError, match=r"requirements or pipelines nest more than 100 deep$"):
+        Sequential([make("P", "C0")])

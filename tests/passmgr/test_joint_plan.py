@@ -1,14 +1,12 @@
 """Adjacent passes that run as one: which ones, when, and what the others notice."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import ModulePass, Pass, PassContext, PassInfo, Sequential, register_option
-from passat.passmgr.planning.joint import joint_runs
-from passat.passmgr.planning.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -66,17 +64,9 @@ def test_a_pass_may_stand_several_times_in_a_group() -> None:
     assert log == ["A+B+A+A", "A+A"]
 
 
-def test_what_a_plan_joins_is_what_the_context_asks_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_plan_joins_is_what_the_context_asks_for_each_time() -> None:
     register_option("test.joint", bool, False)
     register_option("test.other", bool, False)
-    made: list[Plan] = []
-    make = Plan.__init__
-
-    def count(plan: Plan, *arguments: Any) -> None:
-        made.append(plan)
-        make(plan, *arguments)
-
-    monkeypatch.setattr(Plan, "__init__", count)
     log: list[str] = []
     options = ("test.joint", "test.joint", "test.other", "test.other")
     pipeline = Sequential([Joinable(name, log, option) for name, option in zip("ABCD", options, strict=True)])
@@ -86,22 +76,11 @@ def test_what_a_plan_joins_is_what_the_context_asks_for_each_time(monkeypatch: p
         ((False, False), ["A", "B", "C", "D"]),
         ((False, True), ["A", "B", "C+D"]),
     ]
-    counts = []
-    for _ in range(3):
-        for (joint, other), expected in asked:
-            with PassContext(config={"test.joint": joint, "test.other": other}):
-                pipeline(IRModule({}))
-            assert log == expected
-            log.clear()
-        counts.append(len(made))
-    assert counts == [counts[0]] * 3, "nothing is grouped twice"
-
-
-def test_where_passes_stand_side_by_side() -> None:
-    log: list[str] = []
-    passes = [Joinable(name, log, option) for name, option in zip("abcdefg", ["p", "p", None, None, "q", "p", "p"], strict=True)]
-    assert joint_runs(passes) == [(0, 2), (5, 7)]
-    assert joint_runs(passes[:1]) == joint_runs([]) == []
+    for (joint, other), expected in asked:
+        with PassContext(config={"test.joint": joint, "test.other": other}):
+            pipeline(IRModule({}))
+        assert log == expected
+        log.clear()
 
 
 def test_an_exception_names_the_passes() -> None:

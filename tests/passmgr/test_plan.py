@@ -1,4 +1,4 @@
-"""Plans: reasons, numbers, notes, and the four forms they are written in (golden)."""
+"""Plans: reasons, numbers, notes, and the forms they are written in (golden)."""
 
 import json
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import InferType, ModulePass, PassContext, PassInfo, Reason, Sequential, module_pass, register_pass
+from passat.passmgr.planning.render import edges
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -43,10 +44,10 @@ def test_text(pipeline: Sequential) -> None:
         "  3      inner               listed, level 1\n"
         "    -    InferType           does not run: required by Saturate, established by step 1\n"
         "    3.1  Saturate{rounds=3}  listed, level 1\n"
-        "    -    InferType           does not run: required by Canon, established by step 1\n"
+        "    -    InferType           does not run: required by Fuse, established by step 1\n"
         "    3.2  Canon               required by Fuse, though disabled_pass names it\n"
         "    3.3  Fuse                listed, level 3\n"
-        "  4      InferType           required by Canon\n"
+        "  4      InferType           required by Fuse\n"
         "  5      Canon               required by Fuse, though disabled_pass names it\n"
         "  6      Fuse                listed, level 3\n"
         "  7      InferType           listed, level 0\n"
@@ -101,10 +102,10 @@ def test_reasons_and_numbers(pipeline: Sequential) -> None:
         ("3", "inner", Reason.LISTED, None, None),
         ("", "InferType", Reason.ESTABLISHED, "Saturate", "1"),
         ("3.1", "Saturate", Reason.LISTED, None, None),
-        ("", "InferType", Reason.ESTABLISHED, "Canon", "1"),
+        ("", "InferType", Reason.ESTABLISHED, "Fuse", "1"),
         ("3.2", "Canon", Reason.REQUIRED, "Fuse", None),
         ("3.3", "Fuse", Reason.FORCED, None, None),
-        ("4", "InferType", Reason.REQUIRED, "Canon", None),
+        ("4", "InferType", Reason.REQUIRED, "Fuse", None),
         ("5", "Canon", Reason.REQUIRED, "Fuse", None),
         ("6", "Fuse", Reason.FORCED, None, None),
         ("7", "InferType", Reason.LISTED, None, None),
@@ -131,6 +132,8 @@ def test_json() -> None:
                 "opt_level": 0,
                 "required_by": None,
                 "established_by": None,
+                "after": [],
+                "before": [],
                 "steps": [
                     {
                         "name": "InferType",
@@ -142,6 +145,8 @@ def test_json() -> None:
                         "opt_level": 0,
                         "required_by": "Saturate",
                         "established_by": None,
+                        "after": [],
+                        "before": [],
                         "steps": [],
                     },
                     {
@@ -154,6 +159,8 @@ def test_json() -> None:
                         "opt_level": 1,
                         "required_by": None,
                         "established_by": None,
+                        "after": [],
+                        "before": [],
                         "steps": [],
                     },
                 ],
@@ -161,52 +168,6 @@ def test_json() -> None:
         ],
         "notes": [],
     }
-
-
-def test_dot(pipeline: Sequential) -> None:
-    assert pipeline.plan(PassContext(opt_level=1)).to_dot() == (
-        'digraph "mine" {\n'
-        "  rankdir=LR;\n"
-        "  node [shape=box];\n"
-        '  s1 [label="1 InferType", tooltip="required by Saturate"];\n'
-        '  s2 [label="2 Saturate", tooltip="listed, level 1"];\n'
-        "  subgraph cluster_s3 {\n"
-        '    label="3 inner";\n'
-        '    s3 [label="inner", shape=point];\n'
-        '    s4 [label="InferType", tooltip="required by Saturate, established by step 1", style=dashed, color=gray, fontcolor=gray];\n'
-        '    s5 [label="3.1 Saturate{rounds=3}", tooltip="listed, level 1"];\n'
-        '    s6 [label="Fuse", tooltip="its level 3 > 1", style=dashed, color=gray, fontcolor=gray];\n'
-        "  }\n"
-        '  s7 [label="Fuse", tooltip="its level 3 > 1", style=dashed, color=gray, fontcolor=gray];\n'
-        '  s8 [label="4 InferType", tooltip="listed, level 0"];\n'
-        "  s1 -> s2;\n"
-        "  s2 -> s3;\n"
-        "  s3 -> s8;\n"
-        "  s1 -> s2 [style=dashed, constraint=false];\n"
-        "  s4 -> s5 [style=dashed, constraint=false];\n"
-        "}\n"
-    )
-
-
-def test_mermaid(pipeline: Sequential) -> None:
-    assert pipeline.plan(PassContext(opt_level=1)).to_mermaid() == (
-        "flowchart LR\n"
-        '  s1["1 InferType"]\n'
-        '  s2["2 Saturate"]\n'
-        '  subgraph s3["3 inner"]\n'
-        '    s4["InferType"]:::off\n'
-        '    s5["3.1 Saturate{rounds=3}"]\n'
-        '    s6["Fuse"]:::off\n'
-        "  end\n"
-        '  s7["Fuse"]:::off\n'
-        '  s8["4 InferType"]\n'
-        "  s1 --> s2\n"
-        "  s2 --> s3\n"
-        "  s3 --> s8\n"
-        "  s1 -.-> s2\n"
-        "  s4 -.-> s5\n"
-        "  classDef off stroke-dasharray: 4,color:#888,stroke:#888\n"
-    )
 
 
 def test_an_option_without_text_and_quotes_in_names() -> None:
@@ -218,10 +179,26 @@ def test_an_option_without_text_and_quotes_in_names() -> None:
         def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
             return mod
 
-    plan = Sequential([Odd(object())]).plan()
-    assert 'Odd "one"{...}' in plan.to_text()
-    assert 's1 [label="1 Odd \\"one\\"{...}"' in plan.to_dot()
-    assert 's1["1 Odd #quot;one#quot;{...}"]' in plan.to_mermaid()
+    assert 'Odd "one"{...}' in Sequential([Odd(object())]).plan().to_text()
+
+
+def test_what_passes_declare_says_why_they_stand_where_they_do() -> None:
+    def make(name: str, after: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> ModulePass:
+        return module_pass(lambda mod, ctx: mod, opt_level=0, name=name, after=after, before=before)
+
+    inner = Sequential([make("A"), make("B", ("Z",), ("C",))], name="inner")
+    plan = Sequential([make("Z"), inner, make("C", after=("A", "Elsewhere"), before=("Z",)), make("D", after=("C", "Z"))]).plan()
+    assert plan.to_text() == (
+        "sequential at opt_level 2\n"
+        "  1      Z      listed, level 0\n"
+        "  2      inner  listed, level 0\n"
+        "    2.1  A      listed, level 0\n"
+        "    2.2  B      listed, level 0\n"
+        "  3      C      listed, level 0, after A\n"
+        "  4      D      listed, level 0, after C, Z\n"
+    )
+    assert list(edges(plan)) == [("2", "3", "C declares after A"), ("3", "4", "D declares after C"), ("1", "4", "D declares after Z")]
+    assert [step["after"] for step in json.loads(plan.to_json())["steps"]] == [[], [], ["A"], ["C", "Z"]]
 
 
 def test_plans_are_made_once_per_settings(pipeline: Sequential) -> None:

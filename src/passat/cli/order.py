@@ -28,24 +28,19 @@ from passat.cli.errors import USAGE, errors, fail
 from passat.cli.output import show
 
 if TYPE_CHECKING:
-    from passat.passmgr import Plan, RequirementGraph
+    from passat.passmgr import Plan
 
 
 class Format(enum.StrEnum):
-    """How a plan or a graph is shown."""
+    """How a plan is shown."""
 
     TEXT = "text"
-    DOT = "dot"
-    MERMAID = "mermaid"
     JSON = "json"
     SVG = "svg"
 
 
 _ENDINGS: Final = {
     ".txt": Format.TEXT,
-    ".dot": Format.DOT,
-    ".gv": Format.DOT,
-    ".mmd": Format.MERMAID,
     ".json": Format.JSON,
     ".svg": Format.SVG,
 }
@@ -87,38 +82,18 @@ def order(
 @app.command()
 def passes(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A pass to show in full.", show_default=False)] = None,
-    graph: Annotated[
-        bool, typer.Option("--graph", metavar="", help="Show which pass requires which: all passes, or those of --passes and --rules.")
-    ] = False,
-    passes: Annotated[
-        str | None, typer.Option("--passes", metavar="TEXT", help="With --graph: a pipeline, or @FILE to read one from a file.")
-    ] = None,
     rules: Annotated[
         list[Path] | None,
         typer.Option("--rules", metavar="FILE.py", help="A Python file with rules or passes of your own. May be repeated."),
     ] = None,
-    format: FormatOption = None,
-    output: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the passes, show one of them in full, or show which pass requires which."""
+    """List the passes, or show one of them in full."""
     with errors(as_json):
         from passat.listing import details_text, pass_details, pass_rows, passes_table
-        from passat.passmgr import PassContext, requirement_graph
-        from passat.pipelines import build_pipeline
 
-        if not graph and (passes is not None or output or format):
-            fail("--passes, --format and -o go with --graph", USAGE)
-        sets = load(rules)
-        if graph:
-            if name is not None:
-                fail("--graph takes no NAME; --graph --passes NAME shows what one pass requires", USAGE)
-            check_outputs({"-o": output}, {"--rules": rules or (), "--passes": [pipeline_file(passes)]})
-            form = _form(format, output, as_json)
-            with PassContext(config={"passmgr.resolve": "relay"}):  # then cycles and unknown names are not refused, and can be shown
-                chosen = None if passes is None and not rules else build_pipeline(read_pipeline(passes), sets).members
-            _put(requirement_graph(chosen), form, output)
-        elif name is not None:
+        load(rules)
+        if name is not None:
             details = pass_details(name)
             print(json.dumps(details, indent=2) if as_json else details_text(details))
         elif as_json:
@@ -139,13 +114,11 @@ def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
     return format or (Format.JSON if as_json else Format.TEXT)
 
 
-def _put(what: "Plan | RequirementGraph", format: Format, output: Path | None) -> None:
+def _put(plan: "Plan", format: Format, output: Path | None) -> None:
     forms = {
-        Format.TEXT: what.to_text,
-        Format.DOT: what.to_dot,
-        Format.MERMAID: what.to_mermaid,
-        Format.JSON: what.to_json,
-        Format.SVG: what.to_svg,
+        Format.TEXT: plan.to_text,
+        Format.JSON: plan.to_json,
+        Format.SVG: plan.to_svg,
     }
     text = forms[format]().rstrip("\n") + "\n"
     if output is None:

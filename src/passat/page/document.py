@@ -12,8 +12,8 @@ from passat.page.program import CALL, Node, Program, program_of, twins
 from passat.page.record import Record
 from passat.page.statistics import silent_rules
 from passat.page.texts import Strings, shown
+from passat.passmgr.planning.plan_svg import text_width
 from passat.passmgr.planning.render import step_label
-from passat.passmgr.planning.svg import text_width
 from passat.render import cost_text, seconds, verification_text
 from passat.report import Report, RuleReport
 from passat.rules.engine.journal import Run
