@@ -51,32 +51,53 @@ def anchors(info: PassInfo) -> tuple[str, ...]:
 
 
 def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
+    """The pipeline with passes that all stand in it. Its own members keep their order."""
     fixed = len(pipeline.members)
     passes = [*pipeline.members, *newcomers]
-    names = [*map(names_in_pass, pipeline.members), *({pass_.info.name} for pass_ in newcomers)]
+    names = [*map(names_in_pass, pipeline.members), *(frozenset({pass_.info.name}) for pass_ in newcomers)]
+    inside: dict[int, int] = {}  # newcomers that stand in a member, which has their names too then
+
+    def named(at: int) -> tuple[list[int], list[int]]:
+        info = passes[at].info
+        return (
+            [held[0] for name in info.after if (held := _holders(name, names))],
+            [held[-1] for name in info.before if (held := _holders(name, names))],
+        )
+
+    while True:
+        found = {at: _member_around(*named(at), passes[:fixed]) for at in range(fixed, len(passes)) if at not in inside}
+        at, holder = next(((at, holder) for at, holder in found.items() if holder is not None), (0, None))
+        if holder is None:
+            break
+        inside[at] = holder
+        names[holder] |= names[at]
+        names[at] = frozenset()
     order = list(range(fixed))
-    edges = list(pairwise(order))
-    inside: dict[int, list[Pass]] = {}
-    waiting: dict[int, tuple[list[int], list[int]]] = {}
-    for at, pass_ in enumerate(newcomers, fixed):
-        after = [held[0] for name in pass_.info.after if (held := _holders(name, names))]
-        before = [held[-1] for name in pass_.info.before if (held := _holders(name, names))]
-        if after and before and max(after) == min(before) < fixed and passes[max(after)].members is not None:
-            inside.setdefault(max(after), []).append(pass_)
-        else:
-            edges += [*((holder, at) for holder in after), *((at, holder) for holder in before)]
-            waiting[at] = after, before
+    edges: list[_Edge] = list(pairwise(order))
+    for at in range(fixed, len(passes)):
+        after, before = named(at)
+        node = inside.get(at, at)
+        edges += [(first, node) for first in after if first != node or node == at]
+        edges += [(node, then) for then in before if then != node or node == at]
+    waiting = {at: named(at) for at in found}
     while waiting:  # beside a pass that it names, one after the other: they may name each other
         at = next((at for at, (after, before) in waiting.items() if any(holder in order for holder in (*after, *before))), min(waiting))
         after, before = ([order.index(holder) for holder in held if holder in order] for held in waiting.pop(at))
         order.insert(max(after) + 1 if after else min(before, default=len(order)), at)
-    for holder, within in inside.items():
+    for holder in set(inside.values()):
         group = passes[holder]
         assert isinstance(group, Sequential)
-        passes[holder] = _land(group, within)
+        passes[holder] = _land(group, [passes[at] for at in sorted(inside) if inside[at] == holder])
     members = _sorted(passes, edges, order, fixed)
     info = pipeline.info
     return Sequential(members, info.opt_level, info.name, info.required, info.traceable, after=info.after, before=info.before)
+
+
+def _member_around(after: Sequence[int], before: Sequence[int], members: Sequence[Pass]) -> int | None:
+    """The nested pipeline in which a pass stands that names passes: it has the last of those that come before, and the first behind."""
+    last = max((at for at in after if at < len(members)), default=None)
+    first = min((at for at in before if at < len(members)), default=None)
+    return last if last is not None and last == first and members[last].members is not None else None
 
 
 def _sorted(passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[int], fixed: int = 0) -> list[Pass]:

@@ -4,10 +4,11 @@ import importlib.metadata
 import json
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -122,6 +123,35 @@ def test_a_pass_lands_in_a_nested_pipeline_where_that_is_between_two_of_its_memb
     assert (between.info.name, between.members[1].info.name, between.members[1].info.opt_level) == ("outer", "inner", 1)
     assert names(with_landed(outer, [make("X", after=["A"])]).members) == ["Z", "inner", "X", "C"]
     assert names(with_landed(outer, [make("X", before=["B"])]).members) == ["Z", "X", "inner", "C"]
+
+
+@st.composite
+def pipelines_and_newcomers(draw: st.DrawFn) -> tuple[Sequential, list[Pass]]:
+    """A pipeline of the passes a to e, some of them in nested ones, and passes that name these and one another."""
+    cuts = [0, *sorted(draw(st.sets(st.integers(1, 4)))), 5]
+    groups = [[make(name) for name in "abcde"[start:stop]] for start, stop in pairwise(cuts)]
+    members: list[Pass] = [
+        one for at, group in enumerate(groups) for one in ([Sequential(group, name=f"g{at}")] if len(group) > 1 else group)
+    ]
+    anchors = st.lists(st.sampled_from("abcdexyz"), max_size=2)
+    return Sequential(members), [make(name, draw(anchors), draw(anchors) or ["e"]) for name in "xyz"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(pipelines_and_newcomers())
+def test_wherever_passes_land_all_that_they_declare_holds(drawn: tuple[Sequential, list[Pass]]) -> None:
+    pipeline, newcomers = drawn
+    try:
+        found = with_landed(pipeline, newcomers).plan().order
+    except PassDependencyError:
+        return
+    assert [name for name in found if name in "abcde"] == list("abcde")
+    for info in (pass_.info for pass_ in newcomers):
+        if info.name in found:
+            assert all(found.index(name) < found.index(info.name) for name in info.after)
+            assert all(found.index(info.name) < found.index(name) for name in info.before)
+        else:
+            assert not {*info.after, *info.before}.issubset(found)
 
 
 def test_no_place_is_one_sentence() -> None:
