@@ -34,10 +34,6 @@ def test_every_name_of_a_module_of_relay_is_there_and_documented(name: str) -> N
         assert getattr(module, exported).__doc__ is not None, exported
 
 
-def test_no_name_stands_twice() -> None:
-    assert len(relay.__all__) == len(set(relay.__all__))
-
-
 def test_every_operator_has_a_function() -> None:
     plain = {op.name for op in list_ops() if "." not in op.name}
     networks = {op.name.removeprefix("nn.") for op in list_ops() if op.name.startswith("nn.")}

@@ -1,6 +1,5 @@
 """What is packaged, documented and public is what stands in the folders."""
 
-import ast
 import re
 import tomllib
 from pathlib import Path
@@ -44,38 +43,6 @@ def test_the_links_for_type_checkers_lead_to_the_rooms() -> None:
             link = HOME / "src" / Path(*name.split("."))
             assert link.is_symlink(), f"{link} is missing: cd src/passat && ln -s ../../{folder} {folder}"
             assert link.resolve() == HOME / folder
-
-
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: path.relative_to(HOME).as_posix())
-def test_a_module_says_what_it_is(path: Path) -> None:
-    doc = ast.get_docstring(ast.parse(path.read_text()))
-    assert doc
-    assert doc != "Placeholder."
-
-
-def test_the_public_names_of_passat() -> None:
-    assert sorted(passat.__all__) == [
-        "IRModule",
-        "MismatchError",
-        "PassError",
-        "Report",
-        "Result",
-        "TVMError",
-        "UnverifiedError",
-        "__version__",
-        "cpu",
-        "device",
-        "error",
-        "instrument",
-        "ir",
-        "nd",
-        "optimize",
-        "parser",
-        "relay",
-        "target",
-        "testing",
-        "transform",
-    ]
 
 
 def test_every_public_name_is_there_and_documented() -> None:

@@ -1,21 +1,16 @@
-"""Instances: what is drawn, how unknown sizes and lists of sizes are built, how cases are shrunk and shown."""
+"""Which rules can be checked, and which cover others."""
+
+import contextlib
 
 import numpy as np
 import pytest
 
-from passat.ir.attrs import Attrs
-from passat.ir.expr import Constant
 from passat.ir.op import list_ops
-from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType
-from passat.rules.checking.case import Case, Unfit, build
+from passat.rules.checking.case import Unfit, build
 from passat.rules.checking.dice import Dice
 from passat.rules.checking.draw import Wishes, draw
 from passat.rules.checking.relations import covers
-from passat.rules.checking.shrink import shrink, weight
-from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.conditions import equals, is_float
-from passat.rules.multi_root import each, joined, parts
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule
 
@@ -24,18 +19,14 @@ c, d = constants("c d")
 p, q = attributes("p q")
 
 
-def drawn(pattern: Pattern, tries: int, seed: int = 0) -> list[Case]:
-    """The cases that came out well typed."""
-    wishes, dice, found = Wishes(pattern, ()), Dice(np.random.default_rng(seed)), []
+def is_drawn(pattern: Pattern, tries: int) -> bool:
+    """Whether one of the drawn cases is well typed."""
+    wishes, dice = Wishes(pattern, ()), Dice(np.random.default_rng(0))
     for turn in range(tries):
-        try:
-            case, dtype = draw(wishes, dice, unknown=turn % 4 == 3)
-            build(pattern, case)
-        except Unfit:
-            continue
-        wishes.accept(dtype)
-        found.append(case)
-    return found
+        with contextlib.suppress(Unfit):
+            build(pattern, draw(wishes, dice, unknown=turn % 4 == 3)[0])
+            return True
+    return False
 
 
 SKIPPED = {"dyn.full", "zeros", "ones"}
@@ -43,74 +34,9 @@ SKIPPED = {"dyn.full", "zeros", "ones"}
 OPERATORS = [of for of in list_ops() if not of.variadic and not of.stateful and of.arity and of.name not in SKIPPED]
 
 
-@pytest.mark.parametrize("of", OPERATORS, ids=lambda of: of.name)
-def test_instances_of_every_operator_are_drawn(of: object) -> None:
-    from passat.ir.op import Op
-
-    assert isinstance(of, Op)
-    holes = tensors(" ".join(f"h{i}" for i in range(of.arity)))
-    assert drawn(PCall(of, holes), 250), f"no instance of {of.name} is well typed"
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        op.nn.relu(op.nn.conv2d(op.nn.conv2d(x, y), z)),
-        op.concatenate((op.nn.conv2d(x, y, attrs=p), op.nn.conv2d(x, z, attrs=p)), axis=1),
-        op.reshape(op.nn.matmul(op.reshape(x), y) + z),
-        op.where(op.greater(x, y), x, z),
-        op.split(x, attrs=p)[1] + op.split(x, attrs=p)[0],
-        op.elemwise_sum(x),
-        op.sum(op.exp(x), axis=p, keepdims=True) / op.sum(op.exp(x), axis=p, keepdims=True),
-    ],
-    ids=repr,
-)
-def test_instances_of_larger_patterns_are_drawn(pattern: Pattern) -> None:
-    assert len(drawn(pattern, 300)) >= 10
-
-
-def test_a_hole_may_be_a_tuple() -> None:
-    assert any(isinstance(case.types["x"], TupleType) for case in drawn(op.concatenate(x, axis=0), 30))
-
-
-def test_unknown_sizes_are_declared_and_lists_of_sizes_read_off() -> None:
-    pattern = op.dyn.reshape(x, y)
-    case = Case(
-        {"x": TensorType((2, 3)), "y": TensorType((2,), "int64")},
-        {"y": Tensor.dense(np.array([3, 2]))},
-        {"x": Tensor.dense(np.zeros((2, 3), np.float32))},
-        {pattern.key: Attrs(allowzero=False)},
-        {("x", 1): "n3"},
-        {"y": [("x", 1), None]},
-    )
-    program = build(pattern, case)
-    assert repr(program.params["x"].checked_type) == "Tensor[(2, n3), float32]"
-    assert repr(program.body.checked_type) == "Tensor[(n3, 2), float32]"
-    assert not isinstance(program.terms["var", "y"], Constant)
-    with pytest.raises(Unfit, match="y is no list of 1 sizes"):
-        build(pattern, case._replace(computed={"y": [None]}))
-
-
-def test_lists_of_sizes_occur_in_draws() -> None:
-    assert any(case.computed for case in drawn(op.dyn.broadcast_to(x, y), 200))
-
-
-def test_a_shrunk_instance_is_lighter_and_of_the_kind() -> None:
-    rule = (x - y >> y - x).named("swapped")
-    trier = Trier(rule)
-    wishes, dice = Wishes(trier.pattern, ()), Dice(np.random.default_rng(5))
-    trial = Trial(Verdict.UNFIT, drawn(trier.pattern, 30)[0])
-    while trial.verdict is not Verdict.DISAGREES or trial.case.types["x"] == TensorType(()):
-        trial = trier.try_case(draw(wishes, dice, unknown=True)[0])
-    small = shrink(trier, trial.case, lambda found: found.verdict is Verdict.DISAGREES)
-    assert small.verdict is Verdict.DISAGREES
-    assert weight(small.case) < weight(trial.case)
-    assert small.case.types["x"] == TensorType(())
-
-
-def test_several_roots_share_what_the_rule_says() -> None:
-    rule = (each(op.nn.dense(x, c), sharing=x) >> parts(op.nn.dense(x, joined(c, axis=0)), axis=-1)).inexact("blocks")
-    assert repr(Trier(rule, 3).pattern) == "(nn.dense(x, c1), nn.dense(x, c2), nn.dense(x, c3))"
+def test_rules_on_every_operator_can_be_checked() -> None:
+    calls = [PCall(of, tensors(" ".join(f"h{i}" for i in range(of.arity)))) for of in OPERATORS]
+    assert [call.op.name for call in calls if not is_drawn(call, 250)] == []
 
 
 @pytest.mark.parametrize(

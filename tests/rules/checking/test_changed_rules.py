@@ -100,25 +100,3 @@ def test_without_a_condition_values_are_wrong(rule: Rule) -> None:
             kept = tuple(condition for condition in rule.conditions if condition is not left_out)
             other = Rule(rule.lhs, rule.rhs, kept, math=rule.math, note=rule.note, name=rule.name)
             assert tried(other, 0, 40).wrong, f"nothing is wrong without {left_out!r}"
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_instances_are_of_many_kinds(rule: Rule) -> None:
-    checked = tried(rule, 0, 50)
-    assert not checked.wrong
-    assert checked.report.compared >= 50
-    shapes = {repr(sorted((name, repr(type_)) for name, type_ in trial.case.types.items())) for _, trial in checked.agreeing}
-    assert len(shapes) >= 20
-
-
-def test_masks_are_of_all_forms_and_heads_shared_by_several() -> None:
-    """Masks with and without rows, heads and batches of their own, and calls with a mask of any kind, and none."""
-    masked = next(rule for rule in Attentions if rule.name == "Attentions.added")
-    broadcast = {tuple(dim == 1 for dim in trial.case.types["x"].shape) for _, trial in tried(masked, 0, 200).agreeing}  # type: ignore[attr-defined]  # a tensor
-    assert len(broadcast) >= 8
-    shared = tried(SharedHeads.rules[0], 0, 200).agreeing
-    kinds = {repr(trial.case.types["m"])[:7] + repr(trial.case.types["m"])[-6:] for _, trial in shared}
-    assert {"()()"} < kinds
-    assert any("bool" in kind for kind in kinds)
-    counts = {(trial.case.types["x"].shape[1], trial.right.checked_type) for _, trial in shared if trial.right is not None}  # type: ignore[attr-defined]  # a tensor
-    assert len(counts) >= 10

@@ -21,7 +21,6 @@ from passat.rules.engine.graph import (
     REGION,
     TUPLE,
     Graph,
-    Symbol,
     outer_parts,
     symbol,
 )
@@ -215,19 +214,6 @@ def test_facts_go_with_the_class() -> None:
     known = graph.known_of(0)
     assert isinstance(known, np.ndarray)
     assert known.tolist() == [4, 5]
-
-
-def test_names_of_symbols_are_names_of_egglog() -> None:
-    names = {symbol(CALL, get_op(name), 1).name for name in ("nn.relu", "exp")}
-    assert names == {"s_nn_2e_relu_1", "s_exp_1"}
-    assert symbol(CALL, get_op("concatenate"), 1).has_payload
-    assert not EXP.has_payload
-    assert symbol(CALL, get_op("nn.dropout"), 1).has_payload
-    assert CONST_SYMBOL.has_payload
-    assert LEAF_SYMBOL.has_payload
-    assert not symbol(TUPLE, None, 2).has_payload
-    assert isinstance(EXP, Symbol)
-    assert repr(EXP) == "s_exp_1"
 
 
 def test_edges_tell_which_operator_stands_below_which() -> None:

@@ -7,7 +7,6 @@ from passat.ir.op import get_op
 from passat.rules.engine.graph import CALL, Symbol, symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.reachable import reachable
-from passat.rules.engine.stage import Stage
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import Rule
 
@@ -35,13 +34,6 @@ def test_dynamic_operators_may_become_static_ones() -> None:
     present = calls("exp", "dyn.reshape")
     assert found(present, VIEW) == []
     assert found(present, VIEW, static=True) == [VIEW]
-
-
-def test_rules_that_cannot_match_are_not_prepared() -> None:
-    """Most rules of a pass have nothing to do in most programs."""
-    matchers = [Matcher(rule) for rule in (FIRST, SECOND, OTHER)]
-    assert Stage.of(matchers).matchers == tuple(matchers)
-    assert not any("variants" in vars(matcher) for matcher in matchers)
 
 
 def test_egglog_is_imported_without_its_language() -> None:

@@ -1,11 +1,8 @@
 """No rule is without a program on which it fires and one on which it does not: the tables of all test files here, taken together."""
 
 import importlib
-import inspect
 from pathlib import Path
 from types import ModuleType
-
-import pytest
 
 from passat.rule_pages.catalogue import library_subjects, registered_rule_passes
 from passat.rules.rule import Rule, RuleSetMeta
@@ -59,23 +56,3 @@ def test_every_rule_has_a_positive_and_a_negative_case() -> None:
         if without:
             missing.append(f"{where}: {len(without)} rules without cases: {', '.join(without[:20])}{' ...' if len(without) > 20 else ''}")
     assert not missing, "\n".join([*missing, *wrong, "add them to a table of tests/rules/library (see cases.py)"])
-
-
-def test_no_rule_has_two_cases() -> None:
-    """Of files that have cases for the same rule, one is not looked after."""
-    found, _ = all_cases()
-    assert [name for name, examples in found.items() if len(examples) > 1] == []
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_table_is_run(name: str) -> None:
-    """A table that no test goes through would prove nothing."""
-    tests = module(name)
-    marks = [mark for value in filter(inspect.isfunction, vars(tests).values()) for mark in getattr(value, "pytestmark", [])]
-    through = [mark for mark in marks if mark.name == "parametrize" and "example" in mark.args[0]]
-    assert len(through) >= len(tables_of(tests))
-
-
-def test_positive_and_negative_programs_differ() -> None:
-    found, _ = all_cases()
-    assert [name for name, examples in found.items() if any(example.positive is example.negative for example in examples)] == []
