@@ -36,6 +36,8 @@ def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str])
         if len(operands) != len(node.inputs):
             raise OpTypeError(f"{op.name} is declared with all of its inputs, and one is absent")
         call = op(*operands, span=node.span, **given)
+        for name, value in given.items():
+            _check_kind(op, name, value)
         return Call(op, operands, op.bind_attrs({name: _read(op, name, value) for name, value in call.attrs.items()}), span=node.span)
 
     theirs = {ours: name for name, ours in attr_names.items()}
@@ -49,6 +51,14 @@ def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str])
     read.__module__ = op.relation.__module__
     from_onnx(op_type, domain=domain)(read)
     to_onnx(op)(write)
+
+
+def _check_kind(op: Op, name: str, value: AnyValue) -> None:
+    """Raises OpTypeError where an attribute is declared as a number, or as several, and a node has something else."""
+    numbers = [kind for kind in (int, float) if _is_kind(op, name, kind)]
+    for each in value if isinstance(value, tuple) else (value,):
+        if numbers and not isinstance(each, (int, *numbers)) and not _is_kind(op, name, type(each)):
+            raise OpTypeError(f"{op.name} declares {name} as {numbers[-1].__name__}, not as {type(each).__name__}")
 
 
 def _read(op: Op, name: str, value: AnyValue) -> AnyValue:

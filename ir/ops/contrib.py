@@ -15,7 +15,7 @@ from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.activation import gelu_of
 from passat.ir.ops.elementwise import FLOATING, in_float32, same_type
-from passat.ir.ops.emitting import only, shortest
+from passat.ir.ops.emitting import shortest
 from passat.ir.ops.linear import matrix_product, product_cost, stacked_product
 from passat.ir.ops.unary import logistic
 from passat.ir.shape import may_equal
@@ -28,6 +28,11 @@ DOMAIN: Final = "com.microsoft"
 def _check_factor(alpha: float) -> None:
     if type(alpha) not in (int, float) or not math.isfinite(alpha):
         raise OpTypeError(f"alpha is a finite number, not {alpha!r}")
+
+
+def _only(node: OnnxNode, **kinds: type) -> bool:
+    """Whether a node has no other attributes than these, each of its kind: of this domain the onnx package has no schemas."""
+    return all(type(value) is kinds.get(name) for name, value in node.attrs.items())
 
 
 def _scaled_product(a: Array, b: Array, *, alpha: float, transpose_a: bool, transpose_b: bool) -> Array:
@@ -50,7 +55,7 @@ def fused_matmul(a: TensorType, b: TensorType, *, alpha: float = 1.0, transpose_
 @from_onnx("FusedMatMul", domain=DOMAIN)
 def _read_product(node: OnnxNode) -> Expr | None:
     attrs = node.attrs
-    if not only(node, "alpha", "transA", "transB", "transBatchA", "transBatchB") or len(node.inputs) != 2:
+    if not _only(node, alpha=float, transA=int, transB=int, transBatchA=int, transBatchB=int) or len(node.inputs) != 2:
         return None
     if attrs.get("transBatchA") or attrs.get("transBatchB") or min(node.type(0).ndim, node.type(1).ndim) < 2:
         return None
@@ -121,7 +126,7 @@ def quick_gelu(x: TensorType, *, alpha: float = 1.702) -> TensorType:
 
 @from_onnx("QuickGelu", domain=DOMAIN)
 def _read_quick_gelu(node: OnnxNode) -> Expr | None:
-    if not only(node, "alpha") or len(node.inputs) != 1 or node.type(0).dtype not in FLOATING:
+    if not _only(node, alpha=float) or len(node.inputs) != 1 or node.type(0).dtype not in FLOATING:
         return None
     return quick_gelu(node.input(0), alpha=shortest(node.attrs.get("alpha", 1.702)), span=node.span)
 

@@ -106,6 +106,10 @@ def test_several_results_and_any_number_of_operands(parse: Parse) -> None:
     ("node", "reason"),
     [
         ("com.mine.Fused<beta = 2.0>(x)", "com.mine.Fused has no attribute 'beta'; it has: alpha, scale, mode, steps"),
+        ('com.mine.Fused<alpha = "">(x)', "com.mine.Fused declares alpha as float, not as str"),
+        ('com.mine.Fused<gamma = ["a"]>(x)', "com.mine.Fused declares scale as float, not as str"),
+        ("com.mine.Fused<alpha = float {1.0}>(x)", "com.mine.Fused declares alpha as float, not as Tensor"),
+        ("com.mine.Fused<steps = 2.5>(x)", "com.mine.Fused declares steps as int, not as float"),
         ("com.mine.Fused(x, x)", "com.mine.Fused takes 1 operands (x), 2 were given"),
         ("com.mine.Fused(h)", "n: com.mine.Fused(Tensor[(2, 3), float16]; alpha=1.0, scale=(), mode='fast', steps=1): x is of float32"),
     ],

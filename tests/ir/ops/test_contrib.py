@@ -20,6 +20,7 @@ DOMAIN = "com.microsoft"
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2, 3, 4)).astype(np.float32) * 2
 BIAS = rng.normal(size=4).astype(np.float32)
+TENSOR = helper.make_tensor("t", TensorProto.FLOAT, [], [1.0])
 Y = rng.normal(size=(2, 5, 4)).astype(np.float32)
 
 NODES: list[tuple[str, str, list[Array], dict[str, AnyValue]]] = [
@@ -78,6 +79,10 @@ def test_values_and_nodes_are_those_of_onnx_runtime(op_type: str, name: str, ope
         ("FusedMatMul", [Y, Y], {"transBatchA": 1}),
         ("BiasGelu", [X, BIAS], {"unknown": 1}),
         ("QuickGelu", [X], {"unknown": 1}),
+        *(("FusedMatMul", [X[0].T, X[0]], {name: value}) for name in ("alpha", "transA", "transB") for value in ("", [1.0], TENSOR)),
+        *(("QuickGelu", [X], {"alpha": value}) for value in ("", "1", [1.0], 1, TENSOR)),
+        ("FusedMatMul", [X[0].T, X[0]], {"alpha": 2}),
+        ("FusedMatMul", [X[0], X[0]], {"transA": 1.0}),
         ("FastGelu", [X], {}),  # without a bias it is the standard's Gelu
         ("BiasSoftmax", [X, X], {"axis": 1, "is_inner_broadcast": 1}),
     ],
