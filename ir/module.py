@@ -182,7 +182,7 @@ class IRModule:
     def __reduce__(self) -> tuple[AnyValue, ...]:
         from passat.ir.serialize import module_state, restore_module
 
-        return (restore_module, (type(self), module_state(self)[0]))
+        return (restore_module, (type(self), module_state(self)))
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None) -> str:
         """The module in Relay's text format (`passat.ir.text.astext`)."""

@@ -1,11 +1,8 @@
-"""Expressions and modules as flat data, so that they can be pickled, copied and sent to other processes whatever their depth.
+"""Expressions and modules as flat data, so that they can be pickled and copied whatever their depth.
 
 An encoding is one list of nodes, parts before wholes, each a few integers: its kind, its type and span in tables, its parts by number.
 What has content of its own stands in a list of objects: variables, operators, constructors, tensors (splats and lazy ones as such; the
 elements of dense ones go out of band in pickle protocol 5), attributes. Sharing, spans and inferred types are kept.
-
-An encoding may refer to a *base*: nodes that both sides have, in one order. They are not encoded, and decoding puts the other side's
-own nodes in their places, so what a process makes of a program comes back as new nodes upon the old ones.
 """
 
 import copyreg
@@ -66,14 +63,13 @@ _E = TypeVar("_E", bound=Expr)
 
 
 class Encoded(NamedTuple):
-    """Expressions as flat data; `roots` are the numbers of those that were encoded, `base` is how many nodes it builds upon."""
+    """Expressions as flat data; `roots` are the numbers of those that were encoded."""
 
     codes: bytes
     objects: list[AnyValue]
     types: list[Type]
     spans: list[Span]
     roots: list[int]
-    base: int
 
 
 def numbering(*roots: Expr) -> list[Expr]:
@@ -81,34 +77,28 @@ def numbering(*roots: Expr) -> list[Expr]:
     return post_order(*roots, parts_of=_parts)
 
 
-def encode(roots: Sequence[Expr], base: Sequence[Expr] = ()) -> tuple[Encoded, list[Expr]]:
-    """The encoding of expressions, and its numbering: the nodes of the base, then the new ones.
+def encode(*roots: Expr) -> Encoded:
+    """The encoding of expressions.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2,))
-    >>> encoded, order = encode([x + x])
-    >>> [type(node).__name__ for node in decode(encoded)]
+    >>> [type(node).__name__ for node in decode(encode(x + x))]
     ['Op', 'Var', 'Call']
     """
-    numbers = {id(node): number for number, node in enumerate(base)}
-    new = post_order(*roots, parts_of=lambda node: () if id(node) in numbers else _parts(node))
-    order = [*base, *(node for node in new if id(node) not in numbers)]
-    for number in range(len(base), len(order)):
-        numbers[id(order[number])] = number
+    order = numbering(*roots)
+    numbers = {id(node): number for number, node in enumerate(order)}
     writer = _Writer(numbers)
-    for node in order[len(base) :]:
+    for node in order:
         writer.write(node)
     codes = array("i", writer.codes).tobytes()
-    return Encoded(codes, writer.objects, list(writer.types), writer.spans, [numbers[id(root)] for root in roots], len(base)), order
+    return Encoded(codes, writer.objects, list(writer.types), writer.spans, [numbers[id(root)] for root in roots])
 
 
-def decode(encoded: Encoded, base: Sequence[Expr] = ()) -> list[Expr]:
-    """The nodes of an encoding by number: those of the base, then the new ones. Raises ValueError for a base of another length."""
-    if len(base) != encoded.base:
-        raise ValueError(f"the encoding builds upon {encoded.base} nodes, {len(base)} are given")
+def decode(encoded: Encoded) -> list[Expr]:
+    """The nodes of an encoding by number."""
     codes = array("i")
     codes.frombytes(encoded.codes)
-    order = list(base)
+    order: list[Expr] = []
     reader = _Reader(iter(codes), encoded, order)
     for kind in reader.next:
         node_type, span = next(reader.next), next(reader.next)
@@ -127,25 +117,19 @@ class ModuleState(NamedTuple):
     attrs: dict[str, AnyValue]
 
 
-def module_state(mod: IRModule) -> tuple[ModuleState, list[Expr]]:
-    """A module as flat data, and the numbering of its nodes."""
-    encoded, order = encode([*mod.functions, *mod.functions.values()])
-    return ModuleState(encoded, mod.type_definitions, mod.attrs), order
+def module_state(mod: IRModule) -> ModuleState:
+    """A module as flat data."""
+    return ModuleState(encode(*mod.functions, *mod.functions.values()), mod.type_definitions, mod.attrs)
 
 
-def decode_module(state: ModuleState, cls: type[IRModule] = IRModule) -> tuple[IRModule, list[Expr]]:
-    """The module that `module_state` took apart, and the numbering of its nodes."""
+def restore_module(cls: type[IRModule], state: ModuleState) -> IRModule:
+    """The module that `module_state` took apart: what a pickled module calls."""
     order = decode(state.encoded)
     roots = [order[root] for root in state.encoded.roots]
     half = len(roots) // 2
     mod = cls(type_definitions=state.type_definitions, attrs=state.attrs)
     mod.functions = dict(zip(cast("list[GlobalVar]", roots[:half]), cast("list[BaseFunc]", roots[half:]), strict=True))
-    return mod, order
-
-
-def restore_module(cls: type[IRModule], state: ModuleState) -> IRModule:
-    """What a pickled module calls."""
-    return decode_module(state, cls)[0]
+    return mod
 
 
 def reduced(expr: Expr) -> tuple[AnyValue, ...]:
@@ -153,7 +137,7 @@ def reduced(expr: Expr) -> tuple[AnyValue, ...]:
     (but for variables and other leaves): encode them together, in a module or a Tuple, to keep them one.
     """
     if type(expr) in _CODES:
-        return (_root, (encode([expr])[0],))
+        return (_root, (encode(expr),))
     if type(expr) is Var:
         return (_variable, (expr.name_hint, expr.type_annotation, expr._checked_type, expr.span))
     return (copyreg.__newobj__, (type(expr),), object.__getstate__(expr))  # type: ignore[attr-defined]  # typeshed leaves __newobj__ out

@@ -2,10 +2,6 @@
 
 import re
 from bisect import bisect_right
-from typing import Final
-
-SENT: Final = 1 << 16
-"""Longer texts are not pickled with their names: programs go to other processes in parts, and each part would take the whole text along."""
 
 
 class SourceName(str):
@@ -29,7 +25,7 @@ class SourceName(str):
         return made
 
     def __reduce__(self) -> tuple[type["SourceName"], tuple[str, str]]:
-        return SourceName, (str(self), self.text if len(self.text) <= SENT else "")
+        return SourceName, (str(self), self.text)
 
     def starts(self) -> list[int]:
         """The offset at which each line begins."""

@@ -21,6 +21,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.cache_file import cache_folder
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import nbytes
 from passat.ir.dtypes import to_numpy
@@ -33,7 +34,6 @@ from passat.ir.shape import Any, SymDim, evaluate_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
 from passat.measurements import Measurements
-from passat.rules.cache_folder import cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
 from passat.runner import Runner, VerifyError, runtime_version, sentence_of
 

@@ -1,10 +1,10 @@
-"""What was measured on a machine, kept across runs (passat.rules.cache_file)."""
+"""What was measured on a machine, kept across runs (passat.cache_file)."""
 
 import math
 from pathlib import Path
 from typing import Final
 
-from passat.rules.cache_file import CacheFile
+from passat.cache_file import CacheFile
 
 VERSION: Final = 1
 """Of the table, and of how times are taken: a file of another version is rebuilt."""

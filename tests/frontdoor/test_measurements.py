@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from passat.cache_file import cache_folder
 from passat.measurements import FILE, VERSION, Measurements
-from passat.rules.cache_folder import cache_folder
 
 MACHINE, RUNTIME = "a machine", "a runtime 1.0"
 
@@ -129,7 +129,7 @@ def test_a_folder_in_the_place_of_the_file_means_no_cache(tmp_path: Path) -> Non
 
 def test_a_file_that_another_process_holds_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path)
-    monkeypatch.setattr("passat.rules.cache_file.WAIT", 0.01)
+    monkeypatch.setattr("passat.cache_file.WAIT", 0.01)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN EXCLUSIVE")
         times = cache(tmp_path)

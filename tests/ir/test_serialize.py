@@ -1,4 +1,4 @@
-"""Expressions and modules as flat data: round trips, depth, sharing, tensors, encodings upon a base, copies."""
+"""Expressions and modules as flat data: round trips, depth, sharing, tensors, copies."""
 
 import copy
 import functools
@@ -6,7 +6,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from passat.ir.equality import assert_structural_equal
@@ -24,17 +23,15 @@ from passat.ir.expr import (
     PatternTuple,
     PatternVar,
     PatternWildcard,
-    Span,
     Tuple,
     TupleGetItem,
     Var,
-    const,
     var,
 )
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
-from passat.ir.serialize import decode, decode_module, encode, module_state, numbering
+from passat.ir.serialize import numbering
 from passat.ir.source import SourceName
 from passat.ir.tensor import Array, Tensor
 from passat.ir.text import astext, parse_expr
@@ -166,40 +163,6 @@ def test_elements_travel_out_of_band() -> None:
     assert len(data) < 1000
     back = pickle.loads(data, buffers=buffers)
     assert np.shares_memory(back.body.data.numpy(), array)
-
-
-def test_what_is_built_upon_a_base_refers_to_it() -> None:
-    x = var("x", shape=(2,))
-    old = infer_type(Function([x], x + const(1.0), span=Span("old")))
-    assert isinstance(old, Function)
-    encoded, order = encode([old])
-    there = decode(encoded)
-    function = there[encoded.roots[0]]
-    assert isinstance(function, Function)
-    new = Function(function.params, get_op("negative")(function.body))
-    small, numbers = encode([new, function], base=there)
-    assert len(numbers) == len(there) + 3  # negative, its call, the function
-    back = decode(small, base=order)
-    result, same = (back[root] for root in small.roots)
-    assert isinstance(result, Function)
-    assert same is old
-    assert result.params[0] is x
-    assert isinstance(result.body, Call)
-    assert result.body.args[0] is old.body
-    with pytest.raises(ValueError, match=r"^the encoding builds upon 5 nodes, 0 are given$"):
-        decode(small)
-
-
-def test_the_numbering_of_a_module_is_that_of_its_copy() -> None:
-    x = var("x", shape=(2,))
-    f = GlobalVar("f")
-    module = IRModule({f: Function([x], x + x), "main": Function([x], Call(f, [x]))})
-    state, order = module_state(module)
-    copied, numbers = decode_module(state)
-    assert [type(node) for node in numbers] == [type(node) for node in order]
-    assert numbers[order.index(f)] is copied.get_global_var("f")
-    body: Any = copied["main"].body
-    assert body.op is copied.get_global_var("f")
 
 
 def test_equal_spans_of_two_texts_keep_their_texts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from passat.rules.cache_file import CacheFile
+from passat.cache_file import CacheFile
 
 NAME = "texts.sqlite"
 PUT, GET = "INSERT OR REPLACE INTO texts VALUES (?, ?)", "SELECT text FROM texts WHERE key = ?"
@@ -119,7 +119,7 @@ def test_a_limit_below_one_row(tmp_path: Path) -> None:
 USER = """
 import sys
 from pathlib import Path
-from passat.rules.cache_file import CacheFile
+from passat.cache_file import CacheFile
 cache = CacheFile("texts.sqlite", "texts (key TEXT PRIMARY KEY, text TEXT)", version=1, folder=Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""What Passat found out, for later runs, in SQLite files in the user's cache folder (passat.rules.cache_folder).
+"""What Passat found out, for later runs, in SQLite files in the user's cache folder.
 
 A cache is never a reason to fail. A file that cannot be read or written is as if it were not there; one that is damaged, or of another
 version, is removed, and the next writing makes it anew. It is opened for each reading and writing and closed again, so that processes,
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.rules.cache_folder import cache_folder
-
 WAIT: Final = 5.0
 """Seconds to wait for another process that writes."""
 _APPLICATION: Final = 0x50535354
@@ -23,6 +21,16 @@ _STATE: Final = ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id", 
 _SIZE: Final = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 _WRONG: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 """What SQLite says of files that are wrong in themselves; the first, that the table or a column of it is missing."""
+
+
+def cache_folder() -> Path:
+    """The folder of the caches, as the environment names it: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`."""
+    own = os.environ.get("PASSAT_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    # Of a relative path the XDG specification says that it is to be ignored.
+    return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
 
 
 class _WrongFileError(Exception):
