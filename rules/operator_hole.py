@@ -1,6 +1,6 @@
 """Holes for operators: one equation that holds of every operator with some traits, and of those that are declared later."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, Literal, cast
 
@@ -61,8 +61,25 @@ class OperatorHole(Symbolic):
             return False
         return all(getattr(found, trait) is wanted for trait, wanted in self.traits.items())
 
+    def meaning(self) -> str:
+        """What the hole stands for, as in "f is equal or less".
+
+        >>> operator("f", elementwise=True, arity=1, but=("copy",)).meaning()
+        'f is any elementwise operator of 1 operand but copy'
+        """
+        if self.choices:
+            return f"{self.name} is {any_of(self.choices)}"
+        traits = " ".join(trait if wanted else f"not {trait}" for trait, wanted in self.traits.items())
+        operands = "1 operand" if self.operands == 1 else f"{self.operands} operands"
+        return f"{self.name} is any {traits} operator of {operands}" + (f" but {any_of(self.but)}" if self.but else "")
+
     def __repr__(self) -> str:
         return self.name
+
+
+def any_of(names: Sequence[str]) -> str:
+    """A list of which one is meant: "a, b or c"."""
+    return " or ".join([part for part in (", ".join(names[:-1]), names[-1]) if part])
 
 
 def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:

@@ -242,8 +242,8 @@ def term(value: TermLike) -> Pattern:
         return PLiteral(value)
     if isinstance(value, AttributeTerm):
         raise RuleError(f"{value!r} is an attribute, and no tensor; on a right side number({value!r}) makes a constant of it")
-    if isinstance(value, OpNames):
-        raise RuleError(f"{value!r} is an operator that is not applied: write {value!r}(...)")
+    if isinstance(value, Symbolic) and callable(value):
+        raise RuleError(f"{value!r} is {value.kind}: write {value!r}(...)")
     raise RuleError(f"{value!r} cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from passat.passmgr import Pass, list_passes
 from passat.rules.library import rule_files
 from passat.rules.multi_root import PJoined
+from passat.rules.operator_hole import OperatorHole
 from passat.rules.pattern import Pattern, PCall, subterms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -97,7 +98,8 @@ def operators_of(rules: Iterable[Rule]) -> list[str]:
     while stack:
         for node in subterms(stack.pop()):
             if isinstance(node, PCall):
-                names.add(node.op.name)
+                hole: object = node.op
+                names |= {one.name for one in hole.operators()} if isinstance(hole, OperatorHole) else {node.op.name}
             elif isinstance(node, PJoined):
                 stack.append(node.of)
     return sorted(names)

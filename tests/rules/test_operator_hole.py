@@ -1,0 +1,106 @@
+"""Rules with holes for operators: what they stand for, how they are named, switched off, counted and asked about."""
+
+import pytest
+
+from passat.ir.module import IRModule
+from passat.listing import rule_rows, rules_text
+from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
+from passat.rules.checking.check import check_rule
+from passat.rules.rule import RuleSetMeta
+from passat.rules.why_not.ask import Inquiry
+from tests.rules.building import func, ops, var
+from tests.rules.running import apply, operators, optimise
+
+x, y = tensors("x y")
+c = constant("c")
+a, p = attributes("a p")
+f = operator("f", elementwise=True, arity=1, but=("copy",))
+extremum = operator("extremum", "maximum", "minimum")
+
+
+class Operated(RuleSet):
+    """Twice the same, and a view that moves."""
+
+    twice = extremum(extremum(x, y), y) >> extremum(x, y)
+    moved = (f(op.transpose(x, axes=p), attrs=a) >> op.transpose(f(x, attrs=a), axes=p)).and_back()
+
+
+v, w = var("v", (2, 3)), var("w", (2, 3))
+BOTH = func(ops.minimum(ops.minimum(v, w), w) + ops.maximum(ops.maximum(v, w), w))
+
+
+def test_a_rule_stands_for_one_of_each_operator() -> None:
+    assert [rule.name for rule in Operated] == ["Operated.twice", "Operated.moved"]
+    assert [each.name for each in Operated.twice.directions()] == ["Operated.twice[maximum]", "Operated.twice[minimum]"]
+    assert repr(Operated.twice.directions()[0]) == "maximum(maximum(x, y), y) -> maximum(x, y)"
+    names = [each.name for each in Operated.moved.directions()]
+    assert {"Operated.moved[nn.relu]", "Operated.moved.back[nn.relu]"} <= set(names)
+    assert "Operated.moved[copy]" not in names
+
+
+def test_attributes_are_kept_where_an_operator_has_any() -> None:
+    made = {each.name: repr(each) for each in Operated.moved.directions()}
+    assert made["Operated.moved[exp]"] == "exp(transpose(x, axes=p)) -> transpose(exp(x), axes=p)"
+    assert made["Operated.moved[clip]"] == "clip(transpose(x, axes=p), attrs=a) -> transpose(clip(x, attrs=a), axes=p)"
+
+
+def test_guards_and_computed_values_see_the_operator() -> None:
+    from passat.rules.conditions import same_type, shape_of
+
+    rule = (extremum(x, y) >> op.broadcast_to(x, shape=shape_of(extremum(x, y)))).when(same_type(x, extremum(x, y)))
+    direction = rule.named("Guards.seen").directions()[1]
+    assert repr(direction) == "minimum(x, y) -> broadcast_to(x, shape=shape_of(minimum(x, y)))"
+    assert [repr(each) for each in direction.conditions] == ["same_type(x, minimum(x, y))"]
+
+
+def test_it_fires_and_is_counted_under_the_name_of_the_rule() -> None:
+    outcome = optimise(BOTH, Operated)
+    assert sorted(operators(outcome.function)) == ["add", "maximum", "minimum"]
+    assert outcome.fired("Operated.twice") == 2
+
+
+@pytest.mark.parametrize(
+    ("disabled", "left"),
+    [("Operated.twice", 4), ("Operated.twice[maximum]", 3), ("Operated", 4), ("Operated.moved", 2)],
+)
+def test_a_rule_is_switched_off_as_a_whole_or_for_one_operator(disabled: str, left: int) -> None:
+    outcome = apply(rule_pass(Operated), BOTH, rules__disabled=[disabled])
+    assert sum(name in ("maximum", "minimum") for name in operators(outcome.function)) == left
+
+
+def test_why_not_answers_for_each_operator() -> None:
+    inquiry = Inquiry(IRModule({"main": BOTH}), rule_pass(Operated))
+    assert inquiry.is_set("Operated.twice")
+    assert inquiry.rules_of("Operated.twice") == ["Operated.twice[maximum]", "Operated.twice[minimum]"]
+    assert inquiry.answer("Operated.twice[minimum]").findings[0].times == 1
+
+
+def test_the_list_says_what_a_hole_stands_for() -> None:
+    text = rules_text(rule_rows([Operated]))
+    assert "extremum is maximum or minimum" in text
+    assert "f is any elementwise operator of 1 operand but copy" in text
+
+
+def test_every_operator_is_checked() -> None:
+    checked = check_rule((operator("g", "add", "maximum")(x, x) >> x).named("Wrong.same"), instances=10)
+    assert checked.report.verdict == "refused"
+    assert {trier.rule.name for trier, _ in checked.wrong} == {"Wrong.same[add]"}
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: operator("f", wrong=True, arity=1), "there is no trait 'wrong'"),
+        (lambda: operator("f"), "say which operators, by names or by arity= and traits"),
+        (lambda: operator("f", elementwise=True), "say which operators"),
+        (lambda: operator("f", "add", elementwise=True, arity=2), "say which operators"),
+        (lambda: f(x, y) >> x, "f takes 1 operands, the pattern gives 2"),
+        (lambda: (operator("g", "ad")(x, y) >> x).directions(), "ad"),
+        (lambda: f(x, axis=1) >> x, "f has no attribute 'axis'"),
+        (lambda: op.add(f, x) >> x, r"f is a hole for an operator that is not applied: write f\(...\)"),
+        (lambda: RuleSetMeta("Two", (RuleSet,), {"r": extremum(operator("extremum", "add")(x, y), y) >> x}), "two holes for operators"),
+    ],
+)
+def test_mistakes(make: "object", sentence: str) -> None:
+    with pytest.raises(RuleError, match=sentence):
+        make()  # type: ignore[operator]  # a function of the table
