@@ -6,7 +6,7 @@ from typing import Final, Literal, cast
 
 from passat.ir.op import Op, list_ops
 from passat.rules.conditions import Condition
-from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, TermLike, find_operator
+from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, TermLike, find_operator, subterms
 from passat.rules.symbolic import Symbolic
 
 Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution"]
@@ -55,6 +55,13 @@ class OperatorHole(Symbolic):
         if self.choices:
             return [find_operator(name) for name in self.choices]
         return list(filter(self._fits, list_ops()))
+
+    def fitting(self, pattern: Pattern) -> list[Op]:
+        """The operators that may stand in a pattern: where that applies the hole without attributes, of those with a trait the ones
+        that have none, since nothing would be said about theirs."""
+        calls = [node for node in subterms(pattern) if isinstance(node, PCall) and self is cast(object, node.op)]
+        bare = not self.choices and any(not call.attrs for call in calls)
+        return [found for found in self.operators() if not (bare and found.attr_params)]
 
     def _fits(self, found: Op) -> bool:
         if found.variadic or found.arity != self.operands or found.name in self.but or found.stateful:

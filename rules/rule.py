@@ -227,7 +227,7 @@ class Rule:
         if not holes:
             return ways
         made = []
-        for chosen in itertools.product(*(hole.operators() for hole in holes.values())):
+        for chosen in itertools.product(*(hole.fitting(self.lhs) for hole in holes.values())):
             operators = dict(zip(holes, chosen, strict=True))
             of = f"[{', '.join(one.name for one in chosen)}]"
             for way in ways:

@@ -13,6 +13,7 @@ from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.tensor import Tensor
 from passat.rules.conditions import Term, condition, equals, is_all, is_float, keeps_type, same_type
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -46,22 +47,18 @@ def _unit_sets() -> RuleSetMeta:
     return RuleSetMeta("Units", (RuleSet,), {"__doc__": "A binary operator on its unit: x + 0, x * 1, x - 0, x / 1, x and true.", **rules})
 
 
-def _repetition_sets() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for of in list_ops():
-        name = of.name.replace(".", "_")
-        if of.involution:
-            rules[f"{name}_twice"] = PCall(of, (PCall(of, (x,)),)) >> x
-        elif of.idempotent and of.name not in ("cast", "copy"):
-            inner = PCall(of, (x,), {"attrs": a} if of.attr_params else {})
-            outer = PCall(of, (inner,), {"attrs": b} if of.attr_params else {})
-            rule = outer >> inner
-            rules[f"{name}_twice"] = rule.when(equals(a, b)) if of.attr_params else rule
-    return RuleSetMeta("Repetitions", (RuleSet,), {"__doc__": "An operator applied twice: f(f(x)) is x or f(x).", **rules})
-
-
 Units = _unit_sets()
-Repetitions = _repetition_sets()
+involution = operator("involution", involution=True, arity=1)
+idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy"))
+clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
+
+
+class Repetitions(RuleSet):
+    """An operator applied twice: f(f(x)) is x or f(x)."""
+
+    undone = involution(involution(x)) >> x
+    once = idempotent(idempotent(x)) >> idempotent(x)
+    alike = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
 
 
 class Arithmetic(RuleSet):

@@ -17,7 +17,7 @@ from passat.ir.attrs import Attrs
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_unpadded, same_shape
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.library.batch_norm import epsilon, has_regular_scale, products_stay_finite, scales_axis
+from passat.rules.library.batch_norm import convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
 
@@ -160,20 +160,16 @@ def _of_both(left: Pattern, right: Pattern, whole: Pattern) -> dict[str, Rule]:
 
 def _sums() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
-    for dims in (1, 2, 3):
-        conv = getattr(op.nn, f"conv{dims}d")
-        left, right = conv(x, w, attrs=a), conv(x, v, attrs=a)
-        rules[f"conv{dims}d_subtract"] = (left - right >> conv(x, w - v, attrs=a)).when(same_shape(w, v))
-        for name, rule in _of_both(left, right, conv(x, w + v, attrs=a)).items():
-            rules[f"conv{dims}d_add{name}"] = rule.when(same_shape(w, v))
-        if dims != 2:
-            continue
-        small = conv(x, v, attrs=e)
-        whole = conv(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
-        found = _of_both(left, small, whole)
-        found["_biased_small"] = left + _biased(small, b) >> _biased(whole, b)
-        for name, rule in found.items():
-            rules[f"conv{dims}d_padded{name}"] = rule.when(is_plain(a), fits_inside(e, a, v, w))
+    left, right = convolution(x, w, attrs=a), convolution(x, v, attrs=a)
+    rules["subtract"] = (left - right >> convolution(x, w - v, attrs=a)).when(same_shape(w, v))
+    for name, rule in _of_both(left, right, convolution(x, w + v, attrs=a)).items():
+        rules[f"add{name}"] = rule.when(same_shape(w, v))
+    left, small = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
+    whole = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
+    found = _of_both(left, small, whole)
+    found["_biased_small"] = left + _biased(small, b) >> _biased(whole, b)
+    for name, rule in found.items():
+        rules[f"padded{name}"] = rule.when(is_plain(a), fits_inside(e, a, v, w))
     doc = "Convolutions of one tensor that are summed are one convolution."
     sums = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
     return RuleSetMeta("ConvolutionSums", (RuleSet,), {"__doc__": doc, **sums})

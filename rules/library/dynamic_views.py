@@ -14,7 +14,8 @@ from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.attention_forms import batch_axes, keeps_batches
 from passat.rules.library.lookups import new_axes
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.operator_hole import operator
+from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
@@ -95,22 +96,31 @@ def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
 
 
-def _copies() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    copies: dict[str, Pattern] = {"broadcast": op.dyn.broadcast_to(x, z), "full": op.dyn.full(x, z)}
-    for kind, copy in copies.items():
-        for name in ("add", "multiply", "minimum", "maximum", "subtract", "divide"):
-            of = getattr(op, name)
-            for side in ("", "_right") if name in ("subtract", "divide") else ("",):
-                whole, plain = (of(y, copy), of(y, x)) if side else (of(copy, y), of(x, y))
-                rules[f"{name}_{kind}{side}"] = (whole >> plain).when(same_type(plain, whole))
-    chosen, plain = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
-    rules["mask"] = (y + chosen >> y + plain).when(chooses_numbers(x, c, d), same_type(y + plain, y + chosen)).inexact(CHOSEN_ZERO)
-    doc = "What is copied to a shape that is computed, for arithmetic that would copy it by itself."
-    return RuleSetMeta("DynamicCopies", (RuleSet,), {"__doc__": doc, **rules})
+g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
+h = operator("h", "subtract", "divide")  # those that are not commutative
 
 
-DynamicCopies = _copies()
+def _left(copy: PCall) -> Rule:
+    return (g(copy, y) >> g(x, y)).when(same_type(g(x, y), g(copy, y)))
+
+
+def _right(copy: PCall) -> Rule:
+    return (h(y, copy) >> h(y, x)).when(same_type(h(y, x), h(y, copy)))
+
+
+_CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
+
+
+class DynamicCopies(RuleSet):
+    """What is copied to a shape that is computed, for arithmetic that would copy it by itself."""
+
+    broadcast = _left(op.dyn.broadcast_to(x, z))
+    broadcast_right = _right(op.dyn.broadcast_to(x, z))
+    full = _left(op.dyn.full(x, z))
+    full_right = _right(op.dyn.full(x, z))
+    mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
+
+
 _COPY = op.dyn.broadcast_to(c, y)
 _FULL = op.dyn.full(op.reshape(c, newshape=()), y)
 

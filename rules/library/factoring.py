@@ -6,12 +6,12 @@ What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is 
 
 from typing import Final
 
-from passat.ir.op import list_ops
 from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, keeps_type, same_type, shape_of
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import along
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
+from passat.rules.operator_hole import operator
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RESOLVED, Rule, RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -141,17 +141,21 @@ class Inverses(RuleSet):
     minimum_of_same = op.minimum(x, x) >> x
 
 
-def _commutative() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for of in list_ops():
-        if of.commutative:
-            rule = (PCall(of, (x, y)) >> PCall(of, (y, x))).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
-            rules[of.name] = rule.inexact("of 0.0 and -0.0 either is the larger one") if of.name in ("maximum", "minimum") else rule
-    doc = "Operands in the other order, so that common parts are found whichever way they are written."
-    return RuleSetMeta("Commutativity", (RuleSet,), {"__doc__": doc, **rules})
+f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
+extremum = operator("extremum", "maximum", "minimum")
 
 
-Commutativity = _commutative()
+class Commutativity(RuleSet):
+    """Operands in the other order, so that common parts are found whichever way they are written."""
+
+    plain = (f(x, y) >> f(y, x)).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
+    extrema = (
+        (extremum(x, y) >> extremum(y, x))
+        .when(is_not_constant(x), is_not_constant(y))
+        .inexact("of 0.0 and -0.0 either is the larger one")
+        .exploring()
+        .budget(200)
+    )
 
 
 class Associativity(RuleSet):

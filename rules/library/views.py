@@ -2,6 +2,7 @@
 transpose cast broadcast_to tile concatenate strided_slice nn.pad split."""
 
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
@@ -11,7 +12,8 @@ from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.slicing import compose_slices, is_identity_slice
 from passat.ir.types import TupleType
 from passat.rules.conditions import Refuse, Term, compose, computed, condition, is_identity, same_type
-from passat.rules.pattern import PCall, attributes, op, tensors
+from passat.rules.operator_hole import operator
+from passat.rules.pattern import attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
@@ -175,16 +177,12 @@ class Copies(RuleSet):
     split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
 
 
-def _elementwise_expand() -> RuleSetMeta:
-    rules = {}
-    for name in ("add", "multiply", "subtract", "divide"):
-        of = getattr(op, name)
-        pair: PCall = of(op.broadcast_to(x), y)
-        rules[f"{name}_left"] = (pair >> of(x, y)).when(same_type(of(x, y), pair))
-        other: PCall = of(y, op.broadcast_to(x))
-        rules[f"{name}_right"] = (other >> of(y, x)).when(same_type(of(y, x), other))
-    doc = "An operand that arithmetic would broadcast by itself need not be broadcast before."
-    return RuleSetMeta("Broadcasts", (RuleSet,), {"__doc__": doc, **rules})
+g = operator("g", "add", "multiply", "subtract", "divide")
+_WIDE: Final = op.broadcast_to(x)
 
 
-Broadcasts = _elementwise_expand()
+class Broadcasts(RuleSet):
+    """An operand that arithmetic would broadcast by itself need not be broadcast before."""
+
+    left = (g(_WIDE, y) >> g(x, y)).when(same_type(g(x, y), g(_WIDE, y)))
+    right = (g(y, _WIDE) >> g(y, x)).when(same_type(g(y, x), g(y, _WIDE)))

@@ -46,27 +46,26 @@ def cases() -> dict[str, Case]:
         first, mix, wide = conv(x, weight(dims, 3)), weight(dims, 1, 4, 3, 1), weight(dims, 2, 4, 3, 1)
         found[f"ConvolutionChains.{name}"] = case(conv(first, mix), conv(first, wide), "the weight is Tensor[(4, 3, 2")
         found[f"ConvolutionChains.{name}_biased"] = case(conv(biased(first), mix), conv(biased(first), mix, strides=2), "the strides 2")
-        other, small = conv(x, weight(dims, 3, seed=1)), data(dims, 3)
-        broad = (conv(small, weight(dims, 3)), conv(small, weight(dims, 1, seed=1)))
-        found[f"ConvolutionSums.{name}_add"] = case(first + other, broad[0] + broad[1], "the shapes differ")
-        found[f"ConvolutionSums.{name}_add_biased"] = case(biased(first) + other, biased(broad[0]) + broad[1], "the shapes differ")
-        both = biased(broad[0]) + biased(broad[1])
-        found[f"ConvolutionSums.{name}_add_both_biased"] = case(biased(first) + biased(other), both, "the shapes differ")
-        found[f"ConvolutionSums.{name}_subtract"] = case(first - other, broad[0] - broad[1], "the shapes differ")
         if dims < 3:
             attrs = {"padding": (1,) * dims}
             found[f"NormalisedConvolutions.{name}"] = case(
                 conv(normalised(x), weight(dims, 3)), conv(normalised(x), weight(dims, 3), **attrs), "it pads by"
             )
+    x, small = data(3), data(3, 3)
+    first, other = ops.nn.conv3d(x, weight(3, 3)), ops.nn.conv3d(x, weight(3, 3, seed=1))
+    broad = (ops.nn.conv3d(small, weight(3, 3)), ops.nn.conv3d(small, weight(3, 1, seed=1)))
+    found["ConvolutionSums.add"] = case(first + other, broad[0] + broad[1], "the shapes differ")
+    found["ConvolutionSums.add_biased"] = case(biased(first) + other, biased(broad[0]) + broad[1], "the shapes differ")
+    both = biased(broad[0]) + biased(broad[1])
+    found["ConvolutionSums.add_both_biased"] = case(biased(first) + biased(other), both, "the shapes differ")
+    found["ConvolutionSums.subtract"] = case(first - other, broad[0] - broad[1], "the shapes differ")
     x, centred, corner = data(2), (1, 1, 1, 1), (0, 0, 1, 1)
     large, inside = conv(x, weight(2, 3), padding=centred), conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
     aside = conv(x, weight(2, 2, seed=1), padding=corner)
-    found["ConvolutionSums.conv2d_padded"] = case(large + inside, large + aside, "the kernels are")
-    found["ConvolutionSums.conv2d_padded_biased"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
-    found["ConvolutionSums.conv2d_padded_biased_small"] = case(large + biased(inside), large + biased(aside), "the kernels are")
-    found["ConvolutionSums.conv2d_padded_both_biased"] = case(
-        biased(large) + biased(inside), biased(large) + biased(aside), "the kernels are"
-    )
+    found["ConvolutionSums.padded"] = case(large + inside, large + aside, "the kernels are")
+    found["ConvolutionSums.padded_biased"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
+    found["ConvolutionSums.padded_biased_small"] = case(large + biased(inside), large + biased(aside), "the kernels are")
+    found["ConvolutionSums.padded_both_biased"] = case(biased(large) + biased(inside), biased(large) + biased(aside), "the kernels are")
     return found
 
 
@@ -103,9 +102,9 @@ def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
     wide = conv(x, weight(2, 3), padding=(2, 2, 2, 2), **attrs)
     fits = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0), **attrs)
     outcome = optimise(func(fits), ConvolutionSums, rules__math="finite")
-    assert outcome.fired("ConvolutionSums.conv2d_padded") > 0
+    assert outcome.fired("ConvolutionSums.padded") > 0
     near = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
-    refused(near, "ConvolutionSums.conv2d_padded", "the attributes differ")
+    refused(near, "ConvolutionSums.padded", "the attributes differ")
 
 
 def test_other_layouts_stay() -> None:
