@@ -26,7 +26,9 @@ from passat.passmgr import (
 )
 from passat.passmgr.debugging.executions import function_of, show_error
 from passat.passmgr.debugging.replaying import attempt
-from passat.pipelines import Passes, build_pipeline
+from passat.passmgr.planning.dependencies import names_in_pass
+from passat.pipelines import Passes, build_pipeline, is_registered
+from passat.rulefile import files_registering
 from passat.rules import RuleSet
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def make_reproducer(
     """The instrument that writes what replays a failure of `optimize`: the model, or where it is, the passes as they were given, and
     the names of rule files. Raises ReproducerError."""
     own: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": file_of(one)} for one in rules]
-    files = list(dict.fromkeys(one["file"] or "FILE.py" for one in own))
+    files = list(dict.fromkeys([*(one["file"] or "FILE.py" for one in own), *files_registering(names_in_pass(pipeline))]))
 
     def extra(target: str, data: dict[str, AnyValue]) -> None:
         kept = keep_model(model, path, target)
@@ -116,7 +118,7 @@ def make_reproducer(
         if "path" in kept:
             remarks.append(f"The model is not in here; it was read from {kept['path']}.")
         if files:
-            remarks.append(f"It ran with rules of the user's own, which are not in here; they are those of {', '.join(files)}.")
+            remarks.append(f"It ran with rules or passes of the user's own, which are not in here; they are those of {', '.join(files)}.")
         given_as = "text" if isinstance(passes, str) else "default" if passes is None else "objects"
         stated = {"given_as": given_as, "passes": passes if isinstance(passes, str) else None, "rules": own, "model": kept}
         data["optimize"] = stated
@@ -163,6 +165,10 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
     stated = recorded.data.get("optimize")
     stated = stated if isinstance(stated, dict) else {}
     pipeline = _pipeline(recorded, stated, rules)
+    if pipeline is not None and recorded.pass_name not in names_in_pass(pipeline) and not is_registered(recorded.pass_name):
+        raise ReproducerError(
+            f"{recorded.folder} needs the pass {recorded.pass_name}, which is not registered here: give the file that does it with --rules"
+        )
     found: list[Replay] = []
     unusable: ReproducerError | None = None
     try:

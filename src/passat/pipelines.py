@@ -89,7 +89,7 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
         name = rules_.__name__
         if sets.setdefault(name, rules_) is not rules_:
             raise RuleError(f"two rule sets have the name {name}; give one of them another")
-        if name not in _OWN and _is_registered(name):
+        if name not in _OWN and is_registered(name):
             raise RuleError(f"the rule set {name} has the name of a pass; give it another")
         for rule in rules_.rules:
             _check_declarations(rule)
@@ -150,7 +150,8 @@ def _make_known(rules: type[RuleSet]) -> None:
     _OWN[name] = rules
 
 
-def _is_registered(name: str) -> bool:
+def is_registered(name: str) -> bool:
+    """Whether a pass of a name is registered."""
     try:
         get_entry(name)
     except UnknownPassError:

@@ -13,6 +13,7 @@ from typing import Final
 
 from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
+from passat.passmgr.planning.dependencies import short_name
 from passat.passmgr.registry import collect_registrations, get_entry
 from passat.rules import RuleError, RuleSet
 
@@ -65,6 +66,12 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 def registered_passes(path: str | os.PathLike[str]) -> list[str]:
     """The names of the passes that a rule file has registered, sorted."""
     return sorted(get_entry(key).name for key in _REGISTERED.get(os.path.realpath(path), ()))
+
+
+def files_registering(names: Collection[str]) -> list[str]:
+    """The rule files that have registered the passes of these names; of several that registered one, the last."""
+    last = {short_name(key): file for file, keys in _REGISTERED.items() for key in keys}
+    return list(dict.fromkeys(last[name] for name in sorted(names) if name in last))
 
 
 def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str]) -> list[str]:

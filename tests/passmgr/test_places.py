@@ -30,10 +30,12 @@ from passat.passmgr import (
     with_landed,
 )
 from passat.pipelines import build_pipeline
+from passat.rules import RuleSet, op, tensor
 from passat.rules.passes import default_passes, default_pipeline
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
+x = tensor("x")
 RESNET = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 TUNED = [
     *("SimplifyInference", "ReadOpaque", "DynamicToStatic", "FoldBatchNorm", "SimplifyExpr", "SimplifyShapes", "JoinSlices"),
@@ -249,3 +251,37 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
     assert unknown.stderr.startswith("error: the pass Mine is to stand after Nowhere.")
     assert not Path("out.onnx").exists()
+
+
+def test_rule_sets_run_around_passes_that_land() -> None:
+    class Negations(RuleSet):
+        twice = op.negative(op.negative(x)) >> x
+
+    register_pass("Lander", make("Lander", after=["FoldConstant"], before=["Spell"]))
+    default = names(build_pipeline(None, [Negations]).members)
+    assert (default[0], default[-1], "Lander" in default) == ("Negations", "Negations", True)
+    assert names(build_pipeline(["FoldConstant", "Spell"], [Negations]).members) == ["FoldConstant", "Lander", "Spell", "Negations"]
+
+
+def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "failing.py"
+    file.write_text(
+        "from passat.passmgr import function_pass, register_pass\n"
+        "@register_pass('Failing')\n"
+        "@function_pass(opt_level=0, name='Failing', after=['FoldConstant'])\n"
+        "def failing(func, mod, ctx):\n"
+        "    raise ArithmeticError('no')\n"
+    )
+    failed = run("optimize", RESNET, "-o", "out.onnx", "--rules", file, "--reproducer", "crash")
+    assert (failed.exit_code, Path("out.onnx").exists()) == (1, False)
+    assert f"passat replay {tmp_path / 'crash'} --rules {file} does it again" in failed.stderr
+    again = run("replay", "crash", "--rules", file)
+    assert again.stdout == "the pass Failing on the saved module fails the same way: ArithmeticError: no\n"
+    registry._ENTRIES.pop("transform.Failing")  # as in another process
+    registry._VERSION[0] += 1
+    without = run("replay", "crash")
+    assert without.exit_code == 2
+    assert without.stderr == (
+        "error: crash needs the pass Failing, which is not registered here: give the file that does it with --rules\n"
+    )
