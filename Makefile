@@ -51,7 +51,7 @@ types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
-	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-seed=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0
 
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py

@@ -9,6 +9,7 @@ from passat.ir.expr import Var
 from passat.page.texts import Strings, attrs_text, constant_text, shown, type_text
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, Graph
 from passat.rules.engine.journal import Run
+from passat.rules.rule import without_operators
 
 MOST: Final = 2_000
 """Of each e-graph at most so many nodes are told, those around which rules did something."""
@@ -39,7 +40,7 @@ def _egraph(run: Run, strings: Strings, most: int) -> dict[str, AnyValue]:
     columns: dict[str, list[AnyValue]] = {name: [] for name in ("cls", "label", "attrs", "cost", "rule", "taken", "operands")}
     for cls in classes:
         for node in nodes_of[cls]:
-            rule = run.provenance.get(node, ("", 0))[0]
+            rule = without_operators(run.provenance.get(node, ("", 0))[0])
             columns["cls"].append(place[cls])
             columns["label"].append(strings.number(_label(graph, node)))
             columns["attrs"].append(strings.number(_attrs(graph, node)))

@@ -10,6 +10,7 @@ from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.walks import counterparts, is_only_rebuilt
+from passat.rules.rule import without_operators
 
 
 class Place(NamedTuple):
@@ -94,7 +95,7 @@ class Origins:
                 pending += [(part, graph.find(operand)) for part, operand in zip(parts_of(expr), graph.operands[node], strict=True)]
 
     def _note(self, expr: Expr, run: Run, node: int) -> None:
-        rule = run.provenance.get(node, ("", 0))[0]
+        rule = without_operators(run.provenance.get(node, ("", 0))[0])
         origin = run.graph.origins[node]
         if not rule and origin is not None:
             rule = self.rule_of(origin)

@@ -34,8 +34,7 @@ def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
     for node in calls:
         rule = origins.rule_of(node.expr)
         if rule:
-            name = without_operators(rule)
-            counts[name] = counts.get(name, 0) + 1
+            counts[rule] = counts.get(rule, 0) + 1
     return counts, len(calls)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from passat.rule_pages.catalogue import library_subjects, registered_rule_passes
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule, RuleSetMeta, equation_of
 from tests.rules.library.cases import Case
 
 Table = list[tuple[RuleSetMeta, Rule, Case]]
@@ -34,7 +34,7 @@ def all_cases() -> tuple[dict[str, list[Case]], list[str]]:
             wrong.append(f"{name}.py: {error}")
             continue
         for rule, example in {id(row[-1]): row[1:] for table in tables for row in table}.values():
-            found.setdefault(rule.name, []).append(example)
+            found.setdefault(equation_of(rule.name), []).append(example)
     return found, wrong
 
 

@@ -35,18 +35,18 @@ def passage(view: str, of: Op) -> Case:
 
 
 TABLE: Final = [
-    (direction, passage(view, get_op(direction.name.partition("[")[2].removesuffix("]"))))
+    (UnaryPassages, direction, passage(view, get_op(direction.name.partition("[")[2].removesuffix("]"))))
     for view in ("transpose", "reshape")
     for direction in vars(UnaryPassages)[view].directions()
 ]
 
 
-@pytest.mark.parametrize(("rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_fires(rule: Rule, example: Case) -> None:
     check_rewrites(rule, example)
 
 
-@pytest.mark.parametrize(("rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_refuses(rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
 
