@@ -26,7 +26,7 @@ class UnknownPassError(LookupError, RuntimeError):
 
 
 class PluginError(ImportError):
-    """A module that an installed package names as a source of passes, and that cannot be imported. One sentence names both."""
+    """A source of passes, named by an installed package, that cannot be imported, or a registered pass that cannot be made."""
 
 
 class PassOptionError(TypeError):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, cast
 from passat.ir.custom_ops import declared_op
 from passat.passmgr import (
     Pass,
+    PluginError,
     Sequential,
     UnknownPassError,
     get_entry,
@@ -35,7 +36,7 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
     Registered passes of plug-ins and rule files that declare where they stand (`after`, `before`) stand there, in a pipeline that has all
     passes that they name (`passat.passmgr.with_landed`).
-    Raises PipelineError, RuleError, UnknownPassError and PassDependencyError.
+    Raises PipelineError, RuleError, UnknownPassError, PassDependencyError and PluginError.
     """
     check_rule_sets(rules)
     if passes is None:
@@ -74,9 +75,16 @@ def _placed() -> tuple[Pass, ...]:
 
 @functools.lru_cache(maxsize=1)
 def _placed_of(version: int) -> tuple[Pass, ...]:
-    # Only the default pipeline's passes among Passat's own declare a place; making all of them to look takes 0.1 s.
-    others = [entry for entry in list_passes() if hasattr(entry.factory, "made") or entry.factory.__module__.partition(".")[0] != "passat"]
-    return tuple(pass_ for entry in others if (info := entry.info) is not None and anchors(info) for pass_ in (entry.make({}),))
+    found: list[Pass] = []
+    for entry in list_passes():
+        # Only the default pipeline's passes among Passat's own declare a place; making all of them to look takes 0.1 s.
+        if hasattr(entry.factory, "made") or entry.factory.__module__.partition(".")[0] != "passat":
+            try:
+                info = entry.info
+            except Exception as error:
+                raise PluginError(f"the registered pass {entry.name} cannot be made: {type(error).__name__}: {error}") from error
+            found += [entry.make({})] if info is not None and anchors(info) else []
+    return tuple(found)
 
 
 def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:

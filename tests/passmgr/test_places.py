@@ -285,3 +285,19 @@ def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Pa
     assert without.stderr == (
         "error: crash needs the pass Failing, which is not registered here: give the file that does it with --rules\n"
     )
+
+
+def test_a_registered_pass_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def fails() -> Pass:
+        raise ArithmeticError("no")
+
+    register_pass("Fails", fails)
+    with pytest.raises(PluginError, match=r"^the registered pass Fails cannot be made: ArithmeticError: no$"):
+        build_pipeline()
+    failed = run("optimize", RESNET, "-o", "out.onnx")
+    assert (failed.exit_code, failed.stderr) == (
+        1,
+        "error: the registered pass Fails cannot be made: ArithmeticError: no; nothing was written\n",
+    )
