@@ -4,6 +4,7 @@ from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.multi_root import each, joined, parts
 from passat.rules.operator_hole import operator
+from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import (
     RuleError,
     attribute,
@@ -48,4 +49,5 @@ __all__ = [
     "rule_pass",
     "tensor",
     "tensors",
+    "tensors_of",
 ]

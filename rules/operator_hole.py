@@ -5,8 +5,7 @@ from typing import Any as AnyValue
 from typing import Final, Literal, cast
 
 from passat.ir.op import Op, list_ops
-from passat.rules.conditions import Condition
-from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, TermLike, find_operator, subterms
+from passat.rules.pattern import Pattern, PCall, RuleError, TermLike, find_operator, subterms
 from passat.rules.symbolic import Symbolic
 
 Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution"]
@@ -104,54 +103,3 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
     if bool(choices) == bool(traits) or (traits and arity is None):
         raise RuleError(f"operator({name!r}): say which operators, by names or by arity= and traits")
     return OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
-
-
-def operator_holes(*values: AnyValue) -> dict[str, OperatorHole]:
-    """The holes for operators in patterns and conditions, by name. Raises RuleError where two have one name."""
-    found: dict[str, OperatorHole] = {}
-    stack = list(values)
-    while stack:
-        value = stack.pop()
-        if isinstance(value, PCall):
-            hole: object = value.op
-            if isinstance(hole, OperatorHole) and found.setdefault(hole.name, hole) is not hole:
-                raise RuleError(f"two holes for operators are called {hole.name}")
-            stack += [*value.args, *value.attrs.values()]
-        elif isinstance(value, OperatorHole):
-            stack.append(value())
-        elif isinstance(value, PTuple):
-            stack += value.fields
-        elif isinstance(value, PGet):
-            stack.append(value.of)
-        elif isinstance(value, PNumber):
-            stack.append(value.value)
-        elif isinstance(value, (Condition, Computed)):
-            stack += value.args
-        elif isinstance(value, (tuple, list)):
-            stack += value
-    return dict(sorted(found.items()))
-
-
-def filled(value: AnyValue, operators: Mapping[str, Op]) -> AnyValue:
-    """A pattern, a condition or a value in one, with operators in the place of the holes; itself where it has none."""
-    if not operator_holes(value):
-        return value
-    if isinstance(value, PCall):
-        hole: object = value.op
-        made = operators[hole.name] if isinstance(hole, OperatorHole) else value.op
-        attrs = {name: filled(one, operators) for name, one in value.attrs.items() if name != "attrs" or made.attr_params}
-        return PCall(made, [filled(arg, operators) for arg in value.args], attrs)
-    if isinstance(value, PTuple):
-        return PTuple([filled(field, operators) for field in value.fields])
-    if isinstance(value, PGet):
-        return PGet(filled(value.of, operators), value.index)
-    if isinstance(value, PNumber):
-        return PNumber(filled(value.value, operators))
-    if isinstance(value, Condition):
-        return Condition(value.function, filled(value.args, operators), value.draw)
-    if isinstance(value, Computed):
-        return Computed(value.function, filled(value.args, operators))
-    if isinstance(value, (tuple, list)):
-        return type(value)(filled(one, operators) for one in value)
-    assert not isinstance(value, Pattern)
-    return value

@@ -1,7 +1,6 @@
 """Rules and rule sets, and what is refused when they are made."""
 
 import inspect
-import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -218,21 +217,22 @@ class Rule:
         return self._but(name=name)
 
     def directions(self) -> "list[Rule]":
-        """The rules that this one stands for: one for each choice of operators, each one-way. `f(g(x)) -> g(f(x))`, named `Set.swap`, gives
-        `Set.swap[exp, copy]` and others; a rule that goes both ways also `Set.swap.back[exp, copy]`."""
-        from passat.rules.operator_hole import filled, operator_holes  # which needs patterns and conditions
+        """The rules that this one stands for, each one-way: for each choice of operators and numbers of operands, and for both directions.
 
-        holes = operator_holes(self.lhs)
+        `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a rule that goes both ways also
+        `Set.swap.back[exp, copy]`.
+        """
+        from passat.rules.expansion import choices, filled, holes_in  # which needs patterns and conditions
+
         ways = self._ways()
-        if not holes:
+        if not holes_in(self.lhs):
             return ways
         made = []
-        for chosen in itertools.product(*(hole.fitting(self.lhs) for hole in holes.values())):
-            operators = dict(zip(holes, chosen, strict=True))
-            of = f"[{', '.join(one.name for one in chosen)}]"
+        for choice in choices(self.lhs):
             for way in ways:
-                sides = {name: filled(getattr(way, name), operators) for name in ("lhs", "rhs", "conditions")}
-                made.append(way._but(name=way.name and way.name + of, **sides))
+                sides = {name: filled(getattr(way, name), choice) for name in ("lhs", "rhs", "conditions")}
+                if sides["lhs"].key != sides["rhs"].key:
+                    made.append(way._but(name=way.name and f"{way.name}[{choice}]", **sides))
         return made
 
     def _ways(self) -> "list[Rule]":
@@ -275,7 +275,7 @@ def equation_of(name: str) -> str:
     return ".".join(without_operators(name).split(".")[:2])
 
 
-_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py")
+_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py", "parts_hole.py")
 _LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in _FILES)
 
 

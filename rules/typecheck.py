@@ -13,8 +13,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.matching import same_type
+from passat.rules.expansion import holes_in
 from passat.rules.multi_root import MultiRule, PJoined
-from passat.rules.operator_hole import operator_holes
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -41,7 +41,7 @@ def check_types(rule: Rule) -> None:
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
-    if operator_holes(rule.lhs):
+    if holes_in(rule.lhs):
         for direction in rule.directions():
             check_types(direction)
         return

@@ -17,7 +17,8 @@ from passat.ir.types import TupleType
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_not_empty
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.parts_hole import tensors_of
+from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
 MOST: Final = 4
@@ -27,6 +28,7 @@ c, d = constants("c d")
 a, p, s, t = attributes("a p s t")
 HOLES: Final = tensors("x1 x2 x3 x4")
 PLACES: Final = attributes("b1 b2 b3")
+xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 
 
 def concat(parts: Sequence[Pattern]) -> PCall:
@@ -108,17 +110,17 @@ SplitsOfConcats = _splits()
 
 
 @computed
-def part_slice(cut: Attrs, axis: int, number: int, parts: tuple[Term, ...], which: str) -> tuple[int, ...]:
+def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behind: tuple[Term, ...], which: str) -> tuple[int, ...]:
     """A parameter of the slice of one part that is the slice of the whole. Refuses where that reaches into another part."""
-    rank = parts[0].type.ndim
-    sizes = _sizes(parts, axis)
-    start = sum(sizes[:number])
+    rank = part.type.ndim
+    sizes = _sizes([*before, part, *behind], axis)
+    start, own = sum(sizes[: len(before)]), sizes[len(before)]
     slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
     if axis % rank not in slices:
         raise Refuse(f"the slice is not along axis {axis}")
     taken = taken_places(sum(sizes), *slices[axis % rank])
-    if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + sizes[number]:
-        raise Refuse(f"the slice takes {taken}, the part has {start} to {start + sizes[number]}")
+    if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
+        raise Refuse(f"the slice takes {taken}, the part has {start} to {start + own}")
     slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
     found = {
         "axes": tuple(slices),
@@ -129,19 +131,17 @@ def part_slice(cut: Attrs, axis: int, number: int, parts: tuple[Term, ...], whic
     return found[which]
 
 
-def _slices() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for count in range(2, MOST + 1):
-        parts = HOLES[:count]
-        whole = op.strided_slice(concat(parts), attrs=a)
-        for i, part in enumerate(parts):
-            named: dict[str, AnyValue] = {name: part_slice(a, p, i, parts, name) for name in ("begin", "end", "strides", "axes")}
-            rules[f"of_{count}_part_{i}"] = whole >> op.strided_slice(part, **named)
-    doc = "A slice of a concatenation that lies in one part is a slice of that part."
-    return RuleSetMeta("SlicesOfConcats", (RuleSet,), {"__doc__": doc, **rules})
+def _slice_of_part(which: str) -> Computed:
+    found: Computed = part_slice(a, p, (*xs,), x, (*ys,), which)
+    return found
 
 
-SlicesOfConcats = _slices()
+class SlicesOfConcats(RuleSet):
+    """A slice of a concatenation that lies in one part is a slice of that part."""
+
+    of_part = op.strided_slice(concat([*xs, x, *ys]), attrs=a) >> op.strided_slice(
+        x, **{which: _slice_of_part(which) for which in ("begin", "end", "strides", "axes")}
+    )
 
 
 def _some_places(dice: Dice, axes: Draft, strides: Draft, axis: Draft, x: Draft, *places: Draft) -> Drafts:
@@ -169,22 +169,15 @@ def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis
     return adjacent or f"the slices take {ranges}"
 
 
-def _adjacent() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    first, between, last = PLACES
-    cuts = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in ((first, between), (between, last))]
-    one = op.strided_slice(x, begin=first, end=last, axes=t, strides=s)
-    for count in range(2, MOST):
-        for place in range(count - 1):
-            before, after = HOLES[:place], HOLES[place : count - 2]
-            whole = concat([*before, *cuts, *after])
-            merged = concat([*before, one, *after]) if count > 2 else one
-            rules[f"of_{count}_at_{place}"] = (whole >> merged).when(are_adjacent(t, s, p, x, *PLACES))
-    doc = "Adjacent slices side by side are one slice."
-    return RuleSetMeta("ConcatsOfSlices", (RuleSet,), {"__doc__": doc, **rules})
+_FIRST, _BETWEEN, _LAST = PLACES
+_CUTS: Final = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in pairwise(PLACES)]
+_ONE: Final = op.strided_slice(x, begin=_FIRST, end=_LAST, axes=t, strides=s)
 
 
-ConcatsOfSlices = _adjacent()
+class ConcatsOfSlices(RuleSet):
+    """Adjacent slices side by side are one slice."""
+
+    adjacent = (concat([*xs, *_CUTS, *ys]) >> concat([*xs, _ONE, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
 
 
 def _nested() -> RuleSetMeta:

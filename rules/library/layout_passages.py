@@ -43,6 +43,7 @@ from passat.rules.library.passages import TIES as _TIES
 from passat.rules.library.passages import axis_before, transposed_back
 from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import operator
+from passat.rules.parts_hole import PartsHole, tensors_of
 from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
@@ -50,9 +51,9 @@ x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
 a, p, q = attributes("a p q")
 MOST: Final = 4
 """Parts of a concatenation, a sum or a split through which transposes move in both directions."""
-MORE: Final = 32
-"""Parts of a concatenation through which transposes move that are wanted behind it, or come with its first part."""
-HOLES: Final = tensors(" ".join(f"x{i}" for i in range(1, MORE + 1)))
+xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
+zs = tensors_of("zs", least=1, most=MOST - 1)
+many = tensors_of("many", least=MOST)
 _SUMS: Final = "sums in another order"
 pool = operator("pool", *POOLINGS)
 norm = operator("norm", "nn.instance_norm", "nn.group_norm")
@@ -168,13 +169,17 @@ def _widened(of: Pattern) -> PCall:
 
 def _several_operands() -> tuple[Rules, Rules]:
     """Concatenations, sums and choices, where one operand is transposed, and where the result is."""
-    down: Rules = {}
-    up: Rules = {}
-    for count in range(2, MOST + 1):
-        down |= {f"concat_{count}_{place}": _concat_down(count, place) for place in range(count)}
-        up[f"concat_{count}"] = _concat_up(count)
-        down |= {f"sum_{count}_{place}": _sum_down(count, place) for place in range(count)}
-        up[f"sum_{count}"] = _sum_up(count)
+    ranks = same_rank(x, xs), same_rank(x, ys)
+    turned, inner = (*xs, _TURNED, *ys), (*map(_back, xs), x, *map(_back, ys))
+    down: Rules = {
+        "concat": _concat_down(turned, inner),
+        "sum": (op.elemwise_sum(turned) >> op.transpose(op.elemwise_sum(inner), axes=p)).when(lays_out(p, x), *ranks),
+    }
+    summed = op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs)))
+    up: Rules = {
+        "concat": _concat_up(zs),
+        "sum": (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> summed).when(lays_out(p, x), same_rank(x, zs)),
+    }
     down["where"] = (
         (op.where(y, _TURNED, z) >> op.transpose(op.where(_back(y), x, _back(z)), axes=p))
         .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
@@ -188,40 +193,16 @@ def _several_operands() -> tuple[Rules, Rules]:
     return down, up
 
 
-def _one_turned(count: int, place: int) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
-    """Parts of which one is transposed, and the same parts all transposed back."""
-    parts = [*HOLES[:place], x, *HOLES[place : count - 1]]
-    return tuple(_TURNED if part is x else part for part in parts), tuple(x if part is x else _back(part) for part in parts)
-
-
-def _sum_down(count: int, place: int) -> Rule:
-    """A sum of which one operand is transposed."""
-    turned, inner = _one_turned(count, place)
-    ranks = (same_rank(x, part) for part in HOLES[: count - 1])
-    return (op.elemwise_sum(turned) >> op.transpose(op.elemwise_sum(inner), axes=p)).when(lays_out(p, x), *ranks)
-
-
-def _sum_up(count: int) -> Rule:
-    """A sum that is transposed."""
-    parts = (x, *HOLES[: count - 1])
-    rule = op.transpose(op.elemwise_sum(parts), axes=p) >> op.elemwise_sum(tuple(op.transpose(part, axes=p) for part in parts))
-    return rule.when(lays_out(p, x), *(same_rank(x, part) for part in parts[1:]))
-
-
-def _concat_down(count: int, place: int) -> Rule:
+def _concat_down(turned: tuple[Pattern, ...], inner: tuple[Pattern, ...]) -> Rule:
     """A concatenation of which one part is transposed."""
-    turned, inner = _one_turned(count, place)
     rule = op.concatenate(turned, axis=q) >> op.transpose(op.concatenate(inner, axis=axis_before(q, p, x)), axes=p)
     return rule.when(lays_out(p, x))
 
 
-def _concat_up(count: int) -> Rule:
+def _concat_up(others: PartsHole) -> Rule:
     """A concatenation that is transposed."""
-    parts = (x, *HOLES[: count - 1])
-    rule = op.transpose(op.concatenate(parts, axis=q), axes=p) >> op.concatenate(
-        tuple(op.transpose(part, axes=p) for part in parts), axis=axis_behind(q, p, x)
-    )
-    return rule.when(lays_out(p, x))
+    parts = op.concatenate((_TURNED, *(op.transpose(part, axes=p) for part in others)), axis=axis_behind(q, p, x))
+    return (op.transpose(op.concatenate((x, *others), axis=q), axes=p) >> parts).when(lays_out(p, x))
 
 
 def _made(title: str, rules: Rules, doc: str) -> RuleSetMeta:
@@ -231,12 +212,13 @@ def _made(title: str, rules: Rules, doc: str) -> RuleSetMeta:
 _ONE, _TWO, _SEVERAL = _one_operand(), _two_operands(), _several_operands()
 LayoutsDown = _made("LayoutsDown", _ONE[0] | _reductions() | _TWO[0] | _SEVERAL[0], "Transposes move from an operand to the result.")
 LayoutsUp = _made("LayoutsUp", _ONE[1] | _TWO[1] | _SEVERAL[1], "Transposes move from the result to the operands.")
-_WIDE: Final = range(MOST + 1, MORE + 1)
-WideConcats = _made(
-    "WideConcats",
-    {f"concat_{count}": _concat_up(count) for count in _WIDE} | {f"concat_{count}_0": _concat_down(count, 0) for count in _WIDE},
-    "Concatenations of more parts than those of `LayoutsUp` and `LayoutsDown`; of these the first part may be transposed.",
-)
+
+
+class WideConcats(RuleSet):
+    """Concatenations of more parts than those of `LayoutsUp` and `LayoutsDown`; of these the first part may be transposed."""
+
+    up = _concat_up(many).exploring()
+    down = _concat_down((_TURNED, *many), (x, *map(_back, many))).exploring()
 
 
 class Meetings(RuleSet):

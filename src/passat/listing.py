@@ -13,8 +13,8 @@ from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
 from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
+from passat.rules.expansion import holes_in
 from passat.rules.library import rule_sets
-from passat.rules.operator_hole import operator_holes
 from passat.rules.rule import KEPT, MIXED, RESOLVED, RuleSetMeta
 
 _FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
@@ -60,12 +60,12 @@ class PassDetails(TypedDict):
 
 
 class RuleRow(TypedDict):
-    """A rule: its name, itself as text, the operators that its holes stand for, its conditions, what it may do to values, and the passes
-    that run it."""
+    """A rule: its name, itself as text, what its holes for operators and operands stand for, its conditions, what it may do to values, and
+    the passes that run it."""
 
     name: str
     rule: str
-    operators: list[str]
+    holes: list[str]
     conditions: list[str]
     math: str
     nonfinite: str
@@ -202,7 +202,7 @@ def rules_text(rows: Iterable[RuleRow]) -> str:
     lines: list[str] = []
     for row in rows:
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
-        lines += [f"    {meaning}" for meaning in row["operators"]]
+        lines += [f"    {meaning}" for meaning in row["holes"]]
         lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
         lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
     return "\n".join(lines)
@@ -213,7 +213,7 @@ def _row(rule: Rule) -> RuleRow:
     return RuleRow(
         name=rule.name,
         rule=repr(rule),
-        operators=[hole.meaning() for hole in operator_holes(rule.lhs).values()],
+        holes=holes_in(rule.lhs).meanings(),
         conditions=conditions,
         math=rule.math,
         nonfinite=rule.nonfinite,

@@ -19,7 +19,7 @@ from passat.rule_pages.catalogue import (
 )
 from passat.rule_pages.families import Family, families
 from passat.rule_pages.words import call_of, meaning, named_functions
-from passat.rules.operator_hole import operator_holes
+from passat.rules.expansion import holes_in
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -197,7 +197,7 @@ def _rule_set(rules: RuleSetMeta, run_by: list[str] | None) -> list[str]:
     if run_by is not None:
         by = ", ".join(map(_code, run_by)) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
         said.insert(0, f"Run by {by}.")
-    meanings = dict.fromkeys(hole.meaning() for rule in rules for hole in operator_holes(rule.lhs).values())
+    meanings = dict.fromkeys(meaning for rule in rules for meaning in holes_in(rule.lhs).meanings())
     said += [f"{_text(meaning)}." for meaning in meanings]
     kinds, values = {_kind(rule) for rule in rules}, {_values(rule) for rule in rules}
     if len(kinds) == 1 or len(values) == 1:

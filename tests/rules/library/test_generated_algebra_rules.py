@@ -102,15 +102,10 @@ for _count in (2, 3, 4):
     )
     for _i in range(_count):
         CASES[f"SplitsOfConcats.split_of_concat_{_count}_{_i}"] = case(_again[_i], _off[_i], "are split into")
-        _start = sum(2 + i for i in range(_i))
-        CASES[f"SlicesOfConcats.of_{_count}_part_{_i}"] = case(
-            cut(join(*_parts), _start, _start + 2), cut(join(*_parts), 0, 99), "the slice takes range"
-        )
+CASES["SlicesOfConcats.of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice takes range")
 _halves, _gap = (cut(row, 0, 3), cut(row, 3, 8)), (cut(row, 0, 3), cut(row, 3, 3))
 _other = var("other", (2, 4))
-CASES["ConcatsOfSlices.of_2_at_0"] = case(join(*_halves), join(*_gap), "the slices take")
-CASES["ConcatsOfSlices.of_3_at_0"] = case(join(*_halves, _other), join(*_gap, _other), "the slices take")
-CASES["ConcatsOfSlices.of_3_at_1"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
+CASES["ConcatsOfSlices.adjacent"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
 for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
     for _place in range(_outer):
         _holes = _tiles[: _inner + _outer - 1]

@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import ChannelsFirst, ChannelsLast, LayoutsDown, LayoutsUp, TurnedViews
-from passat.rules.library.layout_passages import MORE, MOST, Meetings, WideConcats
+from passat.rules.library.layout_passages import MOST, Meetings, WideConcats
 from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, conversion, kernel_layout
 from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule, RuleSetMeta
@@ -141,29 +141,21 @@ def two_operands() -> dict[str, Case]:
 def several_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     exchanged = var("e", (2, 3, 5, 4))
-    for count in range(2, MORE + 1):
-        for place in range(count if count <= MOST else 1):
-            title = "LayoutsDown" if count <= MOST else "WideConcats"
-            parts = [first(last) if i == place else other for i in range(count)]
-            others = [heads(last) if i == place else exchanged for i in range(count)]
-            found[f"{title}.concat_{count}_{place}"] = case(
-                ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE
-            )
-    for count in range(2, MORE + 1):
-        title = "LayoutsUp" if count <= MOST else "WideConcats"
+    for name, before, behind in (("LayoutsDown.concat", 1, 1), ("WideConcats.down", 0, MOST)):
+        parts = [*[other] * before, first(last), *[other] * behind]
+        others = [*[exchanged] * before, heads(last), *[exchanged] * behind]
+        found[name] = case(ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE)
+    for name, count in (("LayoutsUp.concat", 3), ("WideConcats.up", 32)):
         whole = ops.concatenate(tup(*[image] * count), axis=-3)
-        found[f"{title}.concat_{count}"] = case(turned(whole), heads(whole), NO_CHANGE)
+        found[name] = case(turned(whole), heads(whole), NO_CHANGE)
     row = var("row", (1, 3), "bool")
     thin = var("thin", (4, 1, 1))
-    for count in range(2, MOST + 1):
-        for place in range(count):
-            parts = [first(last) if i == place else other for i in range(count)]
-            others = [first(last) if i == place else thin for i in range(count)]
-            found[f"LayoutsDown.sum_{count}_{place}"] = case(ops.elemwise_sum(tup(*parts)), ops.elemwise_sum(tup(*others)), "dimensions")
-        plain = [image] * count
-        found[f"LayoutsUp.sum_{count}"] = case(
-            turned(ops.elemwise_sum(tup(*plain))), turned(ops.elemwise_sum(tup(*plain[1:], thin))), "dimensions"
-        )
+    found["LayoutsDown.sum"] = case(
+        ops.elemwise_sum(tup(other, first(last), other)), ops.elemwise_sum(tup(other, first(last), thin)), "dimensions"
+    )
+    found["LayoutsUp.sum"] = case(
+        turned(ops.elemwise_sum(tup(image, image, other))), turned(ops.elemwise_sum(tup(image, other, thin))), "dimensions"
+    )
     found["LayoutsDown.where"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
     found["LayoutsDown.where_else"] = case(ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions")
     return found

@@ -1,0 +1,88 @@
+"""Rules with holes for any number of operands: what they stand for, how they fire, and what is refused."""
+
+from collections.abc import Callable
+
+import pytest
+
+from passat.listing import rule_rows, rules_text
+from passat.rules import RuleError, RuleSet, Term, attributes, condition, op, tensors, tensors_of
+from passat.rules.checking.check import check_rule
+from passat.rules.conditions import same_rank
+from tests.rules.building import func, ops, tup, var
+from tests.rules.running import assert_equal_in_value, operators, optimise
+
+x, y = tensors("x y")
+(p,) = attributes("p")
+xs, ys = tensors_of("xs", most=2), tensors_of("ys", least=1, most=2)
+
+
+class Joined(RuleSet):
+    """What is done to one part of a concatenation, or to all of them."""
+
+    negated = op.negative(op.concatenate((x, *ys), axis=p)) >> op.concatenate((op.negative(x), *(op.negative(one) for one in ys)), axis=p)
+    twice = op.concatenate((*xs, op.negative(op.negative(x)), *ys), axis=p) >> op.concatenate((*xs, x, *ys), axis=p)
+
+
+v, w, z = (var(name, (2, 3)) for name in "vwz")
+
+
+def join(*parts: object) -> object:
+    return ops.concatenate(tup(*parts), axis=0)  # type: ignore[arg-type]  # expressions
+
+
+def test_a_rule_stands_for_one_of_each_number() -> None:
+    assert [repr(each) for each in Joined.negated.directions()] == [
+        "negative(concatenate((x, ys1), axis=p)) -> concatenate((negative(x), negative(ys1)), axis=p)",
+        "negative(concatenate((x, ys1, ys2), axis=p)) -> concatenate((negative(x), negative(ys1), negative(ys2)), axis=p)",
+    ]
+    names = [each.name.removeprefix("Joined.twice") for each in Joined.twice.directions()]
+    assert names == ["[0, 1]", "[0, 2]", "[1, 1]", "[1, 2]", "[2, 1]", "[2, 2]"]
+    assert repr(Joined.twice) == "concatenate((*xs, negative(negative(x)), *ys), axis=p) -> concatenate((*xs, x, *ys), axis=p)"
+
+
+def test_it_fires_wherever_the_part_is() -> None:
+    for place in range(3):
+        parts = [v, w, z]
+        parts[place] = ops.negative(ops.negative(parts[place]))
+        function = func(join(*parts))  # type: ignore[arg-type]  # an expression
+        outcome = optimise(function, Joined)
+        assert sorted(operators(outcome.function)) == (["concatenate"] if place < 2 else ["concatenate", "negative", "negative"])
+        assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_a_guard_about_the_operands_holds_of_each() -> None:
+    @condition
+    def are_all(count: int, parts: tuple[Term, ...]) -> bool | str:
+        return len(parts) == count or f"{len(parts)} parts"
+
+    rule = (op.concatenate((x, *ys), axis=p) >> op.concatenate((*ys, x), axis=p)).when(same_rank(x, ys), are_all(2, (*ys,)))
+    one, two = rule.directions()
+    assert [repr(each) for each in one.conditions] == ["same_rank(x, ys1)", "are_all(2, (ys1,))"]
+    assert [repr(each) for each in two.conditions] == ["same_rank(x, ys1)", "same_rank(x, ys2)", "are_all(2, (ys1, ys2))"]
+
+
+def test_the_list_says_how_many() -> None:
+    assert "*ys is 1 to 2 operands" in rules_text(rule_rows([Joined]))
+
+
+def test_every_number_is_checked() -> None:
+    checked = check_rule((op.concatenate((x, *ys), axis=p) >> op.concatenate((*ys, x), axis=p)).named("Wrong.turned"), instances=20)
+    assert checked.report.verdict == "refused"
+    assert {trier.rule.name for trier, _ in checked.wrong} <= {"Wrong.turned[1]", "Wrong.turned[2]"}
+
+
+SUMS = op.concatenate((*(a + b for a, b in zip(xs, ys, strict=True)),), axis=p)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: tensors_of("xs", least=3, most=2), "from 3 to 2 operands are none"),
+        (lambda: op.concatenate((*xs, x), axis=p) >> op.concatenate((*xs, *ys), axis=p), "'ys', which the left side does not bind"),
+        ((op.negative(op.exp(xs)) >> op.exp(xs)).directions, "stands for several operands"),
+        ((op.concatenate((*xs, *ys), axis=p) >> SUMS).directions, "about each operand of xs and of ys at once"),
+    ],
+)
+def test_mistakes(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(RuleError, match=sentence):
+        make()
