@@ -9,6 +9,10 @@ MOST: Final = 31
 """Operands that a hole stands for at most, where it does not say how many."""
 
 
+class LengthError(RuleError, TypeError):
+    """How unpacking finds out that a length is not known."""
+
+
 class PartsHole(PVar):
     """A hole for some operands in a tuple: `(x, *ys)`. What is made of each goes into a tuple the same way, `*(op.exp(y) for y in ys)`, and
     a guard about it holds of each.
@@ -29,8 +33,8 @@ class PartsHole(PVar):
         yield self
 
     def __len__(self) -> int:
-        """One, as `__iter__` says."""
-        return 1
+        """Refused: how many there are is known when a rule matches."""
+        raise LengthError(f"{self!r} is as many operands as there are: count them in a guard, which gets them as (*{self.name},)")
 
     def meaning(self) -> str:
         """What the hole stands for, as in "*xs is 0 to 3 operands"."""

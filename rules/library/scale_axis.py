@@ -85,6 +85,20 @@ def is_row_stack(x: Term, most: int) -> bool | str:
     return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {most} axes"
 
 
+@condition
+def has_channels_last(attrs: Attrs) -> bool | str:
+    """The channels of the data are its last axis."""
+    layout = attrs.data_layout
+    return layout == f"N{SPATIAL[len(layout) - 2]}C" or f"the data is laid out as {layout}"
+
+
+@condition
+def has_channels_first(attrs: Attrs) -> bool | str:
+    """The channels of the data are axis 1."""
+    layout = attrs.data_layout
+    return layout == f"NC{SPATIAL[len(layout) - 2]}" or f"the data is laid out as {layout}"
+
+
 def _places(attrs: Attrs, lead: str) -> tuple[int, int]:
     other = "I" if lead == "O" else "O"
     return attrs.kernel_layout.index(lead), attrs.kernel_layout.index(other)
@@ -190,38 +204,23 @@ def _scaled_after(product: PCall, now: AnyValue, axis: AnyValue, guards: AnyValu
 
 def _backward() -> RuleSetMeta:
     rules: dict[str, Rule] = {}
-    for dims in (1, 2, 3):
-        for suffix in ("", "_transpose"):
-            conv = getattr(op.nn, f"conv{dims}d{suffix}")
-            product: PCall = conv(x, weight, data_layout=f"N{SPATIAL[dims]}C", attrs=a)
-            guards = [
-                is_float(x),
-                is_not(c, 1),
-                per_channel_of(c, product, a),
-                is_scaled_for_less(weight, product),
-                stays_finite(weight, c),
-            ]
-            now = conv(x, weight * op.reshape(_vector(c), newshape=laid_on(a, "O")), attrs=a)
-            if suffix:
-                guards.append(one_group_or_number(a, c))
-                grouped = conv(x, weight * _grouped(c, "I"), attrs=a)
-                usual = conv(x, weight, data_layout="NC" + SPATIAL[dims], attrs=a)
-                found = _scaled_after(
-                    usual,
-                    grouped,
-                    1,
-                    [
-                        is_float(x),
-                        is_not(c, 1),
-                        per_channel_of(c, usual, a),
-                        is_scaled_for_less(weight, usual),
-                        stays_finite(weight, c),
-                        has_groups(a, weight, c, "I"),
-                    ],
-                )
-                rules |= {f"conv{dims}d{suffix}_{key}_grouped": rule for key, rule in found.items()}
-            found = _scaled_after(product, now, p, guards)
-            rules |= {f"conv{dims}d{suffix}_{key}": rule for key, rule in found.items()}
+    now = weight * op.reshape(_vector(c), newshape=laid_on(a, "O"))
+    for of in (convolution, transposed):
+        product = of(x, weight, attrs=a)
+        guards = [
+            has_channels_last(a),
+            is_float(x),
+            is_not(c, 1),
+            per_channel_of(c, product, a),
+            is_scaled_for_less(weight, product),
+            stays_finite(weight, c),
+        ]
+        if of is transposed:
+            guards.append(one_group_or_number(a, c))
+        rules |= {f"{of.name}_{key}": rule for key, rule in _scaled_after(product, of(x, now, attrs=a), p, guards).items()}
+    grouped = [has_channels_first(a), *guards[1:-1], has_groups(a, weight, c, "I")]
+    found = _scaled_after(product, transposed(x, weight * _grouped(c, "I"), attrs=a), 1, grouped)
+    rules |= {f"transposed_{key}_grouped": rule for key, rule in found.items()}
     product = op.nn.matmul(x, w, transpose_a=False, transpose_b=True)
     now = op.nn.matmul(x, w * op.reshape(c, newshape=(-1, 1)), transpose_a=False, transpose_b=True)
     guards = [is_float(x), is_not(c, 1), per_column(c, product), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)]

@@ -53,24 +53,19 @@ def forward_cases() -> dict[str, Case]:
 
 def backward_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for dims in (1, 2, 3):
-        image, usual, window = places(dims, last=True), places(dims), (2,) * dims
-        layout = "N" + "DHW"[3 - dims :] + "C" if dims > 1 else "NWC"
-        for suffix, shape in (("", (5, 4, *window)), ("_transpose", (4, 5, *window))):
-            conv = getattr(ops.nn, f"conv{dims}d{suffix}")
-            product = conv(image, numbers(shape), data_layout=layout)
-            name, five, ones = f"BackwardScaleAxis.conv{dims}d{suffix}_scaled", numbers((5,), seed=3), splat(1.0, (5,))
-            found[name] = case(product * five, product * ones, "the constant is 1")
-            biased = ops.nn.bias_add(product, numbers((5,)), axis=-1)
-            found[f"{name}_biased"] = case(biased * five, biased * ones, "the constant is 1")
-        weight = numbers((4, 3, *window))
-        grouped = getattr(ops.nn, f"conv{dims}d_transpose")(usual, weight, groups=2)
-        single = getattr(ops.nn, f"conv{dims}d_transpose")(usual, weight)
-        name, six, three = f"BackwardScaleAxis.conv{dims}d_transpose_scaled", column(dims, 6), column(dims, 3)
-        found[f"{name}_grouped"] = case(grouped * six, single * three, "one group, or one number")
-        found[f"{name}_biased_grouped"] = case(
-            ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
-        )
+    for name, suffix, dims, shape in (("convolution", "", 2, (5, 4, 2, 2)), ("transposed", "_transpose", 3, (4, 5, 2, 2, 2))):
+        layout = "N" + "DHW"[3 - dims :] + "C"
+        product = getattr(ops.nn, f"conv{dims}d{suffix}")(places(dims, last=True), numbers(shape), data_layout=layout)
+        five, ones = numbers((5,), seed=3), splat(1.0, (5,))
+        found[f"BackwardScaleAxis.{name}_scaled"] = case(product * five, product * ones, "the constant is 1")
+        biased = ops.nn.bias_add(product, numbers((5,)), axis=-1)
+        found[f"BackwardScaleAxis.{name}_scaled_biased"] = case(biased * five, biased * ones, "the constant is 1")
+    weight, six, three = numbers((4, 3, 2)), column(1, 6), column(1, 3)
+    grouped, single = ops.nn.conv1d_transpose(places(1), weight, groups=2), ops.nn.conv1d_transpose(places(1), weight)
+    found["BackwardScaleAxis.transposed_scaled_grouped"] = case(grouped * six, single * three, "one group, or one number")
+    found["BackwardScaleAxis.transposed_scaled_biased_grouped"] = case(
+        ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
+    )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
     found["BackwardScaleAxis.matmul_transposed_scaled"] = case(product * three, product * numbers((2, 1)), "does not vary along axis -1")
     biased = ops.nn.bias_add(product, numbers((3,)))
