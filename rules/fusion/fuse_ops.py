@@ -1,4 +1,7 @@
-"""The pass FuseOps: calls that are computed together become a function of their own, which the program calls."""
+"""The pass FuseOps: calls that are computed together become a function of their own, which the program calls.
+
+A walk: whether two calls are fused depends on all users of their results and on all paths between them, which no pattern sees.
+"""
 
 from dataclasses import dataclass
 from typing import Final

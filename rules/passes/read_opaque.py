@@ -2,6 +2,8 @@
 
 What an operator does may hang on an operand that has to be a constant, such as the axes of a reduction. Exporters compute some of
 these; shape arithmetic knows them. A model that is read and written keeps its nodes, so that this is left to a pass.
+
+A walk: what an opaque node means is said by the readers of its ONNX operator (`ir/onnx_mapping.py`), which are functions, not equations.
 """
 
 from dataclasses import dataclass

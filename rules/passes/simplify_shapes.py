@@ -3,6 +3,8 @@
 Exporters read the same size off many tensors: off an input, off what was computed from it, whole shapes or parts of them, put together
 again by concatenation or selection. What a small integer tensor holds is known as an expression over named sizes; where these are sizes of
 inputs, the tensor is made of those. What the sizes were read off need not be computed for that any more.
+
+A walk: which sizes are those of inputs is known of the whole program, and the cheapest way to read one depends on all that is read.
 """
 
 from collections.abc import Sequence
