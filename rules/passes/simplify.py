@@ -100,8 +100,8 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None) -> RulePass |
 @register_pass(_PREFIX + "EliminateCommonSubexpr")
 def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> RulePass | SharedSubexpr:
     """Equal expressions become one: hash-consing does this while the program is loaded into the e-graph, and congruence where operands turn
-    out to be equal, so no rules are needed. (Stateful calls never become one.) With `fskip`, a function of an expression or names of operators, those that
-    it is true of, or that call these, stay apart."""
+    out to be equal, so no rules are needed. (Stateful calls never become one.) With `fskip`, a function of an expression or names of
+    operators, those that it is true of, or that call these, stay apart."""
     if fskip:
         return SharedSubexpr(fskip)
     doc = eliminate_common_subexpr.__doc__ or ""
