@@ -16,9 +16,9 @@ from passat.rule_pages.catalogue import library_subjects, operators_of, register
 from passat.rule_pages.families import elided, families
 from passat.rule_pages.markdown import library_page, page
 from passat.rule_pages.words import call_of, meaning, named_functions
-from passat.rules import library
+from passat.rules import library, operator
 from passat.rules.conditions import is_all, is_float, same_type
-from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts, Repetitions, UnaryPassages
+from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
 from passat.rules.rule import RuleSet
@@ -94,12 +94,22 @@ def test_no_cell_of_a_table_breaks_it(whole: str) -> None:
 
 
 def test_a_family_is_told_once() -> None:
-    found = families(Repetitions)
-    unary = next(family for family in found if len(family.rules) > 5)
-    assert (unary.equation, unary.letters) == ("f(f(x)) -> f(x)", ("f",))
-    assert ("abs",) in unary.values
-    assert sum(len(family.rules) for family in found) == len(Repetitions)
-    assert len(families(UnaryPassages)) < 10
+    class Twice(RuleSet):
+        """Three that differ in an operator, and one that has a hole for it."""
+
+        absolute = op.abs(op.abs(x)) >> op.abs(x)
+        floor = op.floor(op.floor(x)) >> op.floor(x)
+        ceil = op.ceil(op.ceil(x)) >> op.ceil(x)
+        either = operator("g", "abs", "nn.relu")(op.exp(x)) >> op.exp(x)
+
+    told, held = families(Twice)
+    assert (told.equation, told.letters, told.values) == ("f(f(x)) -> f(x)", ("f",), (("abs",), ("floor",), ("ceil",)))
+    assert (held.equation, held.letters, len(held.rules)) == ("g(exp(x)) -> exp(x)", (), 1)
+
+
+def test_holes_for_operators_are_explained(whole: str) -> None:
+    assert "involution is any involution operator of 1 operand." in whole
+    assert "extremum is maximum or minimum." in whole
 
 
 def test_operators_between_their_operands_are_a_family_too() -> None:

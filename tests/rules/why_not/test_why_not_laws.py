@@ -19,7 +19,8 @@ from tests.rules.program_strategies import programs
 RULES: Final = [
     rule
     for rules in (Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Repetitions, Slices, Transposes, Units, Views)
-    for rule in rules.rules
+    for each in rules.rules
+    for rule in each.directions()
 ]
 # Without conditions: what is compared is the left side alone.
 BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
