@@ -35,7 +35,7 @@ class OperatorHole(Symbolic):
     def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
         """The operator, whichever it is, applied to terms."""
         if self.operands is not None and len(args) != self.operands:
-            raise RuleError(f"{self.name} takes {self.operands} operands, the pattern gives {len(args)}")
+            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {len(args)} operands")
         # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
         return PCall(cast(Op, self), args, attrs)
 
@@ -100,6 +100,11 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
     for trait in traits:
         if trait not in TRAITS:
             raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
-    if bool(choices) == bool(traits) or (traits and arity is None):
-        raise RuleError(f"operator({name!r}): say which operators, by names or by arity= and traits")
-    return OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
+    if choices and (traits or arity is not None or but):
+        raise RuleError(f"operator({name!r}): operators are meant by their names or by arity= and traits, not by both")
+    if not choices and (not traits or not isinstance(arity, int) or isinstance(arity, bool)):
+        raise RuleError(f"operator({name!r}): say which operators, by names or by traits and arity=, the number of operands")
+    made = OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
+    if not made.operators():
+        raise RuleError(f"operator({name!r}): there is no operator with these traits and arity={arity}")
+    return made

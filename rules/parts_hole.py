@@ -5,7 +5,7 @@ from typing import Final
 
 from passat.rules.pattern import PVar, RuleError
 
-MOST: Final = 31
+MOST: Final = 7
 """Operands that a hole stands for at most, where it does not say how many."""
 
 

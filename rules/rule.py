@@ -126,13 +126,19 @@ class Rule:
 
     def _check_bound(self, *parts: Pattern | Condition) -> None:
         """Raises RuleError where the right side, or a condition, uses holes that the left side does not bind."""
-        bound, bound_attrs = tensor_holes(self.lhs), attr_holes(self.lhs)
+        from passat.rules.expansion import holes_in  # which needs patterns and conditions
+
+        bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), holes_in(self.lhs).operators.keys()
         for part in parts:
             value = part.args if isinstance(part, Condition) else part
-            tensors, attributes = tensor_holes(value), holes_of(value)
-            if not (tensors <= bound and attributes <= bound_attrs):
+            tensors, attributes, operators = tensor_holes(value), holes_of(value), holes_in(value).operators.keys()
+            if not (tensors <= bound and attributes <= bound_attrs and operators <= bound_operators):
                 what = f"the condition {part!r}" if isinstance(part, Condition) else "the right side"
-                names = [*map(repr, sorted(tensors - bound)), *(f"the attribute {name!r}" for name in sorted(attributes - bound_attrs))]
+                names = [
+                    *map(repr, sorted(tensors - bound)),
+                    *(f"the attribute {name!r}" for name in sorted(attributes - bound_attrs)),
+                    *(f"the operator {name!r}" for name in sorted(operators - bound_operators)),
+                ]
                 raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind")
 
     def _but(self, **changes: AnyValue) -> "Rule":

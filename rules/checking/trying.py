@@ -13,9 +13,14 @@ from passat.rules.checking.draw import Wishes, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.values import ENDLESS, EXTREME, PLAIN, Odd
+from passat.rules.expansion import holes_in
 from passat.rules.multi_root import MultiRule
 from passat.rules.rule import Rule
 
+_WAYS: Final = 100
+"""Directions of a rule with holes for operators and operands that are tried, at most: evenly many apart."""
+_SHARE: Final = 10
+"""Instances of each direction that are tried where directions share what is wanted."""
 _DRAWS: Final = 60
 """So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
 _HOPE: Final = 100
@@ -58,11 +63,15 @@ class Checked:
 
 
 def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> Checked:
-    """A rule with the instances that it is checked on: so many for each of its directions, fewer where `enough` are wrong."""
+    """A rule with the instances that it is checked on: so many for each of its directions, fewer where `enough` are wrong. What a
+    rule with holes stands for shares them."""
     checked = Checked(rule, seed)
     ways = list(triers(rule))
+    shared = isinstance(rule, MultiRule)
+    if holes_in(rule.lhs):
+        shared, ways = True, ways[:: -(-len(ways) // _WAYS)]
     for number, trier in enumerate(ways):
-        share = -(-instances // len(ways)) if isinstance(rule, MultiRule) else instances
+        share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
         try_many(checked, trier, share, generator_for(rule, seed, number), max(share // 8, 5) if enough is None else enough)
         if checked.raised:
             break

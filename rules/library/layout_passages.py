@@ -53,7 +53,7 @@ MOST: Final = 4
 """Parts of a concatenation, a sum or a split through which transposes move in both directions."""
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 zs = tensors_of("zs", least=1, most=MOST - 1)
-many = tensors_of("many", least=MOST)
+many = tensors_of("many", least=MOST, most=31)
 _SUMS: Final = "sums in another order"
 pool = operator("pool", *POOLINGS)
 norm = operator("norm", "nn.instance_norm", "nn.group_norm")
