@@ -40,7 +40,7 @@ class NodeEmitter:
         return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
 
     def finish(
-        self, results: Sequence[str], wanted: Sequence[str], node_name: str, names: Names, versions: Mapping[str, int]
+        self, results: Sequence[str], wanted: Sequence[str], node_name: str, names: Names, titles: Names, versions: Mapping[str, int]
     ) -> tuple[list[NodeProto], list[str]]:
         """The nodes put here since the last call, and the names of the results: the wanted ones where nodes made here make them."""
         records = self._records
@@ -58,7 +58,7 @@ class NodeEmitter:
             for name in outputs:
                 if name not in given:
                     given[name] = names.take(f"{wanted[0]}/{op_type}")
-            title = node_name if i == last or not node_name else f"{node_name}/{op_type}_{i}"
+            title = node_name if i == last or not node_name else titles.take(f"{node_name}/{op_type}_{i}")
             self._read.update(inputs)
             reads = [given[name] if name[:1] == "\0" else name for name in inputs]
             made = [given[name] for name in outputs]

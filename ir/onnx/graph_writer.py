@@ -166,7 +166,7 @@ class GraphWriter:
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, its ONNX form {len(results)}")
-        nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.versions)
+        nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
         for node in nodes:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)

@@ -373,6 +373,11 @@ def _scan_batch(up: Upgrade) -> Expr:
     raise NoUpgradeError("until opset 8 a Scan has a batch dimension, and since then none")
 
 
+def _no_kernel(up: Upgrade) -> Expr:
+    """Where the rank of its operand is known, a GlobalLpPool has Passat's own form, which is written as a reduction from opset 22 on."""
+    raise NoUpgradeError("ONNX Runtime has no kernel of this version, and a reduction in its place would need the shape of the operand")
+
+
 _CHANGES: Final[dict[tuple[str, int], Change]] = {
     **{(name, 13): _flattening for name in ("Softmax", "LogSoftmax", "Hardmax")},
     **{(name, 13): _axes_13 for name in ("Squeeze", "Unsqueeze", "ReduceSum")},
@@ -384,6 +389,7 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     ("DFT", 20): _dft_axis,
     ("Dropout", 10): _dropout_mask,
     ("Dropout", 12): _dropout_ratio,
+    ("GlobalLpPool", 22): _no_kernel,
     ("GridSample", 20): _grid_modes,
     ("GroupNormalization", 21): _per_channel,
     ("Pad", 11): _pad_inputs,

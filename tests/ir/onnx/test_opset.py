@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import passat
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.opset import in_opset
 
@@ -139,6 +140,20 @@ def test_resizing_by_scales_that_are_computed_is_refused() -> None:
     before = model(10, "y = Resize(x, s)", "float[1, 1, 4, 5] x, float[4] s", "float[] y")
     with pytest.raises(OnnxError, match=r"the Resize node that makes 'y' does not go from opset 10 to 13: how it rounds depends on scales"):
         in_opset(before, 13)
+
+
+def test_pooling_without_a_kernel_is_refused_where_nothing_is_known_of_its_operand() -> None:
+    before = model(10, "y = Reshape(x, s)  z = GlobalLpPool(y)", "float[1, 1, 4, 5] x, int64[n] s", "float[] z")
+    with pytest.raises(OnnxError, match="the GlobalLpPool node that makes 'z' does not go from opset 10 to 22: ONNX Runtime has no kernel"):
+        in_opset(before, 22)
+
+
+def test_no_two_nodes_have_one_name_where_a_call_is_written_as_several_twice() -> None:
+    before = model(10, "a = OneHot(i, d, v)  b = OneHot(i, d, v)", "int64[1] i, int64 d, float[2] v", "float[1, n] a, float[1, n] b")
+    before.graph.node[0].name, before.graph.node[1].name = "first", "second"
+    made = passat.optimize(before, verify=False, opset=13).model
+    names = [node.name for node in made.graph.node if node.name]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("shape", ["2, 6, 3", ""])
