@@ -292,7 +292,8 @@ def _gather(graph: Builder, form: Form) -> Draft:
         lead = (*x.shape[:batch], *graph.shape(0, 2))
         columns = [graph.random.integers(-size, size, (*lead, 1)) for size in x.shape[batch : batch + depth]]
         return Draft([x, graph.ints(np.concatenate(columns, -1), kind)], {"batch_dims": batch} if batch else {})  # type: ignore[arg-type]  # an array of integers
-    axis = graph.integer(-x.rank, x.rank - 1)
+    # Of each slice of several texts that Gather takes, ONNX Runtime copies the first.
+    axis = -1 if form.op == "Gather" and x.kind == TensorProto.STRING else graph.integer(-x.rank, x.rank - 1)
     size = x.shape[axis]
     shape = graph.shape(0, 2) if form.op == "Gather" else tuple(graph.integer(1, n) for n in x.shape)
     return Draft([x, graph.ints(graph.random.integers(-size if form.version >= 11 else 0, size, shape), kind)], {"axis": axis})  # type: ignore[arg-type]  # likewise
