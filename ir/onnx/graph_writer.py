@@ -17,7 +17,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import OPTIONAL, SEQUENCE, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
+from passat.ir.types import TensorType, TupleType, Type, TypeCall
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
@@ -257,8 +257,9 @@ class GraphWriter:
         """Declares the results whose types inference would not find again, and those that are disputed as they were."""
         types = declared_types(call.attrs, "disputed") or declared_types(call.attrs)
         for name, type_ in zip(names, types or (), strict=False):
-            if not isinstance(type_, IncompleteType) and name not in self.outputs:
-                self.value_infos.append(value_info(name, type_))
+            declared = value_info(name, type_)
+            if declared.HasField("type") and name not in self.outputs:
+                self.value_infos.append(declared)
 
     def name(self, expr: Expr) -> str:
         """The name of a value that has been written. Raises OnnxError for a variable that nothing binds."""

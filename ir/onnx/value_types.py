@@ -111,9 +111,13 @@ def _set_tensor(proto: "TypeProto.Tensor | TypeProto.SparseTensor", type_: Tenso
 
 
 def value_info(name: str, type_: Type) -> ValueInfoProto:
-    """The declaration of a value; without a type where nothing is known of it."""
+    """The declaration of a value; without a type where nothing is known of it, or of what it holds: ONNX Runtime loads no sequence of
+    nothing."""
     proto = ValueInfoProto(name=name)
-    if not isinstance(type_, IncompleteType):
+    inner = type_
+    while isinstance(inner, TypeCall):
+        inner = inner.args[-1]
+    if not isinstance(inner, IncompleteType):
         proto.type.CopyFrom(type_proto(type_))
     return proto
 

@@ -177,6 +177,9 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         # In another opset ONNX Runtime may have another kernel, which rounds otherwise.
         to_the_bit = settings.math == "exact" and settings.opset is None
         sentence = bits_differ(want, got) if to_the_bit else _beyond_rounding(case, i, want, got, settings)
+        if sentence and to_the_bit and any(np.asarray(part).dtype == np.float16 for value in want for _, part in flatten(value)):
+            # ONNX Runtime rounds a chain of operators on float16 where it ends, so that nodes which do nothing make a difference.
+            sentence = _beyond_rounding(case, i, want, got, settings)
         if sentence:
             return Finding("values", sentence, feed=i)
     return None

@@ -10,6 +10,7 @@ from tests.fuzz.operators import Form, axes, from_the_front, not_narrow, recipe
 from tests.fuzz.values import BOOL, FLOAT, FLOATS, INT64, INTEGERS
 
 BOTH = FLOATS | INTEGERS
+NAMED_SIZES_STAY = 10
 
 
 # ---- axes and shapes
@@ -127,7 +128,9 @@ def _squeeze(graph: Builder, form: Form) -> Draft:
 
 @recipe("Slice")
 def _slice(graph: Builder, form: Form) -> Draft:
-    x = graph.operand(form.kinds(0), lambda value: value.rank > 0, lambda: graph.shape(1))
+    # Of a size that has a name, the inference of version 10 takes the slice to have that size: ONNX Runtime then shares buffers that differ.
+    named = set(graph.symbols.values()) if form.version == NAMED_SIZES_STAY else set()
+    x = graph.operand(form.kinds(0), lambda value: value.rank > 0 and named.isdisjoint(value.shape), lambda: graph.shape(1))
     chosen = axes(graph, x.rank, low=1)
     far = [2**31 - 1, -(2**31), 2**63 - 1, -(2**63) + 1]
     starts, ends, steps = [], [], []

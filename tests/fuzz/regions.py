@@ -13,7 +13,7 @@ from tests.fuzz.values import BOOL, INT64, OUTSIDE, random_array
 DEPTH = 2
 """Graphs inside each other."""
 BRANCHES_OF_ANY_SHAPE = 11
-"""The opset since which both branches of an If need not be of one rank."""
+"""The opset since which both branches of an If need not be of one shape."""
 DOMAIN = "local"
 
 
@@ -40,15 +40,12 @@ def _is_plain(value: Value) -> bool:
     return not value.is_sequence and value.kind in OUTSIDE
 
 
-def _result(inside: Builder, like: Value | None, *, same_shape: bool = False, same_rank: bool = False) -> Value | None:
-    """A value for a graph to give back: of the element type of another, and of its shape or rank. A value of the outside comes through
-    Identity."""
+def _result(inside: Builder, like: Value | None, *, same_shape: bool = False) -> Value | None:
+    """A value for a graph to give back: of the element type of another, and of its shape. A value of the outside comes through Identity."""
     own = {name for node in inside.nodes for name in node.output}
 
     def fits(value: Value) -> bool:
-        if like is None or not _is_plain(value):
-            return _is_plain(value)
-        return value.kind == like.kind and (not same_shape or value.shape == like.shape) and (not same_rank or value.rank == like.rank)
+        return _is_plain(value) and (like is None or (value.kind == like.kind and (not same_shape or value.shape == like.shape)))
 
     found = inside.known(lambda value: value.name in own and fits(value)) or inside.known(fits)
     if found is None or found.name in own:
@@ -84,7 +81,7 @@ def _branch(graph: Builder) -> list[Value] | None:
     for _ in range(2):
         inside = graph.inner([value for value in graph.values if _is_plain(value)])
         _grow(graph, inside)
-        result = _result(inside, first, same_rank=graph.opset < BRANCHES_OF_ANY_SHAPE)
+        result = _result(inside, first, same_shape=graph.opset < BRANCHES_OF_ANY_SHAPE)
         if result is None and first is not None:
             result = inside.again(inside.constant(random_array(graph.random, first.kind, first.shape), first.kind))
         if result is None:

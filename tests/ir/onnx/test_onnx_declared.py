@@ -12,7 +12,7 @@ from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.declared import agreed, holding
-from passat.ir.onnx.value_types import parse_type, show_type
+from passat.ir.onnx.value_types import parse_type, show_type, value_info
 from passat.ir.traverse import post_order
 
 Parse = Callable[..., ModelProto]
@@ -233,3 +233,8 @@ def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Pars
     for rows in (1, 4):
         session = onnxruntime.InferenceSession(to_onnx(module).SerializeToString())
         assert session.run(None, {"x": np.ones((rows, 3), np.float32)})[0].shape == (rows, 3)
+
+
+@pytest.mark.parametrize("text", ["_", "seq(_)", "opt(_)", "opt(seq(_))"])
+def test_nothing_is_declared_of_what_holds_what_is_unknown(text: str) -> None:
+    assert not value_info("s", parse_type(text)).HasField("type")
