@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
 
 from tests.fuzz.builder import Builder, Draft, Value
 from tests.fuzz.operators import draw_node, operators
@@ -107,6 +107,8 @@ def _loop(graph: Builder) -> list[Value] | None:
     kept = inside.again(going)
     if result is None or scanned is None or kept is None:
         return None
+    if scanned.kind == TensorProto.STRING:
+        return None  # ONNX Runtime moves texts out of what a round gives back, though it may be a value of the outside
     if scanned.name == result.name:
         scanned = inside.again(result)
         if scanned is None:
