@@ -85,7 +85,8 @@ class Worker:
                 self._ended(tally)
                 return False
             self.heard = time.monotonic()
-            self._told(json.loads(line), tally)
+            if line.startswith("{"):  # ONNX Runtime may write there too
+                self._told(json.loads(line), tally)
 
     def _told(self, what: dict[str, Any], tally: Tally) -> None:
         self.last = what
