@@ -208,8 +208,8 @@ def _made_elsewhere(what: str) -> AnyValue:
 
 
 def program_cost(root: Expr, model: CostModel) -> float:
-    """What a program costs, shared parts once. Calls on nothing but constants are free: whoever runs the program folds them. A bias is
-    nearly free if the product or convolution before it has no other reader; otherwise it costs an addition."""
+    """The cost of a program, counting shared parts once. Calls on constants alone are free, since they are folded before the program runs.
+    A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition."""
     constant: set[int] = set()
     total = 0.0
     nodes = post_order(root)

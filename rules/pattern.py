@@ -56,7 +56,7 @@ class Pattern(Symbolic):
 
     __slots__ = ("holes", "key")
     key: tuple[AnyValue, ...]
-    holes: tuple[frozenset[str], frozenset[str]]
+    holes: tuple[frozenset[str], frozenset[str], frozenset[str]]
 
     def __add__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("add"), (self, other))
@@ -417,16 +417,24 @@ def tensor_holes(value: AnyValue) -> frozenset[str]:
     return _NONE.union(*map(tensor_holes, parts)) if parts else _NONE
 
 
+def operator_names(value: AnyValue) -> frozenset[str]:
+    """Names of the holes for operators in a pattern, a computed attribute or an argument."""
+    if isinstance(value, Pattern):
+        return _holes(value)[2]
+    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    return _NONE.union(*map(operator_names, parts)) if parts else _NONE
+
+
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the holes for tensors and for attributes, looked for once: patterns are made of others, which do not change."""
+def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The names of the holes for tensors, attributes and operators, looked for once: patterns are made of others, which do not change."""
     pending = [] if hasattr(pattern, "holes") else [pattern]
     while pending:
         node = pending[-1]
         if isinstance(node, (PVar, PConst)):
-            node.holes = frozenset((node.name,)), _NONE
+            node.holes = frozenset((node.name,)), _NONE, _NONE
             pending.pop()
             continue
         left = [part for part in pattern_parts(node) if not hasattr(part, "holes")]
@@ -435,9 +443,11 @@ def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
             continue
         pending.pop()
         parts = [part.holes for part in pattern_parts(node)]
+        own = (node.op.name,) if isinstance(node, PCall) and not isinstance(node.op, Op) else ()  # a hole for an operator
         values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
         node.holes = (
-            _NONE.union(*[tensors for tensors, _ in parts], *map(tensor_holes, values)),
-            _NONE.union(*[attributes for _, attributes in parts], *map(holes_of, values)),
+            _NONE.union(*[tensors for tensors, _, _ in parts], *map(tensor_holes, values)),
+            _NONE.union(*[attributes for _, attributes, _ in parts], *map(holes_of, values)),
+            _NONE.union(*[operators for _, _, operators in parts], *map(operator_names, values), own),
         )
     return pattern.holes

@@ -22,6 +22,7 @@ from passat.rules.pattern import (
     attr_holes,
     holes_of,
     is_undeclared,
+    operator_names,
     subterms,
     tensor_holes,
 )
@@ -126,12 +127,10 @@ class Rule:
 
     def _check_bound(self, *parts: Pattern | Condition) -> None:
         """Raises RuleError where the right side, or a condition, uses holes that the left side does not bind."""
-        from passat.rules.expansion import holes_in  # which needs patterns and conditions
-
-        bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), holes_in(self.lhs).operators.keys()
+        bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), operator_names(self.lhs)
         for part in parts:
             value = part.args if isinstance(part, Condition) else part
-            tensors, attributes, operators = tensor_holes(value), holes_of(value), holes_in(value).operators.keys()
+            tensors, attributes, operators = tensor_holes(value), holes_of(value), operator_names(value)
             if not (tensors <= bound and attributes <= bound_attrs and operators <= bound_operators):
                 what = f"the condition {part!r}" if isinstance(part, Condition) else "the right side"
                 names = [

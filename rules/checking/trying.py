@@ -63,8 +63,8 @@ class Checked:
 
 
 def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> Checked:
-    """A rule with the instances that it is checked on: so many for each of its directions, fewer where `enough` are wrong. What a
-    rule with holes stands for shares them."""
+    """Checks a rule on `instances` random instances of each direction, and stops early once `enough` of them are wrong. The directions of a
+    rule with holes share the instances."""
     checked = Checked(rule, seed)
     ways = list(triers(rule))
     shared = isinstance(rule, MultiRule)

@@ -21,6 +21,7 @@ x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b = attributes("a b")
 
+TIES: Final = "of 0.0 and -0.0 either is the larger one"
 CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the condition holds, or not, depending on shapes"
 
 

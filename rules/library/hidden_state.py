@@ -16,7 +16,7 @@ from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_matrix, is_row_bias
-from passat.rules.library.passages import OF_TUPLES
+from passat.rules.library.passages import f
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
@@ -152,7 +152,6 @@ def _through(whole: PCall, flat: PCall) -> Rule:
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
 
 
-f = operator("f", arity=1, elementwise=True, but=("copy", *OF_TUPLES))
 g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
 h = operator("h", "subtract", "divide", "power")  # those that are not commutative
 reduction = operator("reduction", "sum", "mean", "max", "min")

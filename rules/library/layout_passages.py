@@ -14,7 +14,7 @@ from typing import Final
 
 from passat.ir.op import list_ops
 from passat.rules.conditions import compose, is_identity, same_rank
-from passat.rules.library.arithmetic import CHOSEN_ZERO
+from passat.rules.library.arithmetic import CHOSEN_ZERO, TIES
 from passat.rules.library.layout_axes import (
     axis_behind,
     has_fewer_axes,
@@ -39,7 +39,6 @@ from passat.rules.library.layout_axes import (
     widths_behind,
 )
 from passat.rules.library.layouts import POOLINGS
-from passat.rules.library.passages import TIES as _TIES
 from passat.rules.library.passages import axis_before, transposed_back
 from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import operator
@@ -153,7 +152,7 @@ def _two_operands() -> tuple[Rules, Rules]:
         )
         up[f"{name}_number"] = (op.transpose(made(x, y), axes=p) >> made(_TURNED, y)).when(lays_out(p, x), is_number(y, x))
     for rules in (down, up):
-        rules.update({name: rule.inexact(_TIES) for name, rule in rules.items() if name.startswith("extremum")})
+        rules.update({name: rule.inexact(TIES) for name, rule in rules.items() if name.startswith("extremum")})
     prelu = {
         "prelu": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(y)), axes=p)).when(same_rank(x, y), has_several(y)),
         "prelu_wider": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(_widened(y))), axes=p)).when(has_fewer_axes(y, x)),

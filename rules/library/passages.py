@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from passat.rules.conditions import Refuse, Term, computed, condition, same_rank, same_shape
+from passat.rules.library.arithmetic import TIES
 from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.operator_hole import OperatorHole, operator
 from passat.rules.pattern import attributes, constants, op, tensors
@@ -18,10 +19,9 @@ x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p, q = attributes("a b p q")
 BUDGET: Final = 200
-TIES: Final = "of 0.0 and -0.0 either is the larger one"
-OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
+_OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
 """Elementwise operators whose one operand is a tuple."""
-f = operator("f", arity=1, elementwise=True, but=("copy", *OF_TUPLES))
+f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
 
 
 class UnaryPassages(RuleSet):

@@ -10,6 +10,7 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
+from passat.rules.library.arithmetic import TIES
 from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.library.normalisation_forms import are_same_axes
 from passat.rules.operator_hole import OperatorHole, operator
@@ -20,7 +21,6 @@ x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p = attributes("a b p")
 _ORDER: Final = "sums in another order"
-_TIES: Final = "of 0.0 and -0.0 either is the larger one"
 quantifier = operator("quantifier", "all", "any")
 extremum = operator("extremum", "max", "min")
 total = operator("total", "sum", "prod", "reduce_l1")
@@ -53,7 +53,7 @@ class RepeatedReductions(RuleSet):
     """A reduction of a reduction is one reduction."""
 
     quantifiers = _repeated(quantifier)
-    extrema = _repeated(extremum).inexact(_TIES)
+    extrema = _repeated(extremum).inexact(TIES)
     totals = _repeated(total).inexact(_ORDER)
     floats = _repeated(floating).when(is_float(x)).inexact(_ORDER)
 
@@ -117,9 +117,9 @@ class ReducedViews(RuleSet):
     of_transpose = _of_transpose(quantifier)
     before_transpose = _before_transpose(quantifier)
     of_reshape = _of_reshape(quantifier)
-    extremum_of_transpose = _of_transpose(extremum).inexact(_TIES)
-    extremum_before_transpose = _before_transpose(extremum).inexact(_TIES)
-    extremum_of_reshape = _of_reshape(extremum).inexact(_TIES)
+    extremum_of_transpose = _of_transpose(extremum).inexact(TIES)
+    extremum_before_transpose = _before_transpose(extremum).inexact(TIES)
+    extremum_of_reshape = _of_reshape(extremum).inexact(TIES)
     sum_of_transpose = _of_transpose(sums).inexact(_ORDER)
     sum_before_transpose = _before_transpose(sums).inexact(_ORDER)
     sum_of_reshape = _of_reshape(sums).inexact(_ORDER)
@@ -156,7 +156,7 @@ def _of_copies(whole: PCall) -> Rule:
 class ReducedCopies(RuleSet):
     """A reduction of copies looks at one of them."""
 
-    extremum = _of_copies(extremum(_WIDE, attrs=a)).inexact(_TIES)
+    extremum = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
     mean = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_ORDER)
     sum = (
         (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
@@ -201,7 +201,7 @@ class ReducedConcats(RuleSet):
     max_along = _along(op.max, op.maximum)
     min_along = _along(op.min, op.minimum)
     sum_across = _across(op.sum).inexact(_ORDER)
-    extremum_across = _across(extremum).inexact(_TIES)
+    extremum_across = _across(extremum).inexact(TIES)
 
 
 linear = operator("linear", "sum", "mean")

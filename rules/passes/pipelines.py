@@ -29,9 +29,9 @@ _CAST: Final = get_op("cast")
 
 
 def default_pipeline() -> Sequential:
-    """What `optimize` runs, in the order that the passes declare (`after`, `before`); the context's level decides which of it. Level 0 has
-    identities, 1 drops what is dead, 2 folds constants and normalisations, 3 has linear algebra, operators raised from what exporters make
-    of them, and the spelling of the target, 4 searches and merges parallel branches."""
+    """The passes that `optimize` runs, in the order that they declare (`after`, `before`), as far as the context's level allows. Level 0
+    applies identities; 1 removes dead code; 2 folds constants and normalizations; 3 adds linear algebra, raises decomposed operators and
+    chooses target forms; 4 explores alternatives and merges parallel branches."""
     return Sequential(in_order(default_passes()), name="default")
 
 
