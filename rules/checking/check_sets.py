@@ -1,6 +1,6 @@
 """Many rules checked: each by itself, then what they are to each other."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from passat.rules.checking.check import INSTANCES, check_rule
 from passat.rules.checking.relations import circles, covered, enlarges
@@ -22,20 +22,21 @@ def check_rules(
     >>> report.verdict, report.counterexample.reason
     ('refused', 'the element is 1.0 on the right, -1.0 on the left')
     """
-    once = list({rule.name: rule for rule in rules}.values())
-    reports: list[RuleReport] = []
-    checked: list[Checked] = []
-    for i, rule in enumerate(once):
-        progress(f"checking {rule.name}, {i + 1} of {len(once)}")
-        found = check_rule(rule, instances=instances, seed=seed)
-        checked.append(found)
-        reports.append(found.report)
+    return related(list(check_each(rules, instances=instances, seed=seed, progress=progress)), progress)
+
+
+def check_each(rules: Iterable[Rule], *, instances: int = INSTANCES, seed: int = 0, progress: Progress) -> Iterator[Checked]:
+    """Checks rules one by one, each by itself."""
+    once = {rule.name: rule for rule in rules}
+    for number, rule in enumerate(once.values(), 1):
+        progress(f"checking {rule.name}, {number} of {len(once)}")
+        yield check_rule(rule, instances=instances, seed=seed)
+
+
+def related(checked: Sequence[Checked], progress: Progress = lambda text: None) -> list[RuleReport]:
+    """The reports of checked rules, with what the rules are to each other."""
     progress("looking for rules that go round in a circle")
-    _relate(checked, {report.name: report for report in reports})
-    return reports
-
-
-def _relate(checked: Sequence[Checked], reports: dict[str, RuleReport]) -> None:
+    reports = {found.report.name: found.report for found in checked}
     sound = [found for found in checked if found.report.ok]
     for path in circles(sound):
         shown = " -> ".join([*path, path[0]])
@@ -51,3 +52,4 @@ def _relate(checked: Sequence[Checked], reports: dict[str, RuleReport]) -> None:
         if found.report.ok and enlarges(found):
             text = "made every instance dearer, so it never fires by itself: say .exploring()"
             found.report.findings.append(Finding("enlarges", text, refuses=False))
+    return list(reports.values())

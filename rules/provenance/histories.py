@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
+from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order
 from passat.rules.engine.graph import CONST, outer_parts
@@ -101,6 +102,25 @@ class Histories:
         while id(expr) not in self._elsewhere and id(expr) in self._rebuilt:
             expr = self._rebuilt[id(expr)]
         return id(expr) in self._made or id(expr) in self._elsewhere
+
+    def rules(self, result: IRModule) -> set[str]:
+        """The names of all rules, and of what else led to a result, the replacement of whole bodies included."""
+        keys = [(_EXPR, self._keep(expr)) for function in result.functions.values() for expr in post_order(function)]
+        found: set[str] = set()
+        for number, run in enumerate(self.runs):
+            if run.choice is not None and run.result is not run.body:
+                needs, steps = self._index(number).replaced(run.root, run.choice.get(run.graph.find(run.root), run.root))
+                keys += needs
+                found.update(step.rule for _, step in steps)
+        seen: set[_Key] = set()
+        while keys:
+            key = keys.pop()
+            if key not in seen:
+                seen.add(key)
+                more, steps, _ = self._needs(key)
+                keys += more
+                found.update(step.rule for _, step in steps)
+        return found
 
     # ---- what was made where
 
@@ -235,11 +255,15 @@ class _Index:
         for operand in graph.operands[node]:
             chosen = self.run.choice.get(graph.find(operand), operand)
             if chosen != operand and (chosen < self.run.initial or graph.symbols[chosen].kind == CONST):
-                for place in self._between(operand, chosen):
-                    more, said, _ = self._applied(place)
-                    needs += more
-                    steps += said
+                more, said = self.replaced(operand, chosen)
+                needs += more
+                steps += said
         return [need for need in dict.fromkeys(needs) if need != (self.number, node)], steps, names
+
+    def replaced(self, one: int, other: int) -> tuple[list[_Key], list[_Dated]]:
+        """Of what the history of a replacement consists: of one node by another one of its class."""
+        applied = [self._applied(place) for place in self._between(one, other)] if one != other else []
+        return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
     def _between(self, one: int, other: int) -> list[int]:
         """The applications that made two nodes of a class equal; where congruence did, the first one at the one node."""

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -72,12 +74,23 @@ class FailureWatch(ExecutionTracker):
         else:
             function = function_of(error)
             where = "" if function is None else f" at the function @{function}"
-            accusation = f"the pass {execution.place} failed{where}: {show_error(error)}"
+            accusation = f"the pass {execution.place} failed{where}: {show_error(error)}{place_in_user_code(error)}"
         before = [one.place for one in self.executions[: execution.number - 1]]
         listed = ", ".join([*(["..."] if len(before) > _LISTED else []), *before[-_LISTED:]]) or "nothing"
         kept = f"; {reproducer.command} does it again" if reproducer is not None and reproducer.written else ""
         lost = next((f"; {note}" for note in getattr(error, "__notes__", ()) if note.startswith("a reproducer could not be written")), "")
         return PassError(f"{accusation}; before it ran: {listed}{kept}{lost}")
+
+
+def place_in_user_code(error: BaseException) -> str:
+    """The innermost line that is neither of Passat nor of an installed package, in parentheses; nothing where there is none."""
+    installed = (*(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<frozen ")
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        own = frame.f_globals.get("__name__", "").partition(".")[0] == "passat"
+        if not own and not file.startswith(installed):
+            return f" ({os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file}:{line})"
+    return ""
 
 
 def check_passes(pipeline: Pass, module: IRModule, settings: PassContext, reproducer: CrashReproducer | None) -> None:

@@ -163,7 +163,7 @@ def _statistics(report: Report) -> RenderableType:
         return Text("no rule matched anything")
     table = plain_table("rule", "fired", "matched", "refused", "time", "made", "")
     for rule in matched:
-        part = f"{rule.share:.0%} of the result" if rule.made else ""
+        part = f"{rule.share:.0%} of the result" if rule.made else "fired, not taken" if rule.fired and rule.taken is False else ""
         table.add_row(rule.name, *map(str, (rule.fired, rule.matched, rule.refused)), seconds(rule.seconds), str(rule.made), part)
     why = plain_table("rule", "refused", "because")
     for rule in matched:

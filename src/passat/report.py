@@ -12,6 +12,7 @@ from typing import Any as AnyValue
 from passat.ir.diagnostics import SENTENCES
 from passat.ir.onnx.untyped import untyped_values
 from passat.passmgr import PassTime, Statistics
+from passat.rules.engine.limits import INTERRUPTED
 from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ PROVENANCE: Final = "provenance: "
 @dataclass
 class RuleReport:
     """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired. Where it was
-    recorded: the seconds that its matches took, the first reasons of refusals in each pass, and how many calls of the result it made, which
-    is what part of them."""
+    recorded: the seconds that its matches took, the first reasons of refusals in each pass, how many calls of the result it made, which
+    is what part of them, and whether it led to anything in the result."""
 
     name: str
     matched: int = 0
@@ -41,6 +42,7 @@ class RuleReport:
     reasons: dict[str, int] = field(default_factory=dict)
     made: int = 0
     share: float = 0.0
+    taken: bool | None = None
 
 
 @dataclass
@@ -172,7 +174,8 @@ class Report:
             for text, times in remarks.items():
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
                 limit = text.startswith("stopped at the limit") or text.endswith("the best so far was taken")
-                (self.limits if limit else self.remarks).append(said)
+                if not (text.startswith(INTERRUPTED) and any(f": {INTERRUPTED}" in earlier for earlier in self.limits)):
+                    (self.limits if limit else self.remarks).append(said)
 
 
 def warnings_of(module: "IRModule") -> list[str]:

@@ -35,3 +35,12 @@ def test_nothing_is_shown_where_there_is_no_terminal() -> None:
     with ProgressLine(console, delay=0.0) as progress:
         progress("running FoldConstant")
     assert out.getvalue() == ""
+
+
+def test_work_that_lasts_long_is_told_in_lines_where_there_is_no_terminal() -> None:
+    for interval, said in ((0.0, "checking [a] ...\nchecking b ...\n"), (60.0, "")):
+        console, out = terminal(False)
+        with ProgressLine(console, lines=True, interval=interval) as progress:
+            progress("checking [a]")
+            progress("checking b")
+        assert out.getvalue() == said

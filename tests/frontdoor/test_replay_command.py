@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any as AnyValue
@@ -69,11 +71,25 @@ def test_the_sentence_names_pass_function_and_the_passes_before() -> None:
     result = crash()
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "error: the pass inner / Broken failed at the function @main: KeyError: 1; "
+        "error: the pass inner / Broken failed at the function @main: KeyError: 1 (mine.py:12); "
         "before it ran: InferType, SimplifyExpr, inner / FoldConstant; nothing was written\n"
     )
     assert json.loads(crash("--json").stdout)["error"].startswith("the pass inner / Broken failed")
     assert os.listdir() == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return shaping.shaped()", "ValueError: cannot reshape array of size 3 into shape (2,) (shaping.py:5)"),
+        ("return passat.ir.op.get_op('no.such')", "(mine.py:12)"),
+    ],
+)
+def test_the_sentence_names_the_innermost_line_of_the_user(body: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    Path("shaping.py").write_text("import numpy\n\n\ndef shaped():\n    return numpy.zeros(3).reshape(2)\n")
+    Path("mine.py").write_text("import passat.ir.op, shaping" + RULES.replace("return {}[len(func.params)]", body))
+    assert f"{said}; before it ran: " in crash().stderr
 
 
 def test_a_crash_is_written_and_replayed() -> None:
@@ -214,8 +230,9 @@ def test_passes_given_as_objects() -> None:
 
     with pytest.raises(PassError) as caught:
         optimize(RESNET, passes=[Sequential([mine])], reproducer="crash")
-    assert str(caught.value).startswith(
-        "the pass mine failed at the function @main: ValueError: in several lines; before it ran: nothing; "
+    said = re.sub(r":\d+\)", ":LINE)", str(caught.value))
+    assert said.startswith(
+        f"the pass mine failed at the function @main: ValueError: in several lines ({__file__}:LINE); before it ran: nothing; "
     )
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(ReproducerError, match="the pass mine cannot be made here"):

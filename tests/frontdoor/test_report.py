@@ -71,12 +71,25 @@ def test_statistics_become_rules_passes_limits_and_remarks() -> None:
     assert report.remarks == ["Simplify: something else"]
 
 
+def test_an_interruption_is_told_once() -> None:
+    report, statistics = Report(), Statistics()
+    for name in ("Simplify", "Algebra"):
+        statistics.remark(name, "interrupted; the best so far was taken")
+        statistics.remark(name, "stopped at the limit of nodes: more than 10; the best so far was taken")
+    report.take_statistics(statistics, [])
+    assert [limit.partition(";")[0] for limit in report.limits] == [
+        "Simplify: interrupted",
+        "Simplify: stopped at the limit of nodes: more than 10",
+        "Algebra: stopped at the limit of nodes: more than 10",
+    ]
+
+
 def test_json_holds_everything() -> None:
     data = json.loads(filled().to_json())
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
     counted = {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2, "own": False}
-    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0}
+    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
     assert data["output"] == "out.onnx"

@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from passat.cli.app import app
+from passat.cli.errors import Terminated
+from passat.progress import ProgressLine
 
 HEAD = """
 from passat.rules import *
@@ -104,3 +106,23 @@ def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
         "error: there is no rule Arithmetic.cop here; did you mean Arithmetic.copy"
     )
     assert "cannot be read: No such file" in run(tmp_path / "none.py", code=1)
+
+
+@pytest.mark.parametrize(("error", "said", "code"), [(KeyboardInterrupt, "interrupted", 130), (Terminated, "terminated", 143)])
+def test_an_interruption_prints_what_was_checked_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KeyboardInterrupt], said: str, code: int
+) -> None:
+    path = file(tmp_path, "half = x / 2 >> x * 0.25\ntwice = op.negative(op.negative(x)) >> x\nagain = op.abs(op.abs(x)) >> op.abs(x)")
+
+    def press(_: ProgressLine, text: str) -> None:
+        if text.startswith("checking Mine.again, 3 of 3"):
+            raise error
+
+    monkeypatch.setattr(ProgressLine, "__call__", press)
+    result = CliRunner().invoke(app, ["rules", "check", str(path), "--instances", "20"])
+    assert (result.exit_code, result.stderr) == (code, f"error: {said}; 2 of 3 rules were checked\n")
+    assert "Mine.half: refused\n" in result.stdout
+    assert result.stdout.endswith("1 sound, 1 refused\n")
+    result = CliRunner().invoke(app, ["rules", "check", str(path), "--instances", "20", "--json"])
+    assert result.exit_code == code
+    assert [row["name"] for row in json.loads(result.stdout)] == ["Mine.half", "Mine.twice"]

@@ -8,10 +8,11 @@ import typer
 
 from passat.cli.app import rules_app
 from passat.cli.arguments import JsonOption, load
-from passat.cli.errors import FAILURE, USAGE, errors, fail
+from passat.cli.errors import FAILURE, USAGE, end, errors, fail, interruption
 from passat.cli.output import console
 
 if TYPE_CHECKING:
+    from passat.rules.checking.trying import Checked
     from passat.rules.rule import Rule, RuleSet
 
 
@@ -34,17 +35,26 @@ def check_rules(
     """Try rules on random well-typed instances: exact ones bit for bit, others up to rounding.
 
     A rule that is wrong is shown with the smallest instance found, and with the guard that mends it where there is one.
-    Exit code 0 where all are sound, 1 where one is not.
+    Exit code 0 where all are sound, 1 where one is not. Ctrl-C prints what was found so far, with exit code 130.
     """
     with errors(as_json):
         from passat.progress import ProgressLine
-        from passat.rules.checking.check_sets import check_rules as check
+        from passat.rules.checking.check_sets import check_each, related
         from passat.rules.checking.text import reports_text
 
+        checked: list[Checked] = []
+        stopped: KeyboardInterrupt | None = None
         chosen = _chosen([each for rules in rule_sets(what or []) for each in rules.rules], rule or [])
-        with ProgressLine(console(stderr=True), enabled=not as_json) as progress:
-            reports = check(chosen, instances=instances, seed=seed, progress=progress)
+        with ProgressLine(console(stderr=True), enabled=not as_json, lines=True) as progress:
+            try:
+                checked.extend(check_each(chosen, instances=instances, seed=seed, progress=progress))
+            except KeyboardInterrupt as error:
+                stopped = error
+            reports = related(checked, progress)
         print(json.dumps([report.data() for report in reports], indent=2) if as_json else reports_text(reports, verbose=verbose))
+        if stopped is not None:
+            said, code = interruption(stopped)
+            end(f"{said}; {len(reports)} of {len({each.name for each in chosen})} rules were checked", code)
         if not all(report.ok for report in reports):
             raise typer.Exit(FAILURE)
 

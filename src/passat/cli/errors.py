@@ -56,7 +56,7 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        what, code = _interruption(error)
+        what, code = interruption(error)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
@@ -77,14 +77,15 @@ def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:  # outside of `errors`, where typer would end without a word
-        end(*_interruption(error), as_json)
+        end(*interruption(error), as_json)
     except _UsageError as error:
         if as_json:
             _print_json(" ".join(error.format_message().split()))
         raise
 
 
-def _interruption(error: KeyboardInterrupt) -> tuple[str, int]:
+def interruption(error: KeyboardInterrupt) -> tuple[str, int]:
+    """What an interruption is called, and its exit code."""
     return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
 
 

@@ -4,6 +4,7 @@ from passat.page.origins import Origins
 from passat.page.program import program_of
 from passat.page.record import Record
 from passat.report import Report
+from passat.rules.provenance.histories import Histories
 from passat.rules.rule import without_operators
 
 
@@ -18,12 +19,15 @@ def add_statistics(report: Report, record: Record) -> None:
                 for reason, count in statistics.reasons.items():
                     rule.reasons[reason] = rule.reasons.get(reason, 0) + count
     made, calls = made_by_rules(record)
+    histories = Histories(record.runs[: record.first], [each for each in record.passed if each.end <= record.first])
+    taken = set() if report.kept else set(map(without_operators, histories.rules(record.after)))
     for rule in report.rules:
         rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
         if rest > 0:
             rule.reasons["(other reasons)"] = rest
         rule.made = made.get(rule.name, 0)
         rule.share = rule.made / calls if calls else 0.0
+        rule.taken = rule.name in taken
     report.recorded = True
 
 

@@ -18,6 +18,7 @@ from passat.page.statistics import made_by_rules
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
 from passat.rule_pages.catalogue import leaves
+from passat.rules import RuleSet, op, tensors
 from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import column, data_of, optimised, small_model
@@ -60,6 +61,42 @@ def test_rules() -> None:
     assert zero["reasons"] == [["is_all(c, 0): the elements of the constant are 1.0, not 0", 1]]
     assert (root["matched"], root["refused"], root["unions"], root["made"], root["share"]) == (1, 0, 1, 1, 0.5)
     assert root["seconds"] > 0
+
+
+class Detours(RuleSet):
+    """One rule whose result is dearer than what it matched, one that leaves nothing behind, and one that another one builds on."""
+
+    x, y = tensors("x y")
+    dearer = op.abs(x) >> op.sqrt(x * x)
+    gone = x + 0 >> x
+    first = op.exp(x) * op.exp(y) >> op.exp(x + y)
+    second = op.log(op.exp(x)) >> x
+
+
+@pytest.mark.parametrize(("last", "taken"), [("Log", {"gone", "first", "second"}), ("Abs", {"gone", "first"})])
+def test_the_statistics_say_which_rules_fired_and_were_not_taken(last: str, taken: set[str]) -> None:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y", "r")]
+    edges = [
+        ("Abs", ["x"], "a"),
+        ("Exp", ["a"], "b"),
+        ("Exp", ["y"], "c"),
+        ("Mul", ["b", "c"], "d"),
+        (last, ["d"], "e"),
+        ("Add", ["e", "zero"], "r"),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(kind, operands, [result]) for kind, operands, result in edges],
+        "g",
+        infos[:2],
+        infos[2:],
+        [numpy_helper.from_array(np.zeros((), np.float32), "zero")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    report = passat.optimize(model, passes="Detours", rules=[Detours], record=True, verify=False).report
+    fired = {rule.name.partition(".")[2]: rule.taken for rule in report.rules if rule.name.startswith("Detours.") and rule.fired}
+    assert fired == {name: name in taken for name in ("dearer", "gone", "first", *(["second"] if last == "Log" else []))}
+    lines = [line.split() for line in str(report).splitlines() if line.endswith("fired, not taken")]
+    assert [line[0] for line in lines] == ["Detours.dearer"]
 
 
 def test_rules_that_matched_nothing() -> None:
