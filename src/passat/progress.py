@@ -10,7 +10,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 DELAY: Final = 1.0
 """Seconds before the line appears."""
-INTERVAL: Final = 30.0
+INTERVAL: Final = 60.0
 """Seconds between the lines that are printed where there is no terminal."""
 
 

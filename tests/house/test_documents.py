@@ -34,14 +34,14 @@ FORKS.set_forkserver_preload(["passat.cli", "passat.rules.passes", "passat.rules
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints: `passat` is that of this Python."""
+    """What a command prints: `passat` is that of this Python. Left out are lines that say what it is at, which slow machines print."""
     words = shlex.split(command)
     assert words[0] == "passat", f"a document runs {words[0]}"
     printed = [folder / name for name in (".stdout", ".stderr")]
     process = FORKS.Process(target=command_line, args=(words, folder, *printed, {**environment(folder), "COLUMNS": "120"}))
     process.start()
     process.join()
-    return "".join(path.read_text() for path in printed)
+    return re.sub(r"^(checking|looking) .* \.\.\.\n", "", "".join(path.read_text() for path in printed), flags=re.MULTILINE)
 
 
 def command_line(words: list[str], folder: Path, out: Path, err: Path, variables: dict[str, str]) -> None:
