@@ -300,11 +300,25 @@ def product(shape: Iterable[Dim]) -> Dim:
     return total
 
 
+LARGEST_SIZE: Final = 2**63 - 1
+"""The most elements that a tensor has, since runtimes count them in 64 bits."""
+
+
 def static_size(shape: Shape, assumed: int = 64) -> int:
-    """The number of elements of a shape, every named or unknown dimension taken as `assumed` (for cost models)."""
-    if is_static(shape):
-        return math.prod(shape)  # type: ignore[arg-type]  # all are integers
-    return math.prod(evaluate_dim(dim, {}, assumed) for dim in shape)
+    """The number of elements of a shape, at most `LARGEST_SIZE`, every named or unknown dimension taken as `assumed` (for cost models)."""
+    return min(math.prod(dim if isinstance(dim, int) else assumed_size(dim, assumed) for dim in shape), LARGEST_SIZE)
+
+
+def assumed_size(dim: Dim, assumed: int = 64) -> int:
+    """The integer value of a dimension, with `assumed` for its names. Where that leaves no elements, the names stand for more: then it
+    is `assumed` itself.
+
+    >>> n = SymDim.named("n")
+    >>> [assumed_size(dim) for dim in (3, n + 1, n - 89)]
+    [3, 65, 64]
+    """
+    size = evaluate_dim(dim, {}, assumed)
+    return size if size > 0 or isinstance(dim, int) else assumed
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int], assumed: int = 64) -> int:

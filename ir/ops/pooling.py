@@ -32,7 +32,7 @@ from passat.ir.ops.windows import (
     read_padding,
     windows,
 )
-from passat.ir.shape import ANY, Dim, Shape
+from passat.ir.shape import ANY, Dim, Shape, static_size
 from passat.ir.types import TensorType, Type, tensor_type
 
 Numbers = int | tuple[int, ...]
@@ -171,7 +171,7 @@ def _lp_pool(data: Array, *, p: int, pool_size: Numbers, strides: Numbers, paddi
 
 def _window_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
     rank = tensor_type(result).ndim - 2
-    reads = elements(result) * float(np.prod(per_axis(attrs["pool_size"], rank, "pool_size")))
+    reads = elements(result) * static_size(per_axis(attrs["pool_size"], rank, "pool_size"))
     return Cost(reads, nbytes(args[0]) + nbytes(result))
 
 

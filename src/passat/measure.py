@@ -30,7 +30,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import to_onnx
 from passat.ir.op import Op, get_op, list_ops
-from passat.ir.shape import Any, SymDim, evaluate_dim
+from passat.ir.shape import Any, SymDim, assumed_size
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
 from passat.measurements import Measurements
@@ -260,7 +260,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
             return Tuple([operand(field, index) for field in type_.fields])
         if not isinstance(type_, TensorType):
             raise _UnmeasurableError("it takes what is no tensor")
-        inputs.append(TensorType([evaluate_dim(dim, {}) for dim in type_.shape], type_.dtype))
+        inputs.append(TensorType([assumed_size(dim) for dim in type_.shape], type_.dtype))
         operands.append(index)
         params.append(Var(f"x{len(params)}", inputs[-1]))
         return params[-1]
@@ -277,7 +277,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
 def _sized(value: AnyValue) -> AnyValue:
     if isinstance(value, tuple):
         return tuple(_sized(item) for item in value)
-    return evaluate_dim(value, {}) if isinstance(value, (SymDim, Any)) else value
+    return assumed_size(value) if isinstance(value, (SymDim, Any)) else value
 
 
 def _flags(constants: Sequence[bool]) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from passat.ir.shape import (
     ANY,
+    LARGEST_SIZE,
     Any,
     Dim,
     Shape,
@@ -135,6 +136,13 @@ def test_names_without_a_size_count_as_assumed() -> None:
     assert evaluate_dim((n + 1) // 2, {}, assumed=5) == 3
     assert evaluate_dim(ANY, {"n": 3}, assumed=7) == 7
     assert static_size((2, n, ANY), assumed=3) == 18
+
+
+def test_sizes_are_those_of_tensors() -> None:
+    """Sizes by which calls are priced: none below one where it is a name that makes it so, and none that no runtime counts to."""
+    assert static_size((n - 89, 2), assumed=64) == 128
+    assert static_size((0, n)) == 0
+    assert static_size((ANY,) * 200) == static_size((2**40, 2**40)) == LARGEST_SIZE
 
 
 def test_there_is_one_unknown_dimension() -> None:

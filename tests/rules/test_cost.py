@@ -97,6 +97,28 @@ def test_symbolic_sizes_have_an_assumed_one() -> None:
     assert program_cost(func(ops.exp(named)).body, Roofline()) > program_cost(func(ops.exp(var("v", (2, 2)))).body, Roofline())
 
 
+MANY = var("many", ("?",) * 40)
+SHORT = var("short", (1, 3, "n", 10_000))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(ops.exp(MANY), id="elementwise"),
+        pytest.param(ops.sum(MANY, axis=[0]), id="a reduction"),
+        pytest.param(ops.concatenate(tup(MANY, MANY), axis=0), id="a tuple"),
+        pytest.param(ops.einsum(tup(MANY), equation="...->..."), id="a sum of products"),
+        pytest.param(ops.nn.matmul(var("left", (2**62, 2**62)), var("right", (2**62, 2**62))), id="a product"),
+        pytest.param(ops.nn.max_pool2d(var("image", (2**60, 2**60, 1, 1)), pool_size=[2**40, 2**40], padding=[2**39] * 4), id="windows"),
+        pytest.param(ops.nn.conv2d(SHORT, var("weight", (1000, 3, 90, 1))), id="a convolution longer than the assumed size"),
+        pytest.param(ops.exp(ops.nn.pad(SHORT, pad_width=[[0, 0], [0, 0], [-100, 0], [0, 0]])), id="less of the assumed size"),
+    ],
+)
+def test_every_size_has_a_price(body: Expr) -> None:
+    """However large a tensor is declared, and whatever is taken away from a size that has a name."""
+    assert 0 < program_cost(func(body).body, Roofline()) < 1e60
+
+
 def test_calls_are_counted_once_however_often_they_are_used() -> None:
     shared = ops.exp(x)
     assert count(shared + shared) == 2
