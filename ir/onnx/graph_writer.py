@@ -9,7 +9,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, 
 from passat.ir.onnx.emitter import NodeEmitter
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Origin
-from passat.ir.onnx.inference import call_attributes, declared_types, outer_name
+from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
@@ -123,17 +123,21 @@ class GraphWriter:
 
     def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
         origin = self.model.frame.origins.get(id(call))
-        op, first = call.op, len(self.nodes)
+        op, first, version = call.op, len(self.nodes), self.model.frame.version
         assert isinstance(op, Op)
         if origin is not None:
             self._write_origin(origin, wanted)
-            if isinstance(op, OpaqueOp):
-                self._declare(call, wanted)
         elif isinstance(op, OpaqueOp):
             self._write_opaque(call, op, wanted, node_name)
-            self._declare(call, wanted)
         else:
             wanted = self._write_own(call, op, wanted, node_name)
+        if isinstance(op, OpaqueOp):
+            self._declare(wanted, declared_types(call.attrs, "disputed") or declared_types(call.attrs) or ())
+        elif (origin is None and not op.is_own) or not all(
+            has_inference(node.op_type, version, node.domain) for node in self.nodes[first:]
+        ):
+            type_ = call.checked_type
+            self._declare(wanted, type_.fields if isinstance(type_, TupleType) else [type_])
         if self.model.written is not None:
             self._tell(call, self.model.written, [name for node in self.nodes[first:] for name in node.output if name])
         if type(call._checked_type) is TupleType:
@@ -171,12 +175,6 @@ class GraphWriter:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)
         self.nodes += nodes
-        if not op.is_own:  # inference does not find its types again
-            types = type_.fields if isinstance(type_ := call.checked_type, TupleType) else [type_]
-            pairs = zip(names, types, strict=True)
-            self.value_infos += (
-                value_info(name, each) for name, each in pairs if isinstance(each, TensorType) and name not in self.outputs
-            )
         return names
 
     def _write_origin(self, origin: Origin, wanted: list[str]) -> None:
@@ -253,10 +251,9 @@ class GraphWriter:
         graph.value_info.extend(writer.value_infos)
         return graph
 
-    def _declare(self, call: Call, names: Sequence[str]) -> None:
+    def _declare(self, names: Sequence[str], types: Sequence[Type]) -> None:
         """Declares the results whose types inference would not find again, and those that are disputed as they were."""
-        types = declared_types(call.attrs, "disputed") or declared_types(call.attrs)
-        for name, type_ in zip(names, types or (), strict=False):
+        for name, type_ in zip(names, types, strict=False):
             declared = value_info(name, type_)
             if declared.HasField("type") and name not in self.outputs:
                 self.value_infos.append(declared)

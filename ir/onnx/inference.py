@@ -46,6 +46,14 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
         return None
 
 
+@lru_cache(4096)
+def has_inference(op_type: str, version: int, domain: str) -> bool:
+    """Whether inference says anything of the results of an operator; that of custom ones is not known. ONNX Runtime runs no Scan in whose
+    body a rank is unknown."""
+    schema = None if domain else schema_of(op_type, version, domain)
+    return schema is None or schema.has_type_and_shape_inference_function
+
+
 def call_attributes(op: OpaqueOp, attrs: Mapping[str, AnyValue]) -> list[AttributeProto]:
     """The attributes of the node that a call of an opaque operator stands for, but for the bodies of If, Loop and Scan."""
     found = write_attributes(op.op_type, op.domain, attrs["opset"], own_attributes(attrs))

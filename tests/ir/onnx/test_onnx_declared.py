@@ -4,16 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
+import passat
+import passat.ir.ops  # importing registers what is read
 from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.declared import agreed, holding
-from passat.ir.onnx.value_types import parse_type, show_type, value_info
+from passat.ir.onnx.importer import OLDEST_READ
+from passat.ir.onnx.inference import schema_of
+from passat.ir.onnx.value_types import parse_type, show_type, type_of, value_info
+from passat.ir.onnx_mapping import READERS
 from passat.ir.traverse import post_order
+from passat.runner import Runner
 
 Parse = Callable[..., ModelProto]
 CUSTOM = ', "com.mycompany" : 1'
@@ -238,3 +245,41 @@ def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Pars
 @pytest.mark.parametrize("text", ["_", "seq(_)", "opt(_)", "opt(seq(_))"])
 def test_nothing_is_declared_of_what_holds_what_is_unknown(text: str) -> None:
     assert not value_info("s", parse_type(text)).HasField("type")
+
+
+def not_inferred() -> list[tuple[str, int]]:
+    """The operators that Passat has, in the newest opset in which ONNX infers nothing of their results."""
+    opsets = range(OLDEST_READ, onnx.defs.onnx_opset_version() + 1)
+    schemas = {(op, opset): schema_of(op, opset, "") for op in READERS for opset in opsets}
+    newest = {op: opset for (op, opset), schema in schemas.items() if schema and not schema.has_type_and_shape_inference_function}
+    return sorted(newest.items())
+
+
+@pytest.mark.parametrize(("op", "opset"), not_inferred())
+@pytest.mark.parametrize("again", [False, True], ids=["as it was read", "made anew"])
+def test_what_onnx_does_not_infer_is_declared(op: str, opset: int, again: bool) -> None:
+    operands = {"GroupNormalization": "x, x1, x1", "GreaterOrEqual": "x, x", "LessOrEqual": "x, x"}[op]
+    attributes = "<num_groups = 1>" if op == "GroupNormalization" else ""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[1, 1, n] x, float[1] x1) => (float[] y) {{ a = {op} {attributes} ({operands}) '
+        "y = Cast <to = 1> (a) }"
+    )
+    module = from_onnx(model)
+    if again:
+        module.attrs["onnx"].origins.clear()
+    declared = [(value.name, show_type(type_of(value.type)).partition("[")[2]) for value in to_onnx(module).graph.value_info]
+    assert declared == [("a", "1, 1, n]")]
+
+
+def test_a_scan_runs_on_what_onnx_does_not_infer() -> None:
+    """ONNX Runtime runs none in whose body a shape is unknown. (The names of the body are declared without one.)"""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 14]> g (float[2, 2] x) => (bool[2, 2] y, bool[2, 2] z) <bool[2, 2] a> {
+          n = Neg(x) m = Neg(n) a = LessOrEqual(m, x)
+          y, z = Scan (a, a) <body = b (bool[?, ?] c, bool[?] d) => (bool[] e, bool[] f) { e = Or(a, a) f = Not(d) }, num_scan_inputs = 1>
+        }"""
+    )
+    result = passat.optimize(model, verify=False).model
+    assert [node.op_type for node in result.graph.node] == ["LessOrEqual", "Scan"]
+    feed = {"x": np.array([[1, -2], [np.nan, 4]], np.float32)}
+    assert [value.tolist() for value in Runner(result).run(feed)] == [value.tolist() for value in Runner(model).run(feed)]
