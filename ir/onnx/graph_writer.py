@@ -17,7 +17,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import OPTIONAL, SEQUENCE, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import TensorType, TupleType, Type, TypeCall
+from passat.ir.types import TupleType, Type, TypeCall
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter

@@ -34,11 +34,15 @@ _WALK: Final = 32
 _READINGS: Final = 3
 """A model is read so often without declarations that contradict others; then without any."""
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
-_OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
-"""Operators whose later outputs are there for training or for other operators, and often declared without being read.
+_OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization"})
+"""Operators whose later outputs are there for training or for other operators, and often declared without being read. (Those of MaxPool
+stay, read or not: of NaN, ONNX Runtime's kernel with indices makes NaN, and the one without makes the lowest number.)
 
 Until version 14 a batch normalisation is in training mode where its later outputs are declared, whether anybody reads them or not.
 """
+_PLACED: Final = frozenset({"Squeeze", "Unsqueeze"})
+"""Operators whose axes count from the front before opset 11. Where they count from the end all the same, ONNX Runtime's kernels are right
+and its inference is wrong, so that they are written anew."""
 
 
 def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool = False) -> IRModule:
@@ -342,7 +346,7 @@ class Importer:
 
     def record(self, found: Expr, node: NodeProto, inputs: Sequence[Expr | None]) -> None:
         """Remembers the node of a call, where the call depends on all that the node reads: else the node would bring back what is gone."""
-        if type(found) is not Call:
+        if type(found) is not Call or (node.op_type in _PLACED and self.opsets.get("", 1) < 11 and _counts_from_the_end(node)):
             return
         reads = tuple(inputs)
         origins = self.frame.origins
@@ -379,3 +383,7 @@ def _fits(signature: Signature | None, inputs: int, outputs: int) -> bool:
 
 def _is_tuple(values: Sequence[Expr], whole: Expr) -> bool:
     return all(isinstance(value, TupleGetItem) and value.tuple_value is whole and value.index == i for i, value in enumerate(values))
+
+
+def _counts_from_the_end(node: NodeProto) -> bool:
+    return any(axis < 0 for attribute in node.attribute if attribute.name == "axes" for axis in attribute.ints)

@@ -158,6 +158,20 @@ MODELS: dict[str, tuple[str, Change]] = {
         "strides = [3], ceil_mode = 1>(x) s = Shape(i) }",
         nothing,
     ),
+    "windows without indices that anybody reads": (
+        "g (float[1, 1, 8] x) => (float[1, 1, 7] y) { r = Sqrt(x) n = Neg(r) m = Neg(n) y, i = MaxPool<kernel_shape = [2]>(m) }",
+        nothing,
+    ),
+    "axes of new ones that count from the end": (
+        "g (float[2, 3] x) => (float[2, 3, 5] y) <float[2, 1, 5] k = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}> "
+        "{ a = Unsqueeze<axes = [-1]>(x) b = Neg(a) c = Add(b, k) d = Neg(c) y = Neg(d) }",
+        both(old(8), declared("b", "p", "q", "r")),
+    ),
+    "axes that go, and count from the end": (
+        "g (float[2, 1, 3] x) => (float[2, 8] y) <float[2, 5] k = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}> "
+        "{ a = Squeeze<axes = [-2]>(x) b = Neg(a) c = Concat<axis = 1>(b, k) d = Neg(c) y = Neg(d) }",
+        both(old(8), declared("b", "p", "q")),
+    ),
     "a slope that is wider": ("g (float[3, 1, 5] x, float[3, 4, 5] w) => (int64[3] y) { a = PRelu(x, w) y = Shape(a) }", nothing),
 }  # fmt: skip
 

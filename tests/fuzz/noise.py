@@ -3,7 +3,8 @@
 Zeros change their signs as well, which rules that are not exact may do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,22 @@ DRAWS = 6
 
 def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
     """The values of all nodes of the main graph with their element types; sequences and what has no type of NumPy are left out."""
+    names = [name for node in model.graph.node for name in node.output if name]
+    try:
+        return _shown(model, names, feed)
+    except Exception:  # ONNX Runtime infers more of values that are outputs, and refuses some that it runs otherwise
+        found = {}
+        for name in names:
+            with suppress(Exception):
+                found.update(_shown(model, [name], feed))
+        return found
+
+
+def _shown(model: ModelProto, names: Sequence[str], feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
+    """The values of some names. Raises what ONNX Runtime raises."""
     copy = ModelProto()
     copy.CopyFrom(model)
     del copy.graph.output[:]
-    names = [name for node in model.graph.node for name in node.output if name]
     copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
     kinds = {}
     for name, type_ in Runner(copy, threads=1).outputs:
