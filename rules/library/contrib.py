@@ -7,6 +7,7 @@ ONNX Runtime fuses most of this by itself when it loads a model; the operators a
 from collections.abc import Sequence
 
 from passat.ir.bounds import at_least
+from passat.ir.shape import ANY
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
 from passat.rules.library.linear import is_scalar
 from passat.rules.library.transposed_products import other
@@ -44,6 +45,24 @@ def are_matrices(x: Term, y: Term) -> bool | str:
 def sums_something(x: Term, axis: int) -> bool | str:
     """The products are certainly sums of something: of nothing, ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
     return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, which is summed over, may be empty"
+
+
+def _batches_agree(x: Term, y: Term) -> bool:
+    return x.type.shape[:-2] == y.type.shape[:-2] and ANY not in x.type.shape[:-2]
+
+
+@condition
+def is_turned_left(x: Term, y: Term) -> bool | str:
+    """There are matrices on the left, or both batches are the same: ONNX Runtime's FusedMatMul does not turn none for one on the right."""
+    some = all(at_least(size, 1) for size in x.type.shape[:-2])
+    return some or _batches_agree(x, y) or f"{x.type!r}, which is turned, may be of no matrices, and {y.type!r} is another batch"
+
+
+@condition
+def is_turned_right(x: Term, y: Term) -> bool | str:
+    """There are columns, or both batches are the same: turning what has no columns then, ONNX Runtime's FusedMatMul does not broadcast."""
+    some = at_least(y.type.shape[-2], 1)
+    return some or _batches_agree(x, y) or f"{y.type!r}, which is turned, may have no columns then, and {x.type!r} is another batch"
 
 
 @computed
@@ -93,10 +112,10 @@ def _products() -> RuleSetMeta:
         "divided": (plain / c >> fused(x, y, alpha=inverse_of(c), **both)).when(*number, *able),
         "left": (
             op.nn.matmul(turned_x, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=True, transpose_b=False)
-        ).when(swaps_last_two(p, x), are_matrices(x, y), sums_something(x, -2), has_dtype(x, "float32")),
+        ).when(swaps_last_two(p, x), are_matrices(x, y), is_turned_left(x, y), sums_something(x, -2), has_dtype(x, "float32")),
         "right": (
             op.nn.matmul(x, turned_y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=False, transpose_b=True)
-        ).when(swaps_last_two(p, y), *able, has_dtype(x, "float32")),
+        ).when(swaps_last_two(p, y), *able, is_turned_right(x, y), has_dtype(x, "float32")),
         "scaled_left": (op.nn.matmul(x * c, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
             is_scalar(c, x), *able, has_dtype(x, "float32")
         ),
@@ -111,10 +130,10 @@ def _products() -> RuleSetMeta:
         ),
         "scaled_again": (fused(x, y, alpha=a, **flags) * c >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(*number),
         "left_again": (fused(turned_x, y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=other(e), transpose_b=r)).when(
-            swaps_last_two(p, x), has_dtype(x, "float32")
+            swaps_last_two(p, x), is_turned_left(x, y), has_dtype(x, "float32")
         ),
         "right_again": (fused(x, turned_y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=e, transpose_b=other(r))).when(
-            swaps_last_two(p, y), has_dtype(x, "float32")
+            swaps_last_two(p, y), is_turned_right(x, y), has_dtype(x, "float32")
         ),
     }
     doc = "Products with factors and with transposed operands as single operators."

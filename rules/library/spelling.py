@@ -6,7 +6,7 @@ Spelling is the last thing that is done to a program, and costs what it costs: t
 from typing import Any as AnyValue
 
 from passat.ir.bounds import at_least
-from passat.rules.conditions import Refuse, Term, computed, condition, is_float
+from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.pattern import attributes, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -29,12 +29,18 @@ def has_plane(x: Term) -> bool | str:
     return all(at_least(size, 1) for size in x.type.shape[2:]) or f"the plane of {x.type!r} may be empty"
 
 
+@condition
+def is_pooled(x: Term) -> bool | str:
+    """ONNX Runtime pools elements of the type: float32, as which it takes float16 too."""
+    return x.type.dtype in ("float32", "float16") or f"ONNX Runtime has no global pooling of {x.type.dtype}"
+
+
 class GlobalPools(RuleSet):
     """The mean over all but samples and channels is a global pooling, whose kernel works on the blocked layout of convolutions."""
 
     mean = (
         (op.mean(x, axis=p, keepdims=True, exclude=False) >> op.nn.global_avg_pool2d(x))
-        .when(is_over_plane(p, x), is_float(x), has_plane(x))
+        .when(is_over_plane(p, x), is_pooled(x), has_plane(x))
         .inexact("the sum may be taken in another order")
         .lowering()
     )

@@ -25,7 +25,7 @@ def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[
     names = [name for node in model.graph.node for name in node.output if name]
     try:
         return _shown(model, names, feed)
-    except Exception:  # ONNX Runtime infers more of values that are outputs, and refuses some that it runs otherwise
+    except Exception:  # ONNX Runtime's inference says more of values that are outputs, and may be wrong
         found = {}
         for name in names:
             with suppress(Exception):
@@ -35,16 +35,19 @@ def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[
 
 def _shown(model: ModelProto, names: Sequence[str], feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
     """The values of some names. Raises what ONNX Runtime raises."""
+    declared = {value.name: value for value in model.graph.output}
     copy = ModelProto()
     copy.CopyFrom(model)
+    copy.graph.value_info.extend(value for name, value in declared.items() if name not in names)
     del copy.graph.output[:]
-    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    copy.graph.output.extend(declared.get(name) or helper.make_empty_tensor_value_info(name) for name in names)
     kinds = {}
     for name, type_ in Runner(copy, threads=1).outputs:
         if type_.startswith("tensor(") and kind_of(type_) not in (*range(17, 30),):
             kinds[name] = kind_of(type_)
+    kept = [value for value in copy.graph.output if value.name in kinds]
     del copy.graph.output[:]
-    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in kinds)
+    copy.graph.output.extend(kept)
     if not kinds:
         return {}
     return {name: (kinds[name], value) for name, value in zip(kinds, Runner(copy, threads=1).run(feed), strict=True)}

@@ -10,7 +10,7 @@ from passat.ir.onnx import from_onnx
 from passat.ir.onnx_mapping import READERS
 from passat.ir.types import TensorType, TupleType
 from tests.fuzz.builder import IR_VERSION, Builder, declaration
-from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, random_case
+from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, has_declared_ranks, random_case
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
@@ -96,3 +96,13 @@ def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
     ]
     graph.nodes.append(onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 2]))
     assert len(feeds_of(graph)) == 2 < len(whole)  # those of the sizes that the graph was made with
+
+
+def test_ranks_are_those_that_are_declared() -> None:
+    """A graph is made for some inputs; for others an If may take the branch of another rank."""
+    choice = "<then_branch = t () => (float[] a) { a = Neg(x) }, else_branch = e () => (float[] b) { b = Unsqueeze<axes = [0]>(x) }>"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 11]> g (float[2] x, bool c) => (float[n] y) {{ y = If(c) {choice} }}'
+    )
+    x = np.ones(2, np.float32)
+    assert [has_declared_ranks(model, {"x": x, "c": np.array(chosen)}) for chosen in (True, False)] == [True, False]

@@ -19,7 +19,8 @@ from tests.fuzz.folder import read, write
 from tests.fuzz.graphs import Case, counted, random_case
 from tests.fuzz.judge import Settings, bits_differ, examine
 from tests.fuzz.minimize import Minimizer
-from tests.fuzz.mutation import mutated, mutated_bytes
+from tests.fuzz.mutation import is_text, mutated, mutated_bytes
+from tests.fuzz.noise import inner_values
 from tests.fuzz.values import FLOAT, OUTSIDE, STRING, is_finite, random_array
 from tests.fuzz.worker import limit_cpu, work
 
@@ -128,6 +129,23 @@ def test_mutations_are_a_function_of_their_seed() -> None:
         assert first == second
         assert mutated_bytes(data, np.random.default_rng(seed)) == mutated_bytes(data, np.random.default_rng(seed))
     assert any(mutated(case.model, np.random.default_rng(seed)) != case.model for seed in range(3))
+
+
+def test_text_is_looked_at_where_the_rest_is_wrong() -> None:
+    case = random_case(3, most=5)
+    assert case is not None
+    model = case.model
+    model.graph.initializer.add(name="short", data_type=onnx.TensorProto.FLOAT, dims=[7], raw_data=b"\x00")
+    assert is_text(model)
+    data = model.SerializeToString()
+    assert not is_text(ModelProto.FromString(data.replace(b"short", b"sh\xffrt")))
+
+
+def test_values_inside_are_shown_as_they_are_declared() -> None:
+    """In this opset ONNX Runtime's inference is wrong of `a`, and loads no Pad on it, unless the rank is declared."""
+    graph = "g (float[2] x) => (float[p, q] a, float[r, s] y) { a = Unsqueeze<axes = [-1]>(x) y = Pad<pads = [0, 0, 0, 0]>(a) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 8]> {graph}')
+    assert set(inner_values(model, {"x": X[0, :2]})) == {"a", "y"}
 
 
 def test_a_worker_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,14 @@
 """Rules on what exporters put around attention, on layer scale and on spelling: each where it holds, and where it does not."""
 
 import numpy as np
+import onnx
 import pytest
 
+from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
 from passat.rules.library import BatchTransposes, GlobalPools, LayerScale, Masks, SoftmaxGuards
 from passat.rules.rule import Rule, RuleSetMeta
+from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
 from tests.rules.running import operators, optimise
@@ -106,3 +109,19 @@ def test_the_guard_stays_where_numbers_may_be_none() -> None:
 def test_a_mean_of_rows_is_no_pooling() -> None:
     function = func(ops.mean(var("rows", (2, 3, 4)), axis=(2,), keepdims=True))
     assert optimise(function, GlobalPools).function is function
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
+    function = optimise(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), GlobalPools).function
+    pools = onnx.helper.make_node("GlobalAveragePool", ["x"], ["y"])
+    values = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(to_numpy(dtype)), None) for name in "xy"]
+    graph = onnx.helper.make_graph([pools], "pools", values[:1], values[1:])
+    runs = set()
+    for opset in (13, 22):
+        try:
+            Runner(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8))
+            runs.add(True)
+        except Exception:  # ONNX Runtime has no class of its own for what it refuses
+            runs.add(False)
+    assert runs == {operators(function) == ["nn.global_avg_pool2d"]}
