@@ -104,7 +104,7 @@ BATCHES = ((), (0,), (1,), (2,))
 @pytest.mark.parametrize("name", ["left", "right"])
 def test_turned_products_of_empty_batches_run(name: str) -> None:
     """Whatever sizes are 0 or 1: where ONNX Runtime multiplies what was transposed, it makes the same of what is made of it."""
-    fired = 0
+    fired = 0.0
     for left, right, rows, columns in itertools.product(BATCHES, BATCHES, (0, 2), (0, 2)):
         if not (left if name == "left" else right) or {*left, *right} == {0, 2}:
             continue
@@ -113,7 +113,7 @@ def test_turned_products_of_empty_batches_run(name: str) -> None:
         product = ops.nn.matmul(ops.transpose(a, axes=LAST), b) if name == "left" else ops.nn.matmul(a, ops.transpose(b, axes=LAST))
         outcome = optimise(func(product), ContribProducts)
         fired += outcome.fired(f"ContribProducts.{name}")
-        feed = {name: np.ones(shape, np.float32) for name, shape in zip("ab", shapes, strict=True)}
+        feed = {operand: np.ones(shape, np.float32) for operand, shape in zip("ab", shapes, strict=True)}
         try:
             (expected,) = Runner(to_onnx(IRModule({"main": func(product)}))).run(feed)
         except Exception:  # ONNX Runtime has no class of its own for what it refuses
