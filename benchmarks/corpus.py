@@ -32,8 +32,9 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where it runs as a program
 import passat
-from passat.compare import TOLERANCES, difference
+from benchmarks.differences import TOLERANCES, difference
 from passat.ir.onnx import OnnxError, check
 from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.sizes import model_bytes

@@ -44,9 +44,9 @@ import fused_operators
 import numpy as np
 import onnx
 import peers
+from differences import difference
 from optimize import OPTIMISERS, OURS
 
-from passat.compare import difference
 from passat.feeds import Trial, make_feed, symbols
 from passat.runner import Runner
 from passat.turns import choose_feed, take_turns, time_of

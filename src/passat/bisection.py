@@ -9,11 +9,11 @@ from typing import Any as AnyValue
 from passat.checks import Check, CheckError, Command, Crash, Larger, Slower, WrongValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import load, save, to_onnx
-from passat.optimization import DEFAULT_LEVEL
 from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassContext, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.pipelines import Passes, build_pipeline
 from passat.rules import RuleSet
+from passat.settings import DEFAULT_LEVEL
 from passat.verify import AS_USUAL, Comparing, Reference
 
 

@@ -19,18 +19,16 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
-from passat.report import histogram, node_count
+from passat.report import bytes_of, histogram, node_count
 from passat.runner import ModelSource, Runner, VerifyError, custom_libraries, custom_operators, sentence_of
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
-from passat.verify import AS_USUAL, Comparing, Reference, VerifyReport
+from passat.verify import AS_USUAL, Comparing, Reference
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 READ_AND_WRITTEN: Final = "(reading and writing)"
 """Names the stage before all passes."""
-PROTOBUF_LIMIT: Final = 2_000_000_000
-"""Bytes beyond which a model goes through a file to be run."""
 CANNOT_TELL: Final = 125
 """The exit code of a command that cannot tell, as in `git bisect run`."""
 _MISSING: Final = 3
@@ -84,7 +82,7 @@ class WrongValue(Check):
 
     def judge(self, model: "ModelProto") -> str | None:
         """The first difference."""
-        report = check_candidate(self._reference, model, self._folder)
+        report = self._reference.check(model)
         self.unclear = report.skipped
         return None if report.equal is None else report.mismatch
 
@@ -172,7 +170,7 @@ class Larger(Check):
 
 
 def _size(model: "ModelProto") -> tuple[int, int]:
-    return node_count(histogram(model)), _bytes_of(model)
+    return node_count(histogram(model)), bytes_of(model)
 
 
 class Crash(Check):
@@ -271,16 +269,6 @@ def load_and_run(path: str, *libraries: str) -> int:
     return 1 if reason else 0
 
 
-def check_candidate(reference: Reference, candidate: "ModelProto", folder: str | None) -> VerifyReport:
-    """Compares a model with the original; a model beyond the limit of protobuf goes through a file."""
-    if _bytes_of(candidate) < PROTOBUF_LIMIT:
-        return reference.check(candidate)
-    with tempfile.TemporaryDirectory() as temporary:
-        path = os.path.join(temporary, "result.onnx")
-        save(candidate, path, folder=folder)
-        return reference.check(path)
-
-
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext, folder: str | None = None) -> str:
     """The name of the pass after which a model first differs from the original, in a logarithmic number of comparisons.
 
@@ -293,9 +281,3 @@ def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: Pas
     except BisectError:
         return ""
     return " or ".join(dict.fromkeys(one.name for one in found.candidates))
-
-
-def _bytes_of(model: "ModelProto") -> int:
-    from passat.ir.onnx.sizes import model_bytes
-
-    return model_bytes(model)

@@ -9,8 +9,6 @@ prices of each operator moved up or down by up to a factor of two, which is abou
 import contextlib
 import hashlib
 import math
-import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
-from passat.checks import PROTOBUF_LIMIT
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
-from passat.ir.onnx import save
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.measure import Measured
@@ -30,7 +26,7 @@ from passat.passmgr import Pass, PassContext, Statistics
 from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
 from passat.rules.engine.interruption import interrupted
-from passat.runner import ModelSource, Runner, VerifyError, sentence_of
+from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import Comparing
 
@@ -218,7 +214,7 @@ def race(
         failed: dict[int, str] = {}
         for number, (_, model) in enumerate(candidates):
             try:
-                runner = _runner(_loadable(model, folder, stack), folder)
+                runner = _runner(stack.enter_context(loadable(model, folder)), folder)
                 runner.run(feed)
             except (VerifyError, MemoryError):
                 raise
@@ -265,13 +261,3 @@ def fastest(timings: Sequence[Timing]) -> int | None:
 
 def _runner(model: ModelSource, folder: str | None) -> Runner:
     return Runner(model, folder=folder, threads=1, optimise="all", arena=True)
-
-
-def _loadable(model: "ModelProto", folder: str | None, stack: contextlib.ExitStack) -> ModelSource:
-    from passat.ir.onnx.sizes import model_bytes
-
-    if model_bytes(model) < PROTOBUF_LIMIT:
-        return model
-    path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "candidate.onnx")
-    save(model, path, folder=folder)
-    return path

@@ -7,14 +7,17 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 import ml_dtypes
 import numpy as np
 
 from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
 from passat.ir.tensor import Array
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorShapeProto, TypeProto
 
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "float": np.dtype(np.float32),
@@ -163,3 +166,23 @@ def _dim(dim: int | str | None, axis: int) -> int | SymDim:
     value = parse_dim(dim) if dim else SymDim.named(f"?{axis}")
     assert isinstance(value, (int, SymDim))
     return value
+
+
+def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
+    """The inputs that have to be given: those without a value of the model's own."""
+    given = {tensor.name for tensor in model.graph.initializer} | {tensor.values.name for tensor in model.graph.sparse_initializer}
+    return tuple(_declared(value.name, value.type) for value in model.graph.input if value.name not in given)
+
+
+def _declared(name: str, type_: "TypeProto") -> InputSpec:
+    from passat.ir.onnx.value_types import runtime_name  # which needs onnx
+
+    shape = type_.tensor_type.shape if type_.WhichOneof("value") == "tensor_type" else None
+    dims = () if shape is None else tuple(_declared_dim(dim) for dim in shape.dim)
+    return InputSpec(name, runtime_name(type_), dims, scalar=shape is not None and type_.tensor_type.HasField("shape") and not dims)
+
+
+def _declared_dim(dim: "TensorShapeProto.Dimension") -> int | str | None:
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None

@@ -5,7 +5,7 @@ original, which `passat.ir.onnx.noise` tells; an element that rounding moves by 
 says nothing, unless the value is none that rounding makes of it. What was computed without rounding has to be equal.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any as AnyValue
@@ -13,9 +13,17 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from passat.compare import Tolerance, flatten, show
 from passat.ir.dtypes import from_numpy
 from passat.ir.tensor import Array
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What passes for rounding: a part of each element, plus a part of the largest element of the tensor."""
+
+    element: float
+    tensor: float
+
 
 NOISE_FACTOR: Final = 6
 """An element may differ by this many times what noise has done to it."""
@@ -163,6 +171,8 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     gap = np.zeros(len(x))
     gap[finite] = np.abs(x[finite] - y[finite])
+    if not (gap.any() or other.any()):
+        return Judgement()
     silent = moved = np.zeros(len(x), bool)
     if closeness is not None:
         bad = other | (gap > closeness.atol + closeness.rtol * size)
@@ -210,3 +220,42 @@ def _usual(size: Array) -> float:
     some = size[:: max(1, len(size) // _LOOKED_AT)]
     some = some[some > 0]
     return min(float(size.max()), max(30 * float(np.quantile(some, 0.1)), 1.0)) if some.size else 0.0
+
+
+def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
+    """The tensors inside a value of an output, each with its path: `[2]` of a sequence, `['key']` of a map; None for an absent optional.
+
+    >>> [path for path, _ in flatten([1.0, {"a": 2.0}])]
+    ['', '[0]', "[1]['a']"]
+    """
+    stack = [(path, value)]
+    while stack:
+        where, item = stack.pop()
+        if isinstance(item, list):
+            yield where, f"sequence of {len(item)}"  # tells an empty sequence from an empty map
+            stack.extend((f"{where}[{i}]", part) for i, part in reversed(list(enumerate(item))))
+        elif isinstance(item, dict):
+            stack.extend((f"{where}[{key!r}]", item[key]) for key in sorted(item, reverse=True))
+        else:
+            yield where, item
+
+
+def finite_share(values: Iterable[AnyValue]) -> float:
+    """The part of the floating-point elements of some values that are neither infinite nor nan; 1 where there are no elements.
+
+    >>> finite_share([np.array([1.0, np.inf]), np.array([1, 2])])
+    0.5
+    """
+    finite = total = 0
+    for value in values:
+        for _, part in flatten(value):
+            if np.asarray(part).dtype.name in _QUICK:
+                finite += int(np.count_nonzero(np.isfinite(part)))
+                total += np.size(part)
+    return finite / total if total else 1.0
+
+
+def show(value: AnyValue) -> str:
+    """An element, as short as can be."""
+    number = value.item() if isinstance(value, np.generic) else value
+    return f"{number:.6g}" if isinstance(number, float) else repr(number)

@@ -1,50 +1,72 @@
 """`passat.optimize`: a model in, an optimised and verified model out."""
 
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any as AnyValue
-from typing import Literal
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, ParamSpec, Protocol, get_args, get_origin
 
-from passat.arguments import RulesLike, check_arguments, read_rules
 from passat.ir.collector import collector_paused
-from passat.optimization import Optimization, Progress, Wishes
-from passat.passmgr import PassInstrument
-from passat.pipelines import Passes
+from passat.job import begin
+from passat.optimization import choose, is_accepted, read, run, verify, write_down
 from passat.result import Result
-from passat.rules.cost import CostModel, CostName
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
+from passat.settings import Settings
 from passat.source import ModelLike
-from passat.verify import comparing
+
+_P = ParamSpec("_P")
 
 
-def optimize(
-    model: ModelLike,
-    *,
-    passes: Passes = None,
-    rules: RulesLike = (),
-    opt_level: int | None = None,
-    verify: bool = True,
-    allow_unverified: bool = False,
-    inputs: Mapping[str, AnyValue] | str | os.PathLike[str] | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    custom_ops: Iterable[str | os.PathLike[str]] = (),
-    time_limit: float | None = None,
-    config: Mapping[str, AnyValue] | None = None,
-    cost: CostName | CostModel | None = None,
-    choose: Literal["cost", "time"] = "cost",
-    candidates: int = 4,
-    opset: int | None = None,
-    seed: int = 0,
-    folder: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    reproducer: str | os.PathLike[str] | None = None,
-    instruments: Iterable[PassInstrument] = (),
-    record: bool = False,
-    explain: bool = False,
-    certificate: bool = False,
-) -> Result:
+def optimize_with(model: ModelLike, wanted: Settings) -> Result:
+    """Optimises a model, as `optimize` says of the keywords that the settings are made of."""
+    with custom_operators(tuple(wanted.custom_ops)):
+        job = begin(wanted)
+        with collector_paused():  # most of what is made lives until the end
+            with interruptible() as asked:
+                given = read(job, model)
+                made = run(job, given)
+                outcome = choose(job, given, made)
+            job.report.interrupted = asked.requested
+            accepted = is_accepted(job, given, outcome)
+            write_down(job, given, made, outcome)
+        if wanted.verify:
+            verify(job, given, made, outcome)
+    return Result(outcome.model, job.report, given.source.folder, job.tracing, accepted=accepted)
+
+
+class _Optimize(Protocol[_P]):
+    """A function of a model, and of the keywords that settings are made of."""
+
+    def __call__(self, model: ModelLike, *args: _P.args, **keywords: _P.kwargs) -> Result: ...
+
+
+def _by_keywords(settings: Callable[_P, Settings]) -> Callable[[Callable[[ModelLike, Settings], Result]], _Optimize[_P]]:
+    """Gives a function of settings the keywords that these are made of."""
+    known = inspect.signature(settings).parameters
+
+    def decorate(function: Callable[[ModelLike, Settings], Result]) -> _Optimize[_P]:
+        @functools.wraps(function)
+        def optimize(model: ModelLike, *args: _P.args, **keywords: _P.kwargs) -> Result:
+            for name in keywords:
+                if name not in known:
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+            return function(model, settings(*args, **keywords))
+
+        given = next(iter(inspect.signature(function).parameters.values()))
+        shown = [keyword.replace(annotation=_unchecked(keyword.annotation)) for keyword in known.values()]
+        optimize.__signature__ = inspect.Signature([given, *shown], return_annotation=Result)  # type: ignore[attr-defined]  # for help()
+        return optimize
+
+    return decorate
+
+
+def _unchecked(annotation: object) -> object:
+    """An annotation without what checks the value."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+@_by_keywords(Settings)
+def optimize(model: ModelLike, wanted: Settings) -> Result:
     """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
     Inside a `with PassContext(...)` the passes run with what that says: its level where none is given here, each key of its config that is
@@ -87,27 +109,4 @@ def optimize(
     UnverifiedError where nothing could be compared, InputsError, CustomOpsError, ReproducerError for a folder that cannot be one,
     TypeError and ValueError for other arguments that make no sense.
     """
-    check_arguments(locals())
-    sets, files = read_rules(rules)
-    if choose == "time" and (explain or certificate):
-        raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
-    options = dict(config or {})
-    if time_limit is not None:
-        options["rules.time_limit"] = float(time_limit)
-    if cost is not None:
-        options["rules.cost"] = cost
-    wishes = Wishes(record=record, explain=explain, certificate=certificate)
-    how = comparing(seed, inputs, rtol, atol)
-    with custom_operators(tuple(custom_ops)):
-        run = Optimization(opt_level, options, how, wishes, progress)
-        with collector_paused():  # most of what is made lives until the end
-            with interruptible() as asked:
-                run.read(model, folder, opset)
-                run.run(passes, sets, tuple(instruments), reproducer, files)
-                run.decide(candidates if choose == "time" else 0)
-            run.report.interrupted = asked.requested
-            run.check_form(unchanged=verify)
-            run.write_down()
-        if verify:
-            run.verify(required=not allow_unverified)
-    return run.result
+    return optimize_with(model, wanted)

@@ -232,5 +232,12 @@ def node_count(counts: Mapping[str, int]) -> int:
     return sum(count for operator, count in counts.items() if operator not in NOT_COUNTED)
 
 
+def bytes_of(model: "ModelProto") -> int:
+    """The bytes of a model, without its external data."""
+    from passat.ir.onnx.sizes import model_bytes  # which needs onnx
+
+    return model_bytes(model)
+
+
 _GRAPHS: Final = (5, 10)
 """AttributeProto.GRAPH and GRAPHS."""

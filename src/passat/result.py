@@ -20,25 +20,21 @@ class Result:
     """An optimised model, and the report of how it came about.
 
     `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
-    `record` is what `write_report` needs beside the report, where that was asked for.
     """
 
     def __init__(
-        self,
-        model: "ModelProto",
-        report: Report,
-        folder: str | None,
-        record: Record | None = None,
-        tracing: Tracing | None = None,
-        *,
-        accepted: bool = True,
+        self, model: "ModelProto", report: Report, folder: str | None, tracing: Tracing | None = None, *, accepted: bool = True
     ) -> None:
         self.model = model
         self.report = report
-        self.record = record
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
+
+    @property
+    def record(self) -> Record | None:
+        """What `write_report` needs beside the report, where that was asked for."""
+        return None if self._tracing is None else self._tracing.record
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model through a temporary file that is moved into place; `onnx.checker` is asked, unless it accepted

@@ -19,7 +19,6 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import load
 from passat.ir.text.printer import pretty_print
-from passat.optimization import DEFAULT_LEVEL
 from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassContext
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
@@ -31,6 +30,7 @@ from passat.rules.engine.journal import Application, Journal, Run
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule, equation_of
 from passat.rules.why_not.view import View
+from passat.settings import DEFAULT_LEVEL
 from passat.verify import AS_USUAL, Comparing
 
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, TypeAlias
 
 from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
@@ -17,6 +17,9 @@ from passat.passmgr.planning.dependencies import short_name
 from passat.passmgr.registry import collect_registrations, get_entry
 from passat.rules import RuleError, RuleSet
 
+PathLike: TypeAlias = str | os.PathLike[str]
+RulesLike: TypeAlias = PathLike | type[RuleSet] | Iterable[PathLike | type[RuleSet]]
+"""Rule sets, and rule files by their paths."""
 _NUMBERS: Final = itertools.count()
 _LIMIT: Final = 1 << 24
 """Most bytes of a rule file."""
@@ -26,6 +29,24 @@ _REGISTERED: Final[dict[str, set[str]]] = {}
 
 class RuleFileError(ValueError):
     """A rule file that cannot be used. The message is one sentence that names the file, the line and the reason."""
+
+
+def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
+    """The rule sets, those of rule files included, and the paths of the files, each once. Raises RuleFileError, and TypeError for anything
+    else."""
+    if isinstance(rules, (str, os.PathLike, type)):
+        rules = [rules]
+    elif not isinstance(rules, Iterable):
+        raise TypeError(f"rules are RuleSet classes, or paths of rule files, not {rules!r}")
+    sets: list[type[RuleSet]] = []
+    files: dict[str, PathLike] = {}
+    for one in rules:
+        if not isinstance(one, (str, os.PathLike)):
+            sets.append(one)  # what is none is refused with all others, when the pipeline is made
+        elif (place := os.path.realpath(one)) not in files:
+            files[place] = one
+            sets += load_rules(one)
+    return sets, list(files.values())
 
 
 def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,8 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.feeds import ELEMENT_TYPES, FeedError, InputSpec
+from passat.feeds import ELEMENT_TYPES, FeedError, InputSpec, declared_inputs
+from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ _PREFIX: Final = re.compile(
     r"|/\S+\.(?:cc|h):\d+ (?:(?:[\w:~]+[ &*]+)?onnxruntime::[^;]*?\)(?: const)?(?: \[with .*?\])? (?=[A-Za-z]))?"  # a place in the sources
 )
 _LONGEST: Final = 300
+PROTOBUF_LIMIT: Final = 2_000_000_000
+"""Bytes beyond which a model goes through a file to be run."""
 _LOADING_SECONDS: Final = 600.0
 _LIBRARIES: list[str] = []
 """The libraries of custom operators that sessions get."""
@@ -116,7 +120,6 @@ class Runner:
         specs = tuple(InputSpec(value.name, value.type, tuple(value.shape)) for value in self._session.get_inputs())
         if not any(spec.of_any_rank for spec in specs):
             return specs
-        from passat.declared_inputs import declared_inputs
         from passat.ir.onnx.files import in_memory
 
         scalars = {spec.name for spec in declared_inputs(in_memory(model)) if spec.scalar}
@@ -148,6 +151,23 @@ def loads(model: ModelSource, folder: str | None = None) -> bool:
         return not subprocess.run(command, input=data, capture_output=True, check=False, timeout=_LOADING_SECONDS).returncode
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+@contextmanager
+def loadable(model: ModelSource, folder: str | None = None) -> Iterator[ModelSource]:
+    """A model such as ONNX Runtime loads: one in memory that is beyond the limit of protobuf becomes a file, which is gone afterwards."""
+    if isinstance(model, (bytes, str, os.PathLike)):
+        yield model
+        return
+    from passat.ir.onnx.sizes import model_bytes  # which needs onnx
+
+    if model_bytes(model) < PROTOBUF_LIMIT:
+        yield model
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        path = os.path.join(temporary, "model.onnx")
+        save(model, path, folder=folder)
+        yield path
 
 
 def _onnxruntime() -> AnyValue:

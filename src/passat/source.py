@@ -72,9 +72,11 @@ class Source:
                 return self._read(opset, lenient=True)
 
     def _read(self, opset: int | None, *, lenient: bool) -> "tuple[ModelProto, IRModule]":
-        from passat.ir.onnx.opset import in_opset  # which needs onnx
+        model = self.proto
+        if opset is not None:
+            from passat.ir.onnx.opset import in_opset  # which needs onnx
 
-        model = self.proto if opset is None else in_opset(self.proto, opset, folder=self.folder, lenient=lenient)
+            model = in_opset(model, opset, folder=self.folder, lenient=lenient)
         return model, from_onnx(model, folder=self.folder, lenient=lenient)
 
     def named(self) -> contextlib.AbstractContextManager[None]:

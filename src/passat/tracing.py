@@ -1,4 +1,4 @@
-"""What an optimisation writes down on its way when it is to be explained, or certified, afterwards."""
+"""What an optimisation writes down on its way when it is to be explained, certified, or shown as a page afterwards."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ from passat.explaining import annotate, nodes_of
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.page.record import Record
 from passat.report import PROVENANCE, Report
 from passat.rules.engine.journal import Journal
 from passat.rules.provenance.checker import gaps_of
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 
 
 class Tracing:
-    """A journal of what rules do, a trail of the passes, and the values that each call of the result is written as."""
+    """A journal of what rules do, a trail of the passes, and the values that each call of the result is written as; what is made of these.
+    The runs of the pipeline are those of the journal from `begin` to `end`; later ones made candidates."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.trail = Trail(journal)
+        self.begin = self.end = len(journal.runs)
         self.written: dict[int, list[str]] = {}
         self.explanation: Explanation | None = None
         self.certificate: Certificate | None = None
+        self.record: Record | None = None
 
     def annotate(self, result: "ModelProto", original: "ModelProto", after: IRModule, report: Report) -> None:
         """Writes into the result where its nodes come from, unless it is the input itself; it keeps what it says of itself then."""

@@ -11,13 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.arguments import ArgumentError
-from passat.compare import finite_share
 from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignments, symbols
 from passat.given_inputs import GivenInputs, InputsError, read_inputs
 from passat.ir.custom_ops import declared_op
-from passat.judging import Closeness, judge
-from passat.runner import ModelSource, Runner, VerifyError, sentence_of
+from passat.judging import Closeness, finite_share, judge
+from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
+from passat.settings import ArgumentError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -280,8 +279,11 @@ class Reference:
 
     def check(self, candidate: ModelSource) -> VerifyReport:
         """Compares a candidate with the original on the same trials. Its external data, where it has any, lies in the same folder."""
+        with loadable(candidate, self._folder) as source:
+            return self._check(_Model(source, self._folder))
+
+    def _check(self, model: _Model) -> VerifyReport:
         started = time.perf_counter()
-        model = _Model(candidate, self._folder)
         found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(model)
         if found.equal is False and not self._alike and self._is_random():
             self._alike = True

@@ -9,8 +9,8 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 import passat
+from benchmarks.differences import difference
 from passat import Report
-from passat.compare import difference
 from passat.ir.onnx import check
 from passat.runner import Runner
 

@@ -1,5 +1,7 @@
 """Arguments of `passat.optimize`: the forms in which models, rules and passes may be given, and the sentence for everything else."""
 
+import dataclasses
+import inspect
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from passat import Result
 from passat.ir.onnx import OnnxError
 from passat.passmgr import ConfigError, list_passes, registry
 from passat.rulefile import RuleFileError
+from passat.settings import Settings
 
 RULES = '''
 from passat.rules import RuleSet, op, tensor
@@ -213,3 +216,14 @@ def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], 
     with pytest.raises(error) as caught:
         optimized(**options)
     assert said in str(caught.value)
+
+
+def test_the_keywords_are_those_of_the_settings() -> None:
+    shown = inspect.signature(passat.optimize).parameters
+    model, *keywords = shown.values()
+    assert (model.name, model.kind) == ("model", model.POSITIONAL_OR_KEYWORD)
+    assert [(one.name, one.default) for one in keywords] == [(field.name, field.default) for field in dataclasses.fields(Settings)]
+    assert str(shown["opt_level"]) == "opt_level: int | None = None"
+    assert optimized(model=MODEL).report.node_count_before == 2
+    with pytest.raises(TypeError, match=r"^optimize\(\) got an unexpected keyword argument 'pases'$"):
+        optimized(pases="InferType")

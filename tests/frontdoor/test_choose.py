@@ -1,5 +1,6 @@
 """Choosing the program by time: which candidates there are, which of them wins, and what the report says. Times are given, not taken."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -308,7 +309,7 @@ def test_the_input_stays_where_no_candidate_is_faster(monkeypatch: pytest.Monkey
 
 def test_a_candidate_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0))
-    monkeypatch.setattr(passat.choose, "_loadable", lambda model, folder, stack: b"nonsense")
+    monkeypatch.setattr(passat.choose, "loadable", lambda model, folder: contextlib.nullcontext(b"nonsense"))
     report = optimize(model("Neg", "Neg", "Exp"), choose="time").report
     assert [bool(timing.failed) for timing in report.timings] == [False, True]
     assert report.kept

@@ -13,8 +13,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto
 
 import passat
-from passat.compare import EPSILON, Tolerance, difference, flatten
+from benchmarks.differences import EPSILON, difference
 from passat.ir.onnx import OnnxError, check
+from passat.judging import Tolerance, flatten
 from passat.rules.rule import KEPT
 from passat.runner import Runner
 from tests.fuzz.graphs import Case

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from passat.compare import EPSILON, Difference, difference
+from benchmarks.differences import EPSILON, Difference, difference
 from passat.runner import Runner
 from tests.fuzz.builder import kind_of
 from tests.fuzz.values import FLOATS, Array, is_finite

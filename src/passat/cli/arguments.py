@@ -1,11 +1,14 @@
 """The options that several commands have, and what is made of them."""
 
 import contextlib
+import functools
+import inspect
 import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from typing import Any as AnyValue
@@ -15,26 +18,14 @@ import typer
 from passat.cli.errors import USAGE, fail
 
 if TYPE_CHECKING:
-    from passat.passmgr import Plan
+    from passat.passmgr import PassContext, Plan
     from passat.passmgr.inspection.printing import NameFilter
     from passat.rules.rule import RuleSet
+    from passat.verify import Comparing
 
 
 _PIPELINE_LIMIT: Final = 1 << 24
 """Most bytes of a file with a pipeline."""
-
-
-def read_pipeline(text: str | None) -> str | None:
-    """The text of a pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
-    if text is None or not text.startswith("@"):
-        return text
-    from passat.ir.bounded_read import read_bounded
-
-    try:
-        return read_bounded(text[1:], _PIPELINE_LIMIT).decode("utf-8")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        fail(f"the pipeline {text} cannot be read: {why}", USAGE)
 
 
 def not_nan(value: float | None) -> float | None:
@@ -44,121 +35,184 @@ def not_nan(value: float | None) -> float | None:
     return value
 
 
-def pipeline_file(text: str | None) -> str | None:
-    """The file that `@FILE` reads a pipeline from."""
-    return text[1:] if text is not None and text.startswith("@") else None
-
-
-PassesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--passes",
-        metavar="TEXT",
-        help="The passes, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file. Default: Passat's own pipeline.",
-    ),
-]
-LevelOption = Annotated[int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Passes above this level do not run.")]
-DisableOption = Annotated[list[str] | None, typer.Option("--disable", metavar="NAME", help="A pass that is not to run. May be repeated.")]
-RequireOption = Annotated[
-    list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
-]
-ConfigOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        metavar="KEY=VALUE",
-        help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
-    ),
-]
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
 ]
-CheckOption = Annotated[
-    str,
-    typer.Option(
-        "--check",
-        metavar="CHECK",
-        help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a pass "
-        "or ONNX Runtime that fails; or a command that fails on a model. It gets the path in place of {} or as its last argument, and runs "
-        "without a shell; its exit code 0 is good, 125 cannot tell, any other is bad.",
-    ),
-]
-MarginOption = Annotated[
-    float,
-    typer.Option(
-        "--margin",
-        min=0,
-        callback=not_nan,
-        metavar="X",
-        help="With --check slower or larger: more by this part of the time or the bytes is bad.",
-    ),
-]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs that models are run on.")]
-CustomOpsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."),
-]
-InputsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez); models are compared on them and on random ones."
-    ),
-]
-RtolOption = Annotated[
-    float | None,
-    typer.Option(
-        "--rtol",
-        min=0,
-        callback=not_nan,
-        metavar="X",
-        help="Floating-point values may differ by this part of them, and not by what rounding explains.",
-    ),
-]
-AtolOption = Annotated[
-    float | None,
-    typer.Option(
-        "--atol",
-        min=0,
-        callback=not_nan,
-        metavar="X",
-        help="Floating-point values may differ by this much, and not by what rounding explains.",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """Which passes run, with which rules and options."""
+
+    passes: Annotated[
+        str | None,
+        typer.Option(
+            "--passes",
+            metavar="TEXT",
+            help="The passes, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file. Default: Passat's own pipeline.",
+        ),
+    ] = None
+    opt_level: Annotated[
+        int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Passes above this level do not run.")
+    ] = 3
+    disable: Annotated[list[str] | None, typer.Option("--disable", metavar="NAME", help="A pass that is not to run. May be repeated.")] = (
+        None
+    )
+    require: Annotated[
+        list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
+    ] = None
+    rules: RulesOption = None
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
+        ),
+    ] = None
+
+    @property
+    def files(self) -> dict[str, Sequence[str | Path]]:
+        """The files that the options read."""
+        pipeline = [self.passes[1:]] if self.passes is not None and self.passes.startswith("@") else []
+        return {"--rules": self.rules or (), "--passes": pipeline}
+
+    def context(self, config: Mapping[str, AnyValue] | None = None) -> "PassContext":
+        """The settings of the passes; `config` goes before the options. Ends the command where one makes no sense."""
+        from passat.passmgr import PassContext
+
+        return PassContext(self.opt_level, self.require, self.disable, config={**parse_config(self.config), **(config or {})})
+
+    def text(self) -> str | None:
+        """The text of the pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
+        if self.passes is None or not self.passes.startswith("@"):
+            return self.passes
+        from passat.ir.bounded_read import read_bounded
+
+        try:
+            return read_bounded(self.passes[1:], _PIPELINE_LIMIT).decode("utf-8")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            fail(f"the pipeline {self.passes} cannot be read: {why}", USAGE)
+
+    @contextlib.contextmanager
+    def entered(self) -> "Iterator[tuple[str | None, list[type[RuleSet]]]]":
+        """Inside the settings that the options make: the text of the pipeline, and the rule sets. What rules of the user's own print goes
+        to the error stream, as it would stand in the way of who reads the answer. Ends the command where an option makes no sense."""
+        context, text, sets = self.context(), self.text(), load(self.rules)
+        with contextlib.redirect_stdout(sys.stderr), context:
+            for note in check_settings(text, sets, self.rules or ()):
+                print(f"note: {note}", file=sys.stderr)
+            yield text, sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """How models are compared."""
+
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE.npz",
+            help="Inputs of your own, by name (numpy.savez); models are compared on them and on random ones.",
+        ),
+    ] = None
+    rtol: Annotated[
+        float | None,
+        typer.Option(
+            "--rtol",
+            min=0,
+            callback=not_nan,
+            metavar="X",
+            help="Floating-point values may differ by this part of them, and not by what rounding explains.",
+        ),
+    ] = None
+    atol: Annotated[
+        float | None,
+        typer.Option(
+            "--atol",
+            min=0,
+            callback=not_nan,
+            metavar="X",
+            help="Floating-point values may differ by this much, and not by what rounding explains.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs that models are run on.")] = 0
+    custom_ops: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."
+        ),
+    ] = None
+
+    def comparing(self) -> "Comparing":
+        """The same for what compares models. Raises InputsError, ArgumentError."""
+        from passat.verify import comparing
+
+        return comparing(self.seed, self.inputs, self.rtol, self.atol)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What a bisection takes for bad."""
+
+    check: Annotated[
+        str,
+        typer.Option(
+            "--check",
+            metavar="CHECK",
+            help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a "
+            "pass or ONNX Runtime that fails; or a command that fails on a model. It gets the path in place of {} or as its last argument, "
+            "and runs without a shell; its exit code 0 is good, 125 cannot tell, any other is bad.",
+        ),
+    ] = "wrong"
+    margin: Annotated[
+        float,
+        typer.Option(
+            "--margin",
+            min=0,
+            callback=not_nan,
+            metavar="X",
+            help="With --check slower or larger: more by this part of the time or the bytes is bad.",
+        ),
+    ] = 0.1
+
+
+def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a command whose parameters are options; those that are dataclasses are groups of options, one for each of their fields."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        parameters = inspect.signature(function).parameters.values()
+        groups: dict[str, AnyValue] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+
+        @functools.wraps(function)
+        def run(**given: AnyValue) -> None:
+            made = {name: group(**{field.name: given.pop(field.name) for field in fields(group)}) for name, group in groups.items()}
+            function(**given, **made)
+
+        flat: list[inspect.Parameter] = []
+        for parameter in parameters:
+            one = inspect.signature(groups[parameter.name]).parameters.values() if parameter.name in groups else [parameter]
+            flat += [each.replace(kind=each.KEYWORD_ONLY) for each in one]
+        run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what typer reads
+        run.__annotations__ = {each.name: each.annotation for each in flat}
+        parent.command(name)(run)
+        return function
+
+    return register
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
     """The rule sets of all files, those of a file that is given twice once."""
     from passat.pipelines import check_rule_sets
-    from passat.rulefile import load_rules
+    from passat.rulefile import read_rules
 
-    once = {os.path.realpath(file): file for file in files or ()}
     with contextlib.redirect_stdout(sys.stderr):
-        sets = [rules for file in once.values() for rules in load_rules(file)]
+        sets, _ = read_rules(files or ())
     check_rule_sets(sets)
     return sets
-
-
-@contextlib.contextmanager
-def in_settings(
-    passes: str | None,
-    opt_level: int,
-    disable: Sequence[str] | None,
-    require: Sequence[str] | None,
-    rules: Sequence[Path] | None,
-    config: Sequence[str] | None,
-) -> "Iterator[tuple[str | None, list[type[RuleSet]]]]":
-    """Inside the settings that options make: the text of the pipeline, and the rule sets. What rules of the user's own print goes to the
-    error stream, as it would stand in the way of who reads the answer. Ends the command where an option makes no sense."""
-    from passat.passmgr import PassContext
-
-    settings = PassContext(opt_level, require, disable, config=parse_config(config))
-    text = read_pipeline(passes)
-    sets = load(rules)
-    with contextlib.redirect_stdout(sys.stderr), settings:
-        for note in check_settings(text, sets, rules or ()):
-            print(f"note: {note}", file=sys.stderr)
-        yield text, sets
 
 
 def check_settings(

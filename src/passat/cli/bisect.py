@@ -1,52 +1,40 @@
-"""`passat bisect`."""
+"""`passat bisect` and `passat rules bisect`."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import app
-from passat.cli.arguments import (
-    AtolOption,
-    CheckOption,
-    ConfigOption,
-    CustomOpsOption,
-    DisableOption,
-    InputsOption,
-    JsonOption,
-    LevelOption,
-    MarginOption,
-    PassesOption,
-    RequireOption,
-    RtolOption,
-    RulesOption,
-    SeedOption,
-    check_output_folder,
-    in_settings,
-)
-from passat.cli.bisecting import report_finding, written_lines
-from passat.cli.errors import errors
+from passat.cli.app import app, rules_app
+from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, check_output_folder, command
+from passat.cli.errors import end, errors, explain
 from passat.cli.output import console
 
+if TYPE_CHECKING:
+    from passat.bisection import Bisection
+    from passat.rule_bisection import RuleBisection
 
-@app.command()
+
+class Finding(Protocol):
+    """What a bisection found; its text is for people."""
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The same as plain data."""
+
+
+_Found = TypeVar("_Found", bound=Finding)
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimisation goes wrong.", show_default=False)]
+
+
+@command(app)
 def bisect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimisation goes wrong.", show_default=False)],
-    *,
-    check: CheckOption = "wrong",
-    passes: PassesOption = None,
-    opt_level: LevelOption = 3,
-    disable: DisableOption = None,
-    require: RequireOption = None,
-    rules: RulesOption = None,
-    config: ConfigOption = None,
-    margin: MarginOption = 0.1,
-    seed: SeedOption = 0,
-    inputs: InputsOption = None,
-    rtol: RtolOption = None,
-    atol: AtolOption = None,
-    custom_ops: CustomOpsOption = None,
+    model: ModelArgument,
+    asked: PassOptions,
+    compared: CompareOptions,
+    checked: CheckOptions,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,29 +44,81 @@ def bisect(
     """
     with errors(as_json):
         from passat.bisection import bisect_model
-        from passat.progress import ProgressLine
-        from passat.runner import custom_operators
-        from passat.verify import comparing
 
-        if save is not None:
-            check_output_folder(save, "--save")
-        with (
-            custom_operators(custom_ops or ()),
-            in_settings(passes, opt_level, disable, require, rules, config) as (text, sets),
-            ProgressLine(console(stderr=True), enabled=not as_json) as progress,
-        ):
-            found = bisect_model(
-                model,
-                check,
-                passes=text,
-                rules=sets,
-                how=comparing(seed, inputs, rtol, atol),
-                margin=margin,
-                progress=progress,
-            )
+        def write(found: "Bisection", folder: str) -> tuple[dict[str, AnyValue], str]:
+            paths = found.save(folder)
+            return {"saved": paths}, _lines(paths)
 
-        def write() -> tuple[dict[str, AnyValue], str]:
-            paths = found.save(str(save))
-            return {"saved": paths}, written_lines(paths)
+        _bisect(bisect_model, write, {"saved": []}, model, asked, compared, checked, save, as_json)
 
-        report_finding(found, None if save is None else write, {"saved": []}, as_json=as_json)
+
+@command(rules_app, "bisect")
+def bisect_rules(
+    model: ModelArgument,
+    asked: PassOptions,
+    compared: CompareOptions,
+    checked: CheckOptions,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the models before and after the application, and a reproducer, into this folder."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the rule, and the one application of it, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
+
+    Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
+    """
+    with errors(as_json):
+        from passat.rule_bisection import bisect_rules as search
+        from passat.rule_reproducer import save_bisection
+
+        def write(found: "RuleBisection", folder: str) -> tuple[dict[str, AnyValue], str]:
+            saved = save_bisection(found, folder)
+            again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
+            return {"saved": saved.paths, "replay": saved.command}, _lines(saved.paths) + again
+
+        _bisect(search, write, {"saved": [], "replay": None}, model, asked, compared, checked, save, as_json)
+
+
+def _bisect(
+    search: Callable[..., _Found],
+    write: Callable[[_Found, str], tuple[dict[str, AnyValue], str]],
+    unsaved: dict[str, AnyValue],
+    model: Path,
+    asked: PassOptions,
+    compared: CompareOptions,
+    checked: CheckOptions,
+    save: Path | None,
+    as_json: bool,
+) -> None:
+    """Searches, and prints what was found. `write` writes it into a folder, and tells so as data and in words; `unsaved` stands in place of
+    that data where nothing is written."""
+    from passat.ir.onnx import OnnxError
+    from passat.progress import ProgressLine
+    from passat.runner import custom_operators
+
+    if save is not None:
+        check_output_folder(save, "--save")
+    with (
+        custom_operators(compared.custom_ops or ()),
+        asked.entered() as (text, sets),
+        ProgressLine(console(stderr=True), enabled=not as_json) as progress,
+    ):
+        how = compared.comparing()
+        found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, progress=progress)
+    if not as_json:
+        print(found)
+    try:
+        written, words = (unsaved, "") if save is None else write(found, str(save))
+    except (OSError, OnnxError) as error:
+        if as_json:  # what was found with much work is told all the same
+            sentence, code = explain(error)
+            print(json.dumps({**found.to_dict(), **unsaved, "error": sentence}, indent=2))
+            end(sentence, code, as_json=False)
+        raise
+    print(json.dumps({**found.to_dict(), **written}, indent=2) + "\n" if as_json else words, end="")
+
+
+def _lines(paths: list[str]) -> str:
+    """A line for each file that was written."""
+    return "".join(f"{path} was written\n" for path in paths)

@@ -102,7 +102,6 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
-    from passat.arguments import ArgumentError
     from passat.certificates import TrustError
     from passat.checks import CheckError
     from passat.crash import PassError
@@ -117,6 +116,7 @@ def explain(error: Exception) -> tuple[str, int]:
     from passat.rules.provenance.explanation import ExplainError
     from passat.rules.provenance.plain import CertificateError
     from passat.runner import CustomOpsError, VerifyError
+    from passat.settings import ArgumentError
 
     if isinstance(error, CommandError):
         return str(error), error.code

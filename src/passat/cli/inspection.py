@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,96 +18,100 @@ if TYPE_CHECKING:
 _PANEL: Final = "Looking into the passes"
 _NAMES: Final = "names or patterns such as 'Fold*', separated by commas; '*' is all."
 
-PrintBeforeOption = Annotated[
-    list[str] | None,
-    typer.Option("--print-ir-before", metavar="NAMES", help=f"Print the program before these passes: {_NAMES}", rich_help_panel=_PANEL),
-]
-PrintAfterOption = Annotated[
-    list[str] | None,
-    typer.Option("--print-ir-after", metavar="NAMES", help=f"Print the program after these passes: {_NAMES}", rich_help_panel=_PANEL),
-]
-PrintChangedOption = Annotated[
-    bool, typer.Option("--print-ir-changed", metavar="", help="Print what each pass changes, as a diff.", rich_help_panel=_PANEL)
-]
-DumpOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--dump-ir",
-        metavar="DIR",
-        help="Write the program to DIR/NNN_pass.relay after every pass, without the contents of large constants. "
-        "An earlier dump there is replaced.",
-        rich_help_panel=_PANEL,
-    ),
-]
-VerifyEachOption = Annotated[
-    bool,
-    typer.Option(
-        "--verify-each", metavar="", help="Check after every pass that the program is well-formed and well-typed.", rich_help_panel=_PANEL
-    ),
-]
-TimeOption = Annotated[bool, typer.Option("--time-passes", metavar="", help="Print how long each pass took.", rich_help_panel=_PANEL)]
-MemoryOption = Annotated[
-    bool,
-    typer.Option(
-        "--memory-passes", metavar="", help="Print how much memory each pass took. Measuring it makes them slower.", rich_help_panel=_PANEL
-    ),
-]
-PassLimitOption = Annotated[
-    int | None,
-    typer.Option("--pass-limit", metavar="N", min=0, help="Run the first N passes only, and say which those are.", rich_help_panel=_PANEL),
-]
-ReproducerOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--reproducer",
-        metavar="DIR",
-        help="Where a pass fails, write a folder with which `passat replay DIR` runs it again.",
-        rich_help_panel=_PANEL,
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionOptions:
+    """What is to be seen of the passes."""
+
+    print_ir_before: Annotated[
+        list[str] | None,
+        typer.Option("--print-ir-before", metavar="NAMES", help=f"Print the program before these passes: {_NAMES}", rich_help_panel=_PANEL),
+    ] = None
+    print_ir_after: Annotated[
+        list[str] | None,
+        typer.Option("--print-ir-after", metavar="NAMES", help=f"Print the program after these passes: {_NAMES}", rich_help_panel=_PANEL),
+    ] = None
+    print_ir_changed: Annotated[
+        bool, typer.Option("--print-ir-changed", metavar="", help="Print what each pass changes, as a diff.", rich_help_panel=_PANEL)
+    ] = False
+    dump_ir: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump-ir",
+            metavar="DIR",
+            help="Write the program to DIR/NNN_pass.relay after every pass, without the contents of large constants. "
+            "An earlier dump there is replaced.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    verify_each: Annotated[
+        bool,
+        typer.Option(
+            "--verify-each",
+            metavar="",
+            help="Check after every pass that the program is well-formed and well-typed.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
+    time_passes: Annotated[
+        bool, typer.Option("--time-passes", metavar="", help="Print how long each pass took.", rich_help_panel=_PANEL)
+    ] = False
+    memory_passes: Annotated[
+        bool,
+        typer.Option(
+            "--memory-passes",
+            metavar="",
+            help="Print how much memory each pass took. Measuring it makes them slower.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
+    pass_limit: Annotated[
+        int | None,
+        typer.Option(
+            "--pass-limit", metavar="N", min=0, help="Run the first N passes only, and say which those are.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    reproducer: Annotated[
+        Path | None,
+        typer.Option(
+            "--reproducer",
+            metavar="DIR",
+            help="Where a pass fails, write a folder with which `passat replay DIR` runs it again.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
 
 
 class Inspection:
     """The instruments that were asked for. Leaving it (`with`) prints what they found, also where the passes failed."""
 
-    def __init__(
-        self,
-        *,
-        before: Sequence[str] | None = None,
-        after: Sequence[str] | None = None,
-        changed: bool = False,
-        dump: Path | None = None,
-        verify_each: bool = False,
-        time: bool = False,
-        memory: bool = False,
-        limit: int | None = None,
-    ) -> None:
+    def __init__(self, asked: InspectionOptions) -> None:
         from passat import passmgr
 
-        if dump is not None:
-            check_output_folder(dump, "--dump-ir")
-        self._time = passmgr.PassTimingInstrument() if time else None
-        self._memory = passmgr.PassMemoryInstrument(trace=True) if memory else None
+        if asked.dump_ir is not None:
+            check_output_folder(asked.dump_ir, "--dump-ir")
+        self._time = passmgr.PassTimingInstrument() if asked.time_passes else None
+        self._memory = passmgr.PassMemoryInstrument(trace=True) if asked.memory_passes else None
         self._names: list[tuple[str, passmgr.PrintIRBefore | passmgr.PrintIRAfter]] = []
-        if before:
-            self._names.append(("--print-ir-before", passmgr.PrintIRBefore(_split("--print-ir-before", before))))
-        if after:
-            self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", after))))
+        if asked.print_ir_before:
+            self._names.append(("--print-ir-before", passmgr.PrintIRBefore(_split("--print-ir-before", asked.print_ir_before))))
+        if asked.print_ir_after:
+            self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", asked.print_ir_after))))
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self.printed = [(option, printing.names) for option, printing in self._names]
         """The names of the passes that are printed, by the options that give them."""
-        self.prints = bool(before or after or changed or limit is not None)
+        self.prints = bool(self._names or asked.print_ir_changed or asked.pass_limit is not None)
         """Whether something is printed while the passes run."""
-        asked: list[PassInstrument | None] = [
+        wanted: list[PassInstrument | None] = [
             self._time,
             self._memory,
             *(printing for _, printing in self._names),
-            passmgr.PrintIRChanged(mode="cdiff" if color else "diff") if changed else None,
-            passmgr.DumpIR(dump, refresh=True, initial=True, strip_constants=True) if dump is not None else None,
-            passmgr.VerifyEach() if verify_each else None,
-            passmgr.PassLimit(limit, tell=lambda line: print(line, file=sys.stderr)) if limit is not None else None,
+            passmgr.PrintIRChanged(mode="cdiff" if color else "diff") if asked.print_ir_changed else None,
+            passmgr.DumpIR(asked.dump_ir, refresh=True, initial=True, strip_constants=True) if asked.dump_ir is not None else None,
+            passmgr.VerifyEach() if asked.verify_each else None,
+            passmgr.PassLimit(asked.pass_limit, tell=lambda line: print(line, file=sys.stderr)) if asked.pass_limit is not None else None,
         ]
-        self.instruments = [instrument for instrument in asked if instrument is not None]
+        self.instruments = [instrument for instrument in wanted if instrument is not None]
 
     def __enter__(self) -> "Inspection":
         return self

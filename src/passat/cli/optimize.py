@@ -3,46 +3,16 @@
 import contextlib
 import enum
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import (
-    AtolOption,
-    ConfigOption,
-    CustomOpsOption,
-    DisableOption,
-    InputsOption,
-    JsonOption,
-    LevelOption,
-    PassesOption,
-    RequireOption,
-    RtolOption,
-    RulesOption,
-    SeedOption,
-    check_outputs,
-    check_settings,
-    load,
-    not_nan,
-    parse_config,
-    pipeline_file,
-    read_pipeline,
-)
+from passat.cli.arguments import CompareOptions, JsonOption, PassOptions, check_outputs, check_settings, command, load, not_nan
 from passat.cli.errors import INTERRUPTED, USAGE, end, errors, fail
-from passat.cli.inspection import (
-    DumpOption,
-    Inspection,
-    MemoryOption,
-    PassLimitOption,
-    PrintAfterOption,
-    PrintBeforeOption,
-    PrintChangedOption,
-    ReproducerOption,
-    TimeOption,
-    VerifyEachOption,
-)
+from passat.cli.inspection import Inspection, InspectionOptions
 from passat.cli.output import console, show
 
 
@@ -69,30 +39,39 @@ class Choose(enum.StrEnum):
     TIME = "time"
 
 
-@app.command()
-def optimize(
-    model: Annotated[Path, typer.Argument(metavar="IN", help="The model to optimise.", show_default=False)],
-    *,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Where the result goes.", show_default=False)],
-    passes: PassesOption = None,
-    opt_level: LevelOption = 3,
-    disable: DisableOption = None,
-    require: RequireOption = None,
-    rules: RulesOption = None,
+@dataclass(frozen=True, kw_only=True)
+class SettingOptions:
+    """The options that are keywords of `passat.optimize` as they are."""
+
     time_limit: Annotated[
         float | None, typer.Option(min=0, callback=not_nan, metavar="S", help="Seconds for all saturation; then the best so far is taken.")
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime.")
-    ] = True,
+    ] = None
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime.")] = (
+        True
+    )
     allow_unverified: Annotated[
         bool, typer.Option("--allow-unverified", metavar="", help="Write the result although nothing could be compared.")
-    ] = False,
-    inputs: InputsOption = None,
-    rtol: RtolOption = None,
-    atol: AtolOption = None,
-    custom_ops: CustomOpsOption = None,
-    config: ConfigOption = None,
+    ] = False
+    choose: Annotated[
+        Choose, typer.Option(help="What decides in the end: the cost, or the time of several candidates and the input on ONNX Runtime.")
+    ] = Choose.COST
+    candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: how many candidates there are at most.")] = 4
+    opset: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The opset of OUT, where that is later than the opset of IN.", show_default=False)
+    ] = None
+    explain: Annotated[
+        bool, typer.Option("--explain", metavar="", help="Write into OUT where its nodes come from, for `passat explain OUT`.")
+    ] = False
+
+
+@command(app)
+def optimize(
+    model: Annotated[Path, typer.Argument(metavar="IN", help="The model to optimise.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Where the result goes.", show_default=False)],
+    asked: PassOptions,
+    wanted: SettingOptions,
+    compared: CompareOptions,
+    inspected: InspectionOptions,
     cost: Annotated[
         CostChoice | None, typer.Option(help="What makes a program cheaper. measured: seconds of each operator on ONNX Runtime.")
     ] = None,
@@ -103,15 +82,6 @@ def optimize(
             "which of infinities and NaN a result is (the default); or also assume that none is infinite or NaN."
         ),
     ] = None,
-    choose: Annotated[
-        Choose, typer.Option(help="What decides in the end: the cost, or the time of several candidates and the input on ONNX Runtime.")
-    ] = Choose.COST,
-    candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: how many candidates there are at most.")] = 4,
-    opset: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The opset of OUT, where that is later than the opset of IN.", show_default=False)
-    ] = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
     stats: Annotated[
         bool, typer.Option("--stats", metavar="", help="Tell of each rule the time, why it refused, and how much of the result it made.")
     ] = False,
@@ -124,81 +94,45 @@ def optimize(
             show_default=False,
         ),
     ] = None,
-    print_ir_before: PrintBeforeOption = None,
-    print_ir_after: PrintAfterOption = None,
-    print_ir_changed: PrintChangedOption = False,
-    dump_ir: DumpOption = None,
-    verify_each: VerifyEachOption = False,
-    time_passes: TimeOption = False,
-    memory_passes: MemoryOption = False,
-    pass_limit: PassLimitOption = None,
-    reproducer: ReproducerOption = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", metavar="", help="Write into OUT where its nodes come from, for `passat explain OUT`.")
-    ] = False,
     certificate: Annotated[
         Path | None, typer.Option("--certificate", metavar="FILE.json", help="Write a proof that OUT computes what IN does.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
     with errors(as_json, "nothing was written"):
-        import passat.optimizer
         from passat.certificates import write_certificate
-        from passat.passmgr import PassContext
+        from passat.optimizer import optimize_with
         from passat.progress import ProgressLine
+        from passat.settings import Settings
 
-        other = {"--rules": rules or (), "--inputs": [inputs], "--custom-ops": custom_ops or (), "--passes": [pipeline_file(passes)]}
-        check_outputs({"-o": output, "--certificate": certificate, "--report": page}, other)  # OUT may be IN, which it replaces whole
+        read = {**asked.files, "--inputs": [compared.inputs], "--custom-ops": compared.custom_ops or ()}
+        check_outputs({"-o": output, "--certificate": certificate, "--report": page}, read)  # OUT may be IN, which it replaces whole
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
-        for option, given in (("--rtol", rtol), ("--atol", atol), ("--allow-unverified", allow_unverified or None), ("--inputs", inputs)):
-            if not verify and given is not None and not (option == "--inputs" and choose is Choose.TIME):
-                fail(f"{option} says how the result is compared with the input, and --no-verify that it is not", USAGE)
-        prices = {} if cost is None else {"rules.cost": cost.value}
-        allowed = {} if math is None else {"rules.math": math.value}
-        settings = PassContext(opt_level, require, disable, config={**parse_config(config), **prices, **allowed})
-        text = read_pipeline(passes)
-        sets = load(rules)
-        inspection = Inspection(
-            before=print_ir_before,
-            after=print_ir_after,
-            changed=print_ir_changed,
-            dump=dump_ir,
-            verify_each=verify_each,
-            time=time_passes,
-            memory=memory_passes,
-            limit=pass_limit,
-        )
+        _check_comparison(wanted, compared)
+        choices = {"rules.cost": cost, "rules.math": math}
+        context = asked.context({key: choice.value for key, choice in choices.items() if choice is not None})
+        text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints
         # What rules of the user's own print would stand in the way of who reads the report.
         with (
             contextlib.redirect_stdout(sys.stderr),
-            settings,
+            context,
             inspection,
             ProgressLine(console(stderr=True), enabled=shows) as progress,
         ):
-            idle = check_settings(text, sets, rules or (), inspection.printed)
-            result = passat.optimizer.optimize(
-                model,
+            idle = check_settings(text, sets, asked.rules or (), inspection.printed)
+            settings = Settings(
+                **{**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted)},
                 passes=text,
                 rules=sets,
-                verify=verify,
-                allow_unverified=allow_unverified,
-                inputs=inputs,
-                rtol=rtol,
-                atol=atol,
-                custom_ops=custom_ops or (),
-                time_limit=time_limit,
-                choose=choose.value,
-                candidates=candidates,
-                opset=opset,
-                seed=seed,
-                reproducer=reproducer,
                 instruments=inspection.instruments,
+                reproducer=inspected.reproducer,
                 progress=progress,
                 record=stats or page is not None,
-                explain=explain,
                 certificate=certificate is not None,
             )
+            result = optimize_with(model, settings)
             result.report.warnings += idle
             progress(f"writing {output}")
             result.save(output)
@@ -218,3 +152,11 @@ def optimize(
         if result.report.interrupted:
             best = "nothing better was found so far, and the input" if result.report.kept else "the best so far"
             end(f"interrupted; {best} was written to {output}", INTERRUPTED)
+
+
+def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:
+    """Ends the command where an option says how the result is compared although it is not."""
+    allowed, inputs = wanted.allow_unverified or None, None if wanted.choose is Choose.TIME else compared.inputs
+    for option, given in (("--rtol", compared.rtol), ("--atol", compared.atol), ("--allow-unverified", allowed), ("--inputs", inputs)):
+        if not wanted.verify and given is not None:
+            fail(f"{option} says how the result is compared with the input, and --no-verify that it is not", USAGE)

@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from passat.cli.app import app
-from passat.cli.arguments import (
-    ConfigOption,
-    DisableOption,
-    JsonOption,
-    LevelOption,
-    PassesOption,
-    RequireOption,
-    RulesOption,
-    check_names,
-    check_outputs,
-    load,
-    parse_config,
-    pipeline_file,
-    read_pipeline,
-)
+from passat.cli.arguments import JsonOption, PassOptions, check_names, check_outputs, command, load
 from passat.cli.errors import USAGE, errors, fail
 from passat.cli.output import show
 
@@ -52,29 +38,22 @@ FormatOption = Annotated[
 FileOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it into a file.", show_default=False)]
 
 
-@app.command()
+@command(app)
 def order(
-    passes: PassesOption = None,
-    opt_level: LevelOption = 3,
-    rules: RulesOption = None,
-    disable: DisableOption = None,
-    require: RequireOption = None,
-    config: ConfigOption = None,
+    asked: PassOptions,
     format: FormatOption = None,
     output: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which passes would run, in which order, and why."""
     with errors(as_json):
-        from passat.passmgr import PassContext
         from passat.pipelines import build_pipeline
 
-        check_outputs({"-o": output}, {"--rules": rules or (), "--passes": [pipeline_file(passes)]})
+        check_outputs({"-o": output}, asked.files)
         form = _form(format, output, as_json)
-        ctx = PassContext(opt_level, require, disable, config=parse_config(config))
-        with ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
-            plan = build_pipeline(read_pipeline(passes), load(rules)).plan(ctx)
-            for note in check_names(plan, rules or ()):
+        with asked.context() as ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
+            plan = build_pipeline(asked.text(), load(asked.rules)).plan(ctx)
+            for note in check_names(plan, asked.rules or ()):
                 print(f"note: {note}", file=sys.stderr)
         _put(plan, form, output)
 

@@ -7,35 +7,20 @@ from typing import Annotated
 import typer
 
 from passat.cli.app import rules_app
-from passat.cli.arguments import (
-    ConfigOption,
-    DisableOption,
-    JsonOption,
-    LevelOption,
-    PassesOption,
-    RequireOption,
-    RulesOption,
-    in_settings,
-)
+from passat.cli.arguments import JsonOption, PassOptions, command
 from passat.cli.errors import USAGE, errors, fail
 
 
-@rules_app.command("why-not")
+@command(rules_app, "why-not")
 def why_not(
     rule: Annotated[
         str, typer.Argument(metavar="RULE", help="A rule, such as Arithmetic.add_negative, or a whole set of rules.", show_default=False)
     ],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model on which it did not fire.", show_default=False)],
-    *,
+    asked: PassOptions,
     node: Annotated[
         str | None, typer.Option(metavar="NAME", help="Why not at the node of this name, or with this first output.", show_default=False)
     ] = None,
-    passes: PassesOption = None,
-    opt_level: LevelOption = 3,
-    disable: DisableOption = None,
-    require: RequireOption = None,
-    rules: RulesOption = None,
-    config: ConfigOption = None,
     nearest: Annotated[int, typer.Option(min=1, metavar="N", help="So many of the nearest matches are shown.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,7 +33,7 @@ def why_not(
         from passat.pipelines import build_pipeline
         from passat.rules.why_not import Inquiry, WhyNotError, set_text
 
-        with in_settings(passes, opt_level, disable, require, rules, config) as (text, sets):
+        with asked.entered() as (text, sets):
             try:
                 inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)

@@ -18,7 +18,7 @@ import onnxruntime as ort
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 import passat
-from passat.compare import difference
+from benchmarks.differences import difference
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.opset import in_opset
 from tests.ir.onnx.conftest import rebuilt_module

@@ -1,27 +1,18 @@
-"""How far two values of a model's output are apart, and how far they may be.
+"""How far two values are apart, and how far they may be, judged otherwise than `passat.optimize` does, for tests and benchmarks.
 
 Integers, booleans and strings have to be equal; floating-point numbers equal up to rounding, measured against the size of the whole tensor,
 with infinities and nan in the same places. Sequences, maps and absent optionals are compared part by part.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any as AnyValue
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from passat.ir.dtypes import from_numpy
 from passat.ir.tensor import Array
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """What passes for rounding: a part of each element, plus a part of the largest element of the tensor."""
-
-    element: float
-    tensor: float
-
+from passat.judging import Tolerance, flatten, show
 
 EXACT: Final = Tolerance(0.0, 0.0)
 TOLERANCES: Final[Mapping[str, Tolerance]] = {
@@ -66,25 +57,7 @@ class Difference:
         )
 
 
-def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
-    """The tensors inside a value of an output, each with its path: `[2]` of a sequence, `['key']` of a map; None for an absent optional.
-
-    >>> [path for path, _ in flatten([1.0, {"a": 2.0}])]
-    ['', '[0]', "[1]['a']"]
-    """
-    stack = [(path, value)]
-    while stack:
-        where, item = stack.pop()
-        if isinstance(item, list):
-            yield where, f"sequence of {len(item)}"  # tells an empty sequence from an empty map
-            stack.extend((f"{where}[{i}]", part) for i, part in reversed(list(enumerate(item))))
-        elif isinstance(item, dict):
-            stack.extend((f"{where}[{key!r}]", item[key]) for key in sorted(item, reverse=True))
-        else:
-            yield where, item
-
-
-def difference(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None = None) -> Difference:
+def difference(expected: Any, actual: Any, tolerance: Tolerance | None = None) -> Difference:
     """How a value differs from the expected one, whatever its kind.
 
     `tolerance` overrides that of the floating-point element types.
@@ -101,7 +74,7 @@ def difference(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None
     return total
 
 
-def _tensors(expected: AnyValue, actual: AnyValue, tolerance: Tolerance | None) -> Difference:
+def _tensors(expected: Any, actual: Any, tolerance: Tolerance | None) -> Difference:
     if expected is None or actual is None:
         return Difference() if expected is actual else Difference(reason="is absent in one of the two")
     a, b = np.asarray(expected), np.asarray(actual)
@@ -162,24 +135,3 @@ def _floats(a: Array, b: Array, allowed: Tolerance) -> Difference:
     count = int(np.count_nonzero(beyond))
     shown = f"{show(x[worst])} became {show(y[worst])} at {place}"
     return Difference(found.absolute, found.relative, found.share, f"{count} of {a.size} elements differ by more than rounding: {shown}")
-
-
-def finite_share(values: Iterable[AnyValue]) -> float:
-    """The part of the floating-point elements of some values that are neither infinite nor nan; 1 where there are no elements.
-
-    >>> finite_share([np.array([1.0, np.inf]), np.array([1, 2])])
-    0.5
-    """
-    finite = total = 0
-    for value in values:
-        for _, part in flatten(value):
-            if np.asarray(part).dtype.name in EPSILON:
-                finite += int(np.count_nonzero(np.isfinite(part)))
-                total += np.size(part)
-    return finite / total if total else 1.0
-
-
-def show(value: AnyValue) -> str:
-    """An element, as short as can be."""
-    number = value.item() if isinstance(value, np.generic) else value
-    return f"{number:.6g}" if isinstance(number, float) else repr(number)

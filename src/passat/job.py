@@ -1,0 +1,98 @@
+"""What the steps of an optimization share, and what they hand on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from passat.ir.module import IRModule
+from passat.measure import Measured
+from passat.passmgr import CrashReproducer, PassContext, Sequential
+from passat.report import Report
+from passat.rulefile import PathLike, read_rules
+from passat.rules import RuleSet
+from passat.rules.cost import CostModel, Roofline, cost_model
+from passat.rules.engine.journal import Journal
+from passat.settings import DEFAULT_LEVEL, Settings
+from passat.source import Source
+from passat.tracing import Tracing
+from passat.verify import Comparing, comparing
+from passat.vetoes import VetoWatch
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What all steps use: what is wanted, and the report that they fill in; the user's rule sets, and the files that were read; the context
+    around the call, and that of the passes, without instruments; how models are compared and calls priced; which passes instruments have
+    vetoed; what is written down on the way."""
+
+    wanted: Settings
+    report: Report
+    rules: Sequence[type[RuleSet]]
+    files: Sequence[PathLike]
+    around: PassContext
+    context: PassContext
+    how: Comparing
+    prices: CostModel
+    vetoes: VetoWatch
+    tracing: Tracing | None
+
+    def tell(self, text: str) -> None:
+        """Says what begins now."""
+        if self.wanted.progress is not None:
+            self.wanted.progress(text)
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The input: where it comes from, the same in the opset of the result (another object only where it was converted), its module."""
+
+    source: Source
+    proto: "ModelProto"
+    module: IRModule
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What the passes made of the input, the pipeline, the context that it ran in, and what writes a reproducer where a pass raises."""
+
+    module: IRModule
+    pipeline: Sequential
+    context: PassContext
+    crash: CrashReproducer | None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The model that comes back, its module, and the settings under which the passes made that."""
+
+    model: "ModelProto"
+    module: IRModule
+    context: PassContext
+
+
+def begin(wanted: Settings) -> Job:
+    """Reads rules and inputs, and makes the settings of the passes. Raises RuleFileError, InputsError, CostError, AttributeError."""
+    rules, files = read_rules(wanted.rules)
+    how = comparing(wanted.seed, wanted.inputs, wanted.rtol, wanted.atol)
+    around = PassContext.entered() or PassContext(DEFAULT_LEVEL)
+    options, tracing = wanted.options, None
+    if wanted.record or wanted.explain or wanted.certificate:
+        journal = options.get("rules.journal") or around.get_config("rules.journal") or Journal()
+        options["rules.journal"] = journal
+        tracing = Tracing(journal)
+    report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()
+    return Job(wanted, report, rules, files, around, context, how, _prices(context, report), VetoWatch(), tracing)
+
+
+def _prices(context: PassContext, report: Report) -> CostModel:
+    """The cost model of the passes; the report says which that is. Raises CostError."""
+    named = context.get_config("rules.cost")
+    model = cost_model(named, context.get_config("rules.machine"))
+    report.cost_model = named if isinstance(named, str) else type(model).__name__
+    report.cost_in_seconds = isinstance(model, (Roofline, Measured))
+    if isinstance(model, Measured):
+        model.begin()
+    return model

@@ -1,0 +1,127 @@
+"""What is wanted of an optimization: the keywords of `passat.optimize`, their defaults, and a sentence for what makes no sense."""
+
+import math
+import numbers
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Final, Literal, SupportsIndex, TypeAlias
+from typing import Any as AnyValue
+
+from passat.passmgr import PassInstrument
+from passat.pipelines import Passes
+from passat.rulefile import PathLike, RulesLike
+from passat.rules.cost import CostModel, CostName
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told in a few words what begins now."""
+Check: TypeAlias = Callable[[str, object], None]
+"""Raises TypeError or ArgumentError for a value of an argument of that name."""
+
+MOST_LEVEL: Final = 4
+"""The highest optimization level."""
+DEFAULT_LEVEL: Final = 3
+"""The level of passes where neither the call nor a context around it says one."""
+
+
+class ArgumentError(ValueError):
+    """An argument whose value makes no sense. The message names it."""
+
+
+def _kind(kinds: type | tuple[type, ...], said: str) -> Check:
+    def check(name: str, value: object) -> None:
+        if not isinstance(value, kinds):
+            raise TypeError(f"{name} {said}, not {value!r}")
+
+    return check
+
+
+def _integer(least: int, most: int | None = None) -> Check:
+    bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+
+    def check(name: str, value: object) -> None:
+        if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+            raise TypeError(f"{name} is an integer {bounds}, not {value!r}")
+        if operator.index(value) < least or (most is not None and operator.index(value) > most):
+            raise ArgumentError(f"{name} is an integer {bounds}, not {value!r}")
+
+    return check
+
+
+def _number(said: str, most: float) -> Check:
+    def check(name: str, value: object) -> None:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise TypeError(f"{name} is a {said}, not {value!r}")
+        if not 0 <= float(value) <= most:
+            raise ArgumentError(f"{name} is a {said}, at least 0, not {value!r}")
+
+    return check
+
+
+def _one_of(*values: str) -> Check:
+    def check(name: str, value: object) -> None:
+        if value not in values:
+            raise ArgumentError(f"{name} is {' or '.join(map(repr, values))}, not {value!r}")
+
+    return check
+
+
+def _paths(name: str, value: object) -> None:
+    if not isinstance(value, Iterable) or isinstance(value, _PATH) or not all(isinstance(one, _PATH) for one in value):
+        raise TypeError(f"{name} is a list of the paths of libraries, not {value!r}")
+
+
+_PATH: Final = (str, os.PathLike)
+_SWITCH: Final = _kind(bool, "is True or False")
+_FINITE: Final = _number("finite number", sys.float_info.max)
+_FOLDER: Final = _kind(_PATH, "is the path of a folder")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings:
+    """What is wanted of an optimization, as `passat.optimize` says of its keywords. Raises TypeError and ValueError for values that make no
+    sense; passes and rules are looked at when the pipeline is made."""
+
+    passes: Passes = None
+    rules: RulesLike = ()
+    opt_level: Annotated[int | None, _integer(0, MOST_LEVEL)] = None
+    verify: Annotated[bool, _SWITCH] = True
+    allow_unverified: Annotated[bool, _SWITCH] = False
+    inputs: Annotated[
+        Mapping[str, AnyValue] | PathLike | None,
+        _kind((*_PATH, Mapping), "are arrays by the names of inputs, or the path of a file of them"),
+    ] = None
+    rtol: Annotated[float | None, _FINITE] = None
+    atol: Annotated[float | None, _FINITE] = None
+    custom_ops: Annotated[Iterable[PathLike], _paths] = ()
+    time_limit: Annotated[float | None, _number("number of seconds", math.inf)] = None
+    config: Annotated[Mapping[str, AnyValue] | None, _kind(Mapping, "is a mapping of options to values")] = None
+    cost: CostName | CostModel | None = None
+    choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
+    candidates: Annotated[int, _integer(1)] = 4
+    opset: Annotated[int | None, _integer(1)] = None
+    seed: Annotated[int, _integer(0)] = 0
+    folder: Annotated[PathLike | None, _FOLDER] = None
+    progress: Annotated[Progress | None, _kind(Callable, "is a function of a text")] = None
+    reproducer: Annotated[PathLike | None, _FOLDER] = None
+    instruments: Annotated[Iterable[PassInstrument], _kind(Iterable, "are a list of PassInstrument objects")] = ()
+    record: Annotated[bool, _SWITCH] = False
+    explain: Annotated[bool, _SWITCH] = False
+    certificate: Annotated[bool, _SWITCH] = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for check in getattr(field.type, "__metadata__", ()):
+                if value is not None or field.default is not None:
+                    check(field.name, value)
+        if self.choose == "time" and (self.explain or self.certificate):
+            raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
+
+    @property
+    def options(self) -> dict[str, AnyValue]:
+        """The options of the pass context."""
+        limit = {} if self.time_limit is None else {"rules.time_limit": float(self.time_limit)}
+        return {**(self.config or {}), **limit, **({} if self.cost is None else {"rules.cost": self.cost})}
