@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from passat.cli.check import rule_sets
+from passat.cli.rules import rule_sets
 from passat.ir.types import IncompleteType
 from passat.listing import rule_rows
 from passat.rule_pages.catalogue import library_subjects
