@@ -21,7 +21,6 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.cache_file import cache_folder
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import nbytes
 from passat.ir.dtypes import to_numpy
@@ -33,7 +32,7 @@ from passat.ir.op import Op, get_op, list_ops
 from passat.ir.shape import Any, SymDim, assumed_size
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
-from passat.measurements import Measurements
+from passat.measurements import Measurements, cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
 from passat.runner import Runner, VerifyError, runtime_version, sentence_of
 
@@ -118,8 +117,6 @@ class Measured:
             new, old, estimated = (self._counts[what] for what in ("measured", "remembered", "estimated"))
             notes = [f"{new} operators measured in {self._spent:.1f} s, {old} remembered from before, {estimated} estimated"]
             notes += [f"{count} estimated: {reason}" for reason, count in self._reasons.most_common(3)]
-            notes += self._times.notices
-            self._times.notices.clear()
         return notes
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
