@@ -20,6 +20,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.passmgr import PassContext
 from passat.rules import RuleSet, each, joined, parts, rule_pass, tensors
+from passat.rules.library.folding import ConstantFolding
 
 x, w = tensors("x w")
 PRODUCTS = 12
@@ -47,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     print("| calls | groups | ms | us for each call |\n| --: | --: | --: | --: |")
     for size in options.sizes:
-        module, run, seconds = program(size), rule_pass(Products, fold=True), []
+        module, run, seconds = program(size), rule_pass(Products, ConstantFolding), []
         for counted in range(options.runs + 1):
             with PassContext(config={"rules.cost": "nodes"}) as ctx:
                 start = time.perf_counter()

@@ -51,6 +51,8 @@ ELEMENT_TYPES: Final[Mapping[int, str]] = {
     28: "float6_e3m2fn",
 }
 """Element types by their number in ONNX (`TensorProto.DataType`), as attributes such as that of Cast give them."""
+TYPE_NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in ELEMENT_TYPES.items()}
+"""The numbers in ONNX by element type."""
 
 
 class OnnxVersionError(ValueError):

@@ -196,6 +196,11 @@ class Op(Expr):
             self._cache[key] = found
         return found
 
+    @property
+    def follows_sizes(self) -> bool:
+        """Whether something may be known of the result before a run where it is a small tensor of integers (`known_value`)."""
+        return self.known is not None or self.shape_arith
+
     def known_value(self, types: Sequence[Type], values: Sequence[KnownValue | None], attrs: Attrs, result: Type) -> KnownValue | None:
         """What is known of the elements of a call's result, from what is known of its operands; None where that is nothing."""
         try:

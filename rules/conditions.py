@@ -164,6 +164,16 @@ def is_constant(x: Term) -> bool | str:
 
 
 @condition
+def knows_all_elements(x: Term) -> bool | str:
+    """All elements of the small tensor of integers, or bools, are known before a run."""
+    elements = x.known
+    if elements is None:
+        return "nothing is known of the elements before a run"
+    unknown = [element for element in elements if type(element) not in (int, bool)]
+    return not unknown or f"the element {unknown[0]!r} is known in a run only"
+
+
+@condition
 def same_type(x: Term, y: Term) -> bool | str:
     """Both terms certainly have one shape and element type."""
     if x.type_ != y.type_:

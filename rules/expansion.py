@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from passat.ir.op import Op
 from passat.rules.conditions import Condition
 from passat.rules.operator_hole import OperatorHole
 from passat.rules.parts_hole import PartsHole
-from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, PVar, RuleError
+from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, subterms
 
 
 class Holes(NamedTuple):
@@ -54,9 +54,24 @@ def choices(pattern: Pattern) -> Iterator[Choice]:
     holes = holes_in(pattern)
     fitting = [hole.fitting(pattern) for hole in holes.operators.values()]
     counts = [range(hole.least, hole.most + 1) for hole in holes.parts.values()]
+    calls = [node for node in subterms(pattern) if _takes_parts(node)]
     for operators in itertools.product(*fitting):
         for numbers in itertools.product(*counts):
-            yield Choice(dict(zip(holes.operators, operators, strict=True)), dict(zip(holes.parts, numbers, strict=True)))
+            choice = Choice(dict(zip(holes.operators, operators, strict=True)), dict(zip(holes.parts, numbers, strict=True)))
+            if all(_operand_count(call, choice) == choice.operators[call.op.name].arity for call in calls):
+                yield choice
+
+
+def _takes_parts(node: Pattern) -> TypeGuard[PCall]:
+    """Whether a pattern is a call whose operands are those that a hole stands for, `f(*xs)`: as many as the operator takes."""
+    if not isinstance(node, PCall):
+        return False
+    hole: object = node.op
+    return isinstance(hole, OperatorHole) and hole.operands is None and any(isinstance(arg, PartsHole) for arg in node.args)
+
+
+def _operand_count(call: PCall, choice: Choice) -> int:
+    return sum(choice.counts[arg.name] if isinstance(arg, PartsHole) else 1 for arg in call.args)
 
 
 def filled(value: AnyValue, choice: Choice) -> AnyValue:
@@ -66,18 +81,19 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
     if isinstance(value, PartsHole):
         if value.name not in choice.places:
             raise RuleError(f"{value!r} stands for several operands: it belongs into a tuple, or into a guard of its own")
-        return PVar(f"{value.name}{choice.places[value.name] + 1}")
+        return value.part(choice.places[value.name])
     if isinstance(value, PCall):
         hole: object = value.op
         made = choice.operators[hole.name] if isinstance(hole, OperatorHole) else value.op
         attrs = {name: filled(one, choice) for name, one in value.attrs.items() if name != "attrs" or made.attr_params}
-        return PCall(made, [filled(arg, choice) for arg in value.args], attrs)
+        args = spread(value.args, choice) if _takes_parts(value) else [filled(arg, choice) for arg in value.args]
+        return PCall(made, args, attrs)
     if isinstance(value, PTuple):
         return PTuple(spread(value.fields, choice))
     if isinstance(value, PGet):
-        return PGet(filled(value.of, choice), value.index)
+        return PGet(filled(value.of, choice), value.index if value.behind is None else choice.counts[value.behind.name])
     if isinstance(value, PNumber):
-        return PNumber(filled(value.value, choice))
+        return type(value)(filled(value.value, choice))
     if isinstance(value, Condition):
         return Condition(value.function, [filled(arg, choice) for arg in value.args], value.draw)
     if isinstance(value, Computed):
@@ -110,9 +126,9 @@ def _all(values: Iterable[AnyValue], *, tuples: bool = True) -> Iterator[AnyValu
         value = stack.pop()
         yield value
         if isinstance(value, PCall):
-            stack += [value.op, *value.args, *value.attrs.values()]
+            stack += [value.op, *(value.args if tuples or not _takes_parts(value) else ()), *value.attrs.values()]
         elif isinstance(value, PGet):
-            stack.append(value.of)
+            stack += [value.of, *([value.behind] if tuples else ())]
         elif isinstance(value, PNumber):
             stack.append(value.value)
         elif isinstance(value, (Condition, Computed)):

@@ -21,8 +21,6 @@ class JointPass(RulePass):
             joint_phases(pass_.phases for pass_ in passes),
             name="+".join(pass_.info.name for pass_ in passes),
             opt_level=max(pass_.info.opt_level for pass_ in passes),
-            fold=any(pass_.fold for pass_ in passes),
-            static=any(pass_.static for pass_ in passes),
             merge=any(pass_.merge for pass_ in passes),
             rounds=max(rounds) if len(rounds) == len(passes) else None,
         )

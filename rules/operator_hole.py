@@ -5,11 +5,12 @@ from typing import Any as AnyValue
 from typing import Final, Literal, cast
 
 from passat.ir.op import Op, list_ops
+from passat.rules.parts_hole import PartsHole
 from passat.rules.pattern import Pattern, PCall, RuleError, TermLike, find_operator, subterms
 from passat.rules.symbolic import Symbolic
 
-Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution"]
-TRAITS: Final[tuple[Trait, ...]] = ("elementwise", "movement", "commutative", "associative", "idempotent", "involution")
+Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes"]
+TRAITS: Final[tuple[Trait, ...]] = ("elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes")
 """The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
 
 
@@ -34,7 +35,7 @@ class OperatorHole(Symbolic):
 
     def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
         """The operator, whichever it is, applied to terms."""
-        if self.operands is not None and len(args) != self.operands:
+        if self.operands is not None and len(args) != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
             raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {len(args)} operands")
         # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
         return PCall(cast(Op, self), args, attrs)
@@ -60,10 +61,15 @@ class OperatorHole(Symbolic):
         that have none, since nothing would be said about theirs."""
         calls = [node for node in subterms(pattern) if isinstance(node, PCall) and self is cast(object, node.op)]
         bare = not self.choices and any(not call.attrs for call in calls)
-        return [found for found in self.operators() if not (bare and found.attr_params)]
+        counts = {len(call.args) for call in calls if not any(isinstance(arg, PartsHole) for arg in call.args)}
+        return [found for found in self.operators() if not (bare and found.attr_params) and counts <= {found.arity}]
+
+    def stands_for(self, found: Op) -> bool:
+        """Whether an operator may stand here."""
+        return found.name in self.choices if self.choices else self._fits(found)
 
     def _fits(self, found: Op) -> bool:
-        if found.variadic or found.arity != self.operands or found.name in self.but or found.stateful:
+        if found.variadic or self.operands not in (None, found.arity) or found.name in self.but or found.stateful:
             return False
         return all(getattr(found, trait) is wanted for trait, wanted in self.traits.items())
 
@@ -75,9 +81,9 @@ class OperatorHole(Symbolic):
         """
         if self.choices:
             return f"{self.name} is {any_of(self.choices)}"
-        traits = " ".join(trait if wanted else f"not {trait}" for trait, wanted in self.traits.items())
-        operands = "1 operand" if self.operands == 1 else f"{self.operands} operands"
-        return f"{self.name} is any {traits} operator of {operands}" + (f" but {any_of(self.but)}" if self.but else "")
+        traits = [trait if wanted else f"not {trait}" for trait, wanted in self.traits.items()]
+        operands = "" if self.operands is None else " of 1 operand" if self.operands == 1 else f" of {self.operands} operands"
+        return f"{self.name} is {' '.join(['any', *traits, 'operator'])}{operands}" + (f" but {any_of(self.but)}" if self.but else "")
 
     def __repr__(self) -> str:
         return self.name
@@ -89,21 +95,22 @@ def any_of(names: Sequence[str]) -> str:
 
 
 def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:
-    """A hole for the operators with some traits and a number of operands, or for those that are listed.
+    """A hole for the operators with some traits and a number of operands, for those that are listed, or for any.
 
     >>> f, g = operator("f", elementwise=True, arity=1), operator("g", "maximum", "minimum")
     >>> g.operators()
     [maximum, minimum]
 
-    Raises RuleError where a trait is none, and where neither traits nor names say which operators are meant.
+    Without `arity` the pattern says how many operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError where a trait is none, and
+    where no operator has the traits.
     """
     for trait in traits:
         if trait not in TRAITS:
             raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
     if choices and (traits or arity is not None or but):
         raise RuleError(f"operator({name!r}): operators are meant by their names or by arity= and traits, not by both")
-    if not choices and (not traits or not isinstance(arity, int) or isinstance(arity, bool)):
-        raise RuleError(f"operator({name!r}): say which operators, by names or by traits and arity=, the number of operands")
+    if arity is not None and (not isinstance(arity, int) or isinstance(arity, bool)):
+        raise RuleError(f"operator({name!r}): arity= is the number of operands, not {arity!r}")
     made = OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
     if not made.operators():
         raise RuleError(f"operator({name!r}): there is no operator with these traits and arity={arity}")

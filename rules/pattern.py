@@ -100,7 +100,7 @@ class Pattern(Symbolic):
     def __abs__(self) -> "PCall":
         return PCall(get_op("abs"), (self,))
 
-    def __getitem__(self, index: int) -> "PGet":
+    def __getitem__(self, index: "int | PVar") -> "PGet":
         return PGet(self, index)
 
     def __rshift__(self, right: "TermLike") -> "Rule":
@@ -166,6 +166,16 @@ class PNumber(Pattern):
         return repr(self.value)
 
 
+class PValue(PNumber):
+    """On the right side: a constant computed from what the match binds, or a tuple of constants, of the left side's type."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Computed) -> None:
+        super().__init__(value)
+        self.key = ("value", repr(value))
+
+
 class PCall(Pattern):
     """An operator applied to terms. Attributes that a left side does not mention may be anything; those of a right side take
     the operator's defaults. `attrs=a` stands for all of them."""
@@ -214,19 +224,21 @@ class PTuple(Pattern):
 
 
 class PGet(Pattern):
-    """A field of a tuple-valued term."""
+    """A field of a tuple-valued term. `behind` a hole for operands (`tensors_of`) as many fields come before it as these are; `index` is -1
+    until that is known."""
 
-    __slots__ = ("index", "of")
+    __slots__ = ("behind", "index", "of")
 
-    def __init__(self, of: Pattern, index: int) -> None:
-        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+    def __init__(self, of: Pattern, index: "int | PVar") -> None:
+        if isinstance(index, bool) or not isinstance(index, (int, PVar)) or (isinstance(index, int) and index < 0):
             raise RuleError(f"{of!r}[{index!r}]: fields are counted from 0; parts of a tensor are op.strided_slice(...)")
         self.of = of
-        self.index = index
-        self.key = ("get", of.key, index)
+        self.index = index if isinstance(index, int) else -1
+        self.behind = index if isinstance(index, PVar) else None
+        self.key = ("get", of.key, index if isinstance(index, int) else index.name)
 
     def __repr__(self) -> str:
-        return f"{self.of!r}[{self.index}]"
+        return f"{self.of!r}[{self.index if self.behind is None else f'len({self.behind.name})'}]"
 
 
 TermLike: TypeAlias = Pattern | int | float | tuple["TermLike", ...] | list["TermLike"]
@@ -272,6 +284,13 @@ def number(value: Computed | AttrHole) -> PNumber:
     if not isinstance(value, AttributeTerm):
         raise RuleError(f"number(...) takes an attribute, or what @computed makes, not {value!r}")
     return PNumber(value)
+
+
+def value(computed: Computed) -> PValue:
+    """A computed constant, for right sides: what is computed is a tensor, or a tuple of tensors. Raises RuleError for anything else."""
+    if not isinstance(computed, Computed):
+        raise RuleError(f"value(...) takes what @computed makes, not {computed!r}")
+    return PValue(computed)
 
 
 def attributes(names: str) -> tuple[AttrHole, ...]:

@@ -23,6 +23,7 @@ from passat.rules.pattern import (
     holes_of,
     is_undeclared,
     operator_names,
+    pattern_parts,
     subterms,
     tensor_holes,
 )
@@ -40,9 +41,9 @@ NONFINITE: Final[tuple[NonFinite, ...]] = (KEPT, RESOLVED, MIXED)
 Liberty = tuple[str, NonFinite]
 LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
 """What a rule may do to floating-point values, the least first."""
-REDUCING, EXPLORING, MERGING, LOWERING = "reducing", "exploring", "merging", "lowering"
+REDUCING, EXPLORING, MERGING, LOWERING, EAGER = "reducing", "exploring", "merging", "lowering", "eager"
 """The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a merging one has several
-roots; what a lowering one matched is not taken out."""
+roots; what a lowering one matched is not taken out; an eager one is applied to a node when it is added, and takes its place."""
 
 
 _LIBRARY: Final = "passat.rules.library."
@@ -207,6 +208,14 @@ class Rule:
         if self.back:
             raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be lowering")
         return self._but(kind=LOWERING)
+
+    def eager(self) -> "Rule":
+        """The rule is applied to each node when that is added to the e-graph, and its right side takes the place of the node: what was
+        matched is not there to choose from. The left side is one operator over holes, or a field of a tuple of holes."""
+        deep = [part for part in pattern_parts(self.lhs) if not isinstance(part, (PVar, PConst, PTuple))]
+        if self.back or (deep and not isinstance(self.lhs, PGet)):
+            raise RuleError(f"rule [{self!r}]: the left side of an eager rule is one operator over holes, and it goes one way")
+        return self._but(kind=EAGER)
 
     def budget(self, matches: int) -> "Rule":
         """The rule with a budget of its own instead of `rules.rule_matches`: where it finds more matches in a round, it is put off."""

@@ -9,24 +9,28 @@ from typing import ClassVar, Final, Literal, Unpack, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
+from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
+from passat.rules.call_term import Environment
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
-from passat.rules.engine.fold import written_opset
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Journal
 from passat.rules.engine.limits import INTERRUPTED, Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
+from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
 from passat.rules.regions.regional import REGION_NODES
-from passat.rules.rule import EXACT, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
+from passat.rules.rule import EAGER, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
 from passat.rules.schedule import Phase, phases_of, rule_sets
 
 _DEFAULTS = Limits()
+ALWAYS: Final = (TupleProjection,)
+"""Sets of eager rules that every rule pass has beside its own."""
 _PROVEN: Final = 1e-7
 """A gap below this comes from rounding."""
 
@@ -93,12 +97,9 @@ register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) 
 COUNTERS: Final = {
     "rounds": "rounds of saturation",
     "nodes": "nodes in the e-graphs at the end",
-    "folded": "expressions replaced by constants",
+    "eager": "applications of rules to nodes as they were added: constants, fields of tuples, operators given their shapes",
     "merged": "equal expressions that became one",
-    "projected": "fields taken of tuples that were just made",
-    "made_static": "operators that were given their shapes as attributes",
     "lowered": "calls in the place of which stands what rules say that they are made of",
-    "too_large": "constants that were not folded, as they would enlarge the file too much",
     "alternatives": "places in the programs taken out at which something else could have been taken",
     "changed": "functions that came out otherwise",
     "regions": "regions that large functions were cut into",
@@ -128,8 +129,6 @@ class RulePass(FunctionPass):
         name: str,
         opt_level: int = 2,
         required: Sequence[str] = (),
-        fold: bool = False,
-        static: bool = False,
         merge: bool = False,
         rounds: int | None = None,
         doc: str = "",
@@ -139,8 +138,6 @@ class RulePass(FunctionPass):
         self.info = PassInfo(opt_level, name, required, provides=("types",), preserves=("types",), counters=COUNTERS, **place)
         self.phases = phases_of(sets)
         self.sets = tuple(dict.fromkeys(rules for each in self.phases for rules in each.sets))
-        self.fold = fold
-        self.static = static
         self.merge = merge
         self.rounds = rounds
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
@@ -151,6 +148,11 @@ class RulePass(FunctionPass):
         """The rules of the pass, each direction of a two-way rule by itself."""
         return [direction for rules in self.sets for rule in rules for direction in _directions(rule)]
 
+    @property
+    def heard(self) -> list[Rule]:
+        """The rules of the pass, and those that every pass has."""
+        return list(dict.fromkeys([*self.rules, *(rule for rules in ALWAYS for rule in rules)]))
+
     def __getstate__(self) -> dict[str, object]:
         """What travels to other processes: rule sets go by name, and engines are made there."""
         return {name: value for name, value in vars(self).items() if name != "rules"} | {"_engines": {}}
@@ -160,7 +162,7 @@ class RulePass(FunctionPass):
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
-        engine.opset = written_opset(mod)
+        engine.environment = engine.environment._replace(opset=_opset(mod))
         if engine.journal is not None:
             engine.journal.at(self.info.name, next((var.name_hint for var, each in mod.functions.items() if each is func), ""))
         result = engine.run(func, report)
@@ -222,10 +224,8 @@ class RulePass(FunctionPass):
         if engine is None:
             engine = self._engines[key] = Engine(
                 self._stages(math, disabled),
-                fold=self.fold,
-                static=self.static,
-                exact=math == EXACT,
-                max_growth=growth,
+                eager=[rule for rule in self.heard if rule.kind == EAGER and _allowed(rule, math, disabled)],
+                environment=Environment(growth),
                 merge=self.merge,
                 exact_seconds=exact,
             )
@@ -244,7 +244,7 @@ class RulePass(FunctionPass):
         stages: list[Stage | Matcher | Grouper] = []
         lowering: dict[Matcher | Grouper, None] = {}
         for each in self.phases:
-            rules = [direction for rules in each.sets for rule in rules for direction in _directions(rule)]
+            rules = [direction for rules in each.sets for rule in rules if rule.kind != EAGER for direction in _directions(rule)]
             matchers = [_matcher(rule) for rule in rules if _allowed(rule, math, disabled)]
             stages.append(Stage.of(matchers, each.rounds, each.rule_matches))
             lowering.update((matcher, None) for matcher in matchers if matcher.rule.kind == LOWERING)
@@ -256,8 +256,6 @@ def rule_pass(
     name: str | None = None,
     opt_level: int = 2,
     required: Iterable[str] = (),
-    fold: bool = False,
-    static: bool = False,
     merge: bool = False,
     rounds: int | None = None,
     **place: Unpack[Place],
@@ -265,8 +263,8 @@ def rule_pass(
     """A function pass of rule sets, or of phases one after the other (`passat.rules.phase`). Its name is that of the first set where none
     is given.
 
-    With `fold` constants are folded while the rules run, and with `static` dynamic operators made static where that is known; with
-    `merge` equal expressions become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
+    With `passat.rules.library.ConstantFolding` among the sets constants are computed while the rules run. With `merge` equal expressions
+    become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
     `after` and `before` say where the pass stands (PassInfo).
     Raises RuleError where a set is none, or where there is neither a set nor a name.
     """
@@ -282,8 +280,6 @@ def rule_pass(
         name=title,
         opt_level=opt_level,
         required=tuple(required),
-        fold=fold,
-        static=static,
         merge=merge,
         rounds=rounds,
         **place,
@@ -292,7 +288,8 @@ def rule_pass(
 
 @functools.lru_cache(maxsize=4096)
 def _directions(rule: Rule) -> tuple[Rule, ...]:
-    return tuple(rule.directions())
+    # Of eager rules the engine makes those that it meets: f(*cs) stands for hundreds.
+    return (rule,) if rule.kind == EAGER else tuple(rule.directions())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -301,9 +298,16 @@ def _matcher(rule: Rule) -> Matcher | Grouper:
     return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
 
 
+def _opset(mod: IRModule | None) -> int:
+    """The opset that a module is written in: that of the ONNX model which it was read from, or the one for all others."""
+    return int(getattr(None if mod is None else mod.attrs.get("onnx"), "version", DEFAULT_OPSET))
+
+
 def _applied(ctx: PassContext) -> int:
-    """How many applications of rules the context has counted."""
-    return sum(int(count) for counters in ctx.statistics.counters.values() for key, count in counters.items() if key.startswith("fired:"))
+    """How many applications of rules the context has counted, but for eager ones."""
+    every = ctx.statistics.counters.values()
+    fired = sum(int(count) for counters in every for key, count in counters.items() if key.startswith("fired:"))
+    return fired - sum(int(counters.get("eager", 0)) for counters in every)
 
 
 def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:

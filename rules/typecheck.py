@@ -25,6 +25,7 @@ from passat.rules.pattern import (
     PLiteral,
     PNumber,
     PTuple,
+    PValue,
     PVar,
     RuleError,
     subterms,
@@ -114,6 +115,8 @@ class _Sample:
     def type_of(self, pattern: Pattern, root: Type | None = None) -> Type:
         if isinstance(pattern, (PVar, PConst)):
             return self.types[pattern.name]
+        if isinstance(pattern, PValue):
+            return root if root is not None else TensorType(())
         if isinstance(pattern, (PLiteral, PNumber)):
             return root if isinstance(root, TensorType) and not root.shape else TensorType((), self._dtype(root))
         if isinstance(pattern, PJoined):  # of two matches

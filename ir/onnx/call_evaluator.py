@@ -36,9 +36,10 @@ def run_call(op: Op, operands: tuple[AnyValue, ...], attrs: dict[str, AnyValue],
     except OnnxVersionError as error:
         raise NoKernelError(str(error)) from error
     results = [written] if isinstance(written, str) else list(written)
-    nodes, results = emitter.finish(results, [f"r{i}" for i in range(len(results))], "", Names(constants), Names(), {"": opset})
+    opsets = {"": opset, "com.microsoft": 1}
+    nodes, results = emitter.finish(results, [f"r{i}" for i in range(len(results))], "", Names(constants), Names(), opsets)
     computed = [name for name in results if name not in constants]
-    values = dict(zip(computed, evaluate_nodes(nodes, constants, computed, {"": opset}), strict=True)) if computed else {}
+    values = dict(zip(computed, evaluate_nodes(nodes, constants, computed, opsets), strict=True)) if computed else {}
     arrays = tuple((constants.get(name) or values[name]).numpy() for name in results)
     return arrays if isinstance(call.checked_type, TupleType) else arrays[0]
 

@@ -109,9 +109,20 @@ def _write_fmod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Mod", inputs, {"fmod": 1})
 
 
-@define_op("power", kernel=in_float32(np.power), cost=transcendental, elementwise=True, unit=1)
+def _power(x: Array, y: Array) -> Array:
+    found = np.asarray(np.power(x, y))
+    if found.dtype.kind == "i":
+        with np.errstate(all="ignore"):
+            size = np.abs(np.power(x.astype(np.float64), y.astype(np.float64)))
+        if np.any(size > np.iinfo(found.dtype).max):
+            raise ValueError(f"a power is larger than {found.dtype} holds, and ONNX leaves undefined what becomes of it")
+    return found
+
+
+@define_op("power", kernel=in_float32(_power), cost=transcendental, elementwise=True, unit=1)
 def power(x: TensorType, y: TensorType) -> TensorType:
-    """`x` to the power of `y`. The kernel refuses negative exponents of integers. ONNX Pow-15 with one element type."""
+    """`x` to the power of `y`. The kernel refuses integers with negative exponents, and those whose power has no place in their type. ONNX
+    Pow-15 with one element type."""
     return broadcast_type((x, y), FLOATING | {"int32", "int64"})
 
 

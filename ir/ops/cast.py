@@ -8,14 +8,12 @@ import numpy as np
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import ELEMENT_TYPES, Emitter, OnnxNode, from_onnx, to_onnx
+from passat.ir.onnx_mapping import ELEMENT_TYPES, TYPE_NUMBERS, Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.elementwise import FLOATING, INTEGRAL, PLAIN, same_type
 from passat.ir.shape import ANY, Any
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
-
-_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 @define_op("copy", exact="always", kernel=lambda x: x, onnx="Identity", elementwise=True, idempotent=True, shape_arith=True)
@@ -74,4 +72,4 @@ def _read_cast(node: OnnxNode) -> Expr | None:
 
 @to_onnx(cast)
 def _write_cast(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return emit.node("Cast", inputs, {"to": _NUMBERS[call.attrs.dtype]})
+    return emit.node("Cast", inputs, {"to": TYPE_NUMBERS[call.attrs.dtype]})

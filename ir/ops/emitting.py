@@ -1,16 +1,13 @@
 """Pieces of ONNX that several writers need: nodes whose form changed between opsets, and attributes that are 32-bit floats."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from passat.ir.expr import Span
-from passat.ir.onnx_mapping import Emitter, OnnxNode
+from passat.ir.onnx_mapping import TYPE_NUMBERS, Emitter, OnnxNode
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
-
-_NUMBERS: Final = {"float32": 1, "float16": 10, "float64": 11, "bfloat16": 16}
 
 
 def transpose(emit: Emitter, name: str, perm: Sequence[int]) -> str:
@@ -36,7 +33,7 @@ def reduced(emit: Emitter, op_type: str, name: str, axes: Sequence[int]) -> str:
 
 def cast(emit: Emitter, name: str, from_dtype: str, to_dtype: str) -> str:
     """The value called `name` in another floating-point type; itself where that is the one it has."""
-    return name if from_dtype == to_dtype else emit.node("Cast", [name], {"to": _NUMBERS[to_dtype]})
+    return name if from_dtype == to_dtype else emit.node("Cast", [name], {"to": TYPE_NUMBERS[to_dtype]})
 
 
 def scalar(emit: Emitter, value: float, dtype: str) -> str:

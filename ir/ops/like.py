@@ -10,7 +10,7 @@ import numpy as np
 
 from passat.ir.cost import view
 from passat.ir.expr import Call
-from passat.ir.onnx_mapping import ELEMENT_TYPES, Emitter, need_opset, to_onnx
+from passat.ir.onnx_mapping import TYPE_NUMBERS, Emitter, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
 from passat.ir.ops.elementwise import PLAIN, WIDE, same_type
 from passat.ir.ops.emitting import reduced
@@ -18,8 +18,6 @@ from passat.ir.ops.movement import emit_expand
 from passat.ir.shape import broadcast, may_equal, product, same_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
-
-_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 def _cast_like(data: Array, dtype_like: Array) -> Array:
@@ -37,7 +35,7 @@ def cast_like(data: TensorType, dtype_like: TensorType) -> TensorType:
 
 @to_onnx(cast_like)
 def _write_cast_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return emit.node("Cast", inputs[:1], {"to": _NUMBERS[tensor_type(call.checked_type).dtype]})
+    return emit.node("Cast", inputs[:1], {"to": TYPE_NUMBERS[tensor_type(call.checked_type).dtype]})
 
 
 @define_op("reshape_like", exact="always", kernel=lambda data, shape_like: data.reshape(shape_like.shape), cost=view, pattern=2)

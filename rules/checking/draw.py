@@ -182,7 +182,8 @@ class _Drawer:
     def field(self, node: PGet) -> Type:
         whole = self.visit(node.of)
         if whole is None:
-            some = [TensorType(self.around.shape(), self.around.dtype) for _ in range(node.index + self.dice.integer(1, 2))]
+            count = len(node.of.fields) if isinstance(node.of, PTuple) else node.index + self.dice.integer(1, 2)
+            some = [TensorType(self.around.shape(), self.around.dtype) for _ in range(count)]
             whole = self.assign(node.of, TupleType(some))
         if not isinstance(whole, TupleType) or node.index >= len(whole.fields):
             raise Unfit(f"{whole!r} has no field {node.index}")

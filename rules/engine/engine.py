@@ -9,13 +9,12 @@ from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
 from passat.ir.infer import infer_type
-from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Op
-from passat.ir.ops.static_forms import ARE_STATIC_FORMS, HAVE_STATIC_FORM
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
+from passat.rules.call_term import Environment
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, Symbol, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.interruption import interruptible
@@ -30,16 +29,16 @@ from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.regional import run_regions
-from passat.rules.rule import LOWERING
+from passat.rules.rule import LOWERING, Rule
 
 
 class Engine:
-    """Rules, whether to fold constants, limits and a cost model: everything that a run needs but the program. With `exact` folding keeps
-    every bit (`Folder`).
+    """Rules, limits, a cost model and settings that guards ask for: everything that a run needs but the program.
 
     `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
     which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
-    those of one stage, or stages, and rules that lower; a `journal` is told everything.
+    those of one stage, or stages, and rules that lower; `eager` ones are applied to nodes as they are added; a `journal` is told
+    everything.
     """
 
     def __init__(
@@ -48,10 +47,8 @@ class Engine:
         *,
         limits: Limits | None = None,
         model: CostModel | None = None,
-        fold: bool = False,
-        static: bool = False,
-        exact: bool = False,
-        max_growth: int = 1 << 20,
+        eager: Sequence[Rule] = (),
+        environment: Environment = Environment(),  # noqa: B008  # immutable
         merge: bool = False,
         exact_seconds: float = 0.0,
         region_nodes: int | None = None,
@@ -68,11 +65,8 @@ class Engine:
         self.lowering = [each for each in alone if isinstance(each, Matcher) and each.rule.kind == LOWERING]
         self.limits = limits or Limits()
         self.model = model or ROOFLINE
-        self.fold = fold
-        self.static = static
-        self.exact = exact
-        self.opset = DEFAULT_OPSET
-        self.max_growth = max_growth
+        self.eager = Eager(eager)
+        self.environment = environment
         self.merge = merge
         self.exact_seconds = exact_seconds
         self.region_nodes = region_nodes
@@ -84,7 +78,7 @@ class Engine:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
         facts = FACTS.get(function)
-        if facts is None and not (self.fold or self.merge):
+        if facts is None and not (self.eager.about_calls or self.merge):
             facts = look_at(function, self._needed())
         if facts is not None and self._has_nothing_for(facts):
             return function
@@ -119,7 +113,7 @@ class Engine:
     def _has_nothing_for(self, facts: FunctionFacts) -> bool:
         """Whether no rule can match and there is nothing to fold or merge."""
         return (
-            (not self.fold or (self.static, self.exact, self.max_growth) in facts.folded)
+            (not self.eager.about_calls or (self.eager.rules, self.environment) in facts.settled)
             and (not self.merge or facts.distinct)
             and not any(symbols <= facts.symbols for symbols in self._needed())
         )
@@ -135,8 +129,8 @@ class Engine:
             facts = FACTS[made] = FunctionFacts(frozenset(graph.symbols))
         if made is function and not self.rank:
             facts.distinct = facts.distinct or self.merge
-            if self.fold:
-                facts.folded.add((self.static, self.exact, self.max_growth))
+            if self.eager.about_calls:
+                facts.settled.add((self.eager.rules, self.environment))
         return made
 
     def _with_regions(self, function: Function, report: EngineReport) -> Function:
@@ -183,8 +177,7 @@ class Engine:
         return self._optimise(graph, graph.load(body), body, done, report)
 
     def _graph(self) -> Graph:
-        folder = Folder(self.max_growth, static=self.static, exact=self.exact, opset=self.opset) if self.fold else None
-        return Graph(folder, compare_large=self.merge)
+        return Graph(self.eager, self.environment, compare_large=self.merge)
 
     def optimise(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
         """What takes the place of a body without regions, from which a graph was loaded."""
@@ -200,10 +193,8 @@ class Engine:
         if not self.lowering:
             return False
         present = {*graph.symbols, CONST_SYMBOL}
-        made = set()
-        if self.static and any(symbol.op is not None and symbol.op.name in HAVE_STATIC_FORM for symbol in present):
-            made = {symbol for matcher in self.lowering for symbol in matcher.symbols if symbol.op and symbol.op.name in ARE_STATIC_FORMS}
-        return any(matcher.symbols <= present | made for matcher in self.lowering)
+        present.update(*(made for symbol, made in self.eager.makes if symbol in present))
+        return any(matcher.symbols <= present for matcher in self.lowering)
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         initial, steps = len(graph), None if self.journal is None else Steps()
@@ -211,14 +202,11 @@ class Engine:
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         result = saturator.run()
         report.add_saturation(result)
-        report.folded += graph.folded
         report.merged += graph.merged
-        report.projected += graph.projected
-        report.made_static += graph.made_static
-        if graph.folder is not None:
-            report.too_large += graph.folder.refused
+        report.eager += graph.applied
+        report.add_rules(graph.statistics)
         made, extraction = body, None
-        if result.unions or graph.folded or graph.projected or graph.made_static or changed_leaf or (self.merge and graph.merged):
+        if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
             extraction = extract(
                 *(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
@@ -235,7 +223,8 @@ class Engine:
         unions = self.limits.unions
         if unions is None:
             return self.limits
-        return self.limits._replace(unions=max(0, unions - sum(statistics.unions for statistics in report.rules.values())))
+        applied = sum(statistics.unions for statistics in report.rules.values()) - report.eager
+        return self.limits._replace(unions=max(0, unions - applied))
 
     def _taken_out(
         self, graph: Graph, root: int, body: Expr, saturator: Saturator, extraction: Extraction, done: "_Done | None", report: EngineReport
@@ -261,6 +250,8 @@ class Engine:
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model)
         report.add_saturation(done.saturator.result)
+        report.eager += graph.applied
+        report.add_rules(graph.statistics)
         report.lowered += done.calls
         report.failures += [done.problem] if done.problem else []
         made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)

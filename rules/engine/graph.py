@@ -6,18 +6,22 @@ classes are a union-find over them that follows egglog. Each class has one type,
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
 from passat.ir.infer import known_value
-from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, get_op, is_followed
-from passat.ir.ops.static_forms import HAVE_STATIC_FORM, static_form
+from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, is_followed
 from passat.ir.tensor import Tensor, look
 from passat.ir.types import TensorType, TupleType, Type, refine
-from passat.rules.engine.fold import Folder
+from passat.rules.call_term import Environment
+from passat.rules.engine.evaluation import evaluate
+from passat.rules.engine.report import RuleStatistics
+
+if TYPE_CHECKING:
+    from passat.rules.engine.eager import Eager
 
 CALL: Final = "call"
 CONST: Final = "const"
@@ -76,10 +80,33 @@ LEAF_SYMBOL: Final = symbol(LEAF, None, 0)
 GET_SYMBOL: Final = symbol(GET, None, 1)
 
 
-class Graph:
-    """A program loaded from an expression. `ids` maps every loaded expression (by identity) to its node."""
+class NewNode(NamedTuple):
+    """A node that is about to be added: its symbol, payload, operands and type, what is known of its elements, and where it stands."""
 
-    def __init__(self, folder: Folder | None = None, *, compare_large: bool = False) -> None:
+    head: Symbol
+    payload: int
+    operands: tuple[int, ...]
+    type_: Type
+    known: KnownValue | None = None
+    place: Expr | None = None
+
+
+class Decision(NamedTuple):
+    """What an eager rule decided on a node: the rule, where the node stands, and why it refused, or '' where it was applied."""
+
+    rule: str
+    place: Expr | None
+    refusal: str = ""
+
+
+class Graph:
+    """A program loaded from an expression. `ids` maps every loaded expression (by identity) to its node.
+
+    `eager` are the rules that are applied to nodes as they are added, under the settings of `environment`; `statistics` and `decisions` say
+    what they did.
+    """
+
+    def __init__(self, eager: "Eager | None" = None, environment: Environment = Environment(), *, compare_large: bool = False) -> None:  # noqa: B008  # immutable
         self.symbols: list[Symbol] = []
         self.payloads: list[int] = []
         self.operands: list[tuple[int, ...]] = []
@@ -93,11 +120,11 @@ class Graph:
         self.tensors: list[Tensor] = []
         self.leaves: list[Expr] = []
         self.stateful: list[Call] = []
-        self.folder = folder
-        self.folded = 0
+        self.eager = eager
+        self.environment = environment
+        self.statistics: dict[str, RuleStatistics] = {}
+        self.decisions: list[Decision] = []
         self.merged = 0
-        self.projected = 0
-        self.made_static = 0
         self.places: dict[int, Expr] = {}
         self._learnt: set[int] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
@@ -110,19 +137,24 @@ class Graph:
 
     def anew(self) -> "Graph":
         """A graph of the same kind, without nodes."""
-        return Graph(self.folder, compare_large=self._large is not None)
+        return Graph(self.eager, self.environment, compare_large=self._large is not None)
+
+    @property
+    def applied(self) -> int:
+        """How often eager rules were applied."""
+        return sum(statistics.unions for statistics in self.statistics.values())
 
     # ---- loading
 
     def load(self, root: Expr) -> int:
         """Adds an expression whose types have been inferred and returns the node of the whole.
 
-        Equal parts become one node, and the field of a tuple that was just made is that field. Where there is a folder, what it folds
-        becomes a constant at once. Everything that is not dataflow (variables, functions) is a leaf, or a region around operands.
+        Equal parts become one node, and eager rules are applied to each. Everything that is not dataflow (variables, functions) is a leaf,
+        or a region around operands.
         """
         ids, nodes = self.ids, self._nodes
         known, seen, find_symbol = ids.get, nodes.get, _SYMBOLS.get
-        plain = self.folder is None
+        plain = self.eager is None or not self.eager.about_calls
         stack: list[Expr] = [root]
         while stack:
             expr = stack[-1]
@@ -178,37 +210,28 @@ class Graph:
 
     def _load_node(self, expr: Expr, operands: tuple[int, ...]) -> int:
         head, payload = self._shape_of(expr, len(operands))
-        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE:
-            self.projected += 1
-            return self.operands[operands[0]][payload]
         node = self._nodes.get((head, payload, operands))
         if node is not None:
             self.merged += 1
-            return node
+            return self.find(node)
         type_ = expr._checked_type or expr.checked_type
-        folder = self.folder
-        if folder is None:
+        if self.eager is None:
             return self._new(head, payload, operands, type_, expr)
         learnt = not self._learnt.isdisjoint(operands)
         if learnt:
             with contextlib.suppress(OpTypeError):  # what was learnt contradicts the operator: the type stays as it was
                 type_ = refine(type_, self.infer(head, payload, operands))
-        value = None
-        if not operands or operands[0] in self.constants:
-            value = self._fold(head, payload, operands, type_)
         known: KnownValue | None = None
-        if value is None and isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
+        if isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
             known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
-            value = folder.from_known(known, type_)
-        if isinstance(value, Tensor):
-            self.folded += 1
-            made = self.add_constant(value, Constant(value, expr.span))
+        size = len(self)
+        made = self.eager.apply(self, NewNode(head, payload, operands, type_, known, expr))
+        if made < 0:
+            made = self._new(head, payload, operands, type_, expr)
         else:
-            made = self._static_form(head, payload, operands, expr) if folder.static else -1
-            if made < 0:
-                made = self._new(head, payload, operands, type_, expr)
-                if value is not None:
-                    self.constants[made] = value
+            self._nodes[head, payload, operands] = made
+            if made >= size:
+                self._place(made, expr)
         if known is not None:
             self.known.setdefault(made, known)
         best = self.types[made]
@@ -217,21 +240,12 @@ class Graph:
             self._learnt.add(made)
         return made
 
-    def _static_form(self, head: Symbol, payload: int, operands: tuple[int, ...], expr: Expr) -> int:
-        """The node of the operator with attributes that does what a dynamic operator does here; -1 where too little is known."""
-        if head.op is None or head.op.name not in HAVE_STATIC_FORM:
-            return -1
-        constants = [value if isinstance(value := self.constants.get(operand), Tensor) else None for operand in operands]
-        types = [self.types[operand] for operand in operands]
-        form = static_form(head.op.name, types, [self.known_of(operand) for operand in operands], self.attrs[payload], constants)
-        if form is None:
-            return -1
-        op = get_op(form.op)
-        kept = tuple(operands[i] for i in form.operands)
-        made = self.make(symbol(CALL, op, len(kept)), self.attr_id(op.bind_attrs(form.attrs)), kept)
-        self.made_static += 1
-        self.places.setdefault(made, expr)
-        return made
+    def _place(self, node: int, expr: Expr) -> None:
+        """A new node stands where an expression stood."""
+        if self.symbols[node] is CONST_SYMBOL:
+            self.origins[node] = Constant(self.tensors[self.payloads[node]], expr.span)
+        else:
+            self.places.setdefault(node, expr)
 
     def _shape_of(self, expr: Expr, arity: int) -> tuple[Symbol, int]:
         if type(expr) is Call:
@@ -297,21 +311,36 @@ class Graph:
         return found
 
     def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
-        """The node of a symbol on operand classes, typed, and folded where there is a folder. Raises OpTypeError where it has no type."""
-        if head is GET_SYMBOL and self.symbols[operands[0]].kind == TUPLE and payload < len(self.operands[operands[0]]):
-            return self.find(self.operands[operands[0]][payload])
+        """The node of a symbol on operand classes, typed, or what eager rules make of it. Raises OpTypeError where it has no type."""
         node = self._nodes.get((head, payload, operands))
         if node is not None:
             return node
         type_ = self.infer(head, payload, operands)
-        value = self._fold(head, payload, operands, type_)
-        if isinstance(value, Tensor):
-            node = self._nodes[head, payload, operands] = self.add_constant(value)
-            return node
-        node = self._new(head, payload, operands, type_, None)
-        if value is not None:
-            self.constants[node] = value
-        return node
+        made = -1 if self.eager is None else self.eager.apply(self, NewNode(head, payload, operands, type_))
+        if made < 0:
+            return self._new(head, payload, operands, type_, None)
+        self._nodes[head, payload, operands] = made
+        return made
+
+    def make_again(self, node: int) -> int:
+        """What eager rules make of a node now that more is known of its operands; -1 where that is nothing."""
+        if self.eager is None:
+            return -1
+        head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
+        if head is GET_SYMBOL and isinstance(whole := self.constant_of(operands[0]), tuple):
+            return self.add_value(whole[payload])
+        return self.eager.apply(self, NewNode(head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node)))
+
+    def add_value(self, value: Value) -> int:
+        """The node of a constant, or of a tuple of constants."""
+        if not isinstance(value, tuple):
+            return self.add_constant(value)
+        fields = tuple(map(self.add_value, value))
+        return self.make(symbol(TUPLE, None, len(fields)), 0, fields)
+
+    def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of a call on constants. Raises EvaluateError."""
+        return evaluate(op, values, attrs, type_, self.environment.opset)
 
     def _new(self, head: Symbol, payload: int, operands: tuple[int, ...], type_: Type, origin: Expr | None) -> int:
         node = len(self.symbols)
@@ -322,7 +351,17 @@ class Graph:
         self.origins.append(origin)
         self.classes.append(node)
         self._nodes[head, payload, operands] = node
+        if head.kind == TUPLE:
+            self.learn_tuple(node)
         return node
+
+    def learn_tuple(self, node: int) -> bool:
+        """Gives a tuple of constants its value. Returns whether it is one."""
+        values = [self.constants.get(self.find(operand)) for operand in self.operands[node]]
+        if any(value is None for value in values):
+            return False
+        self.constants[self.find(node)] = tuple([value for value in values if value is not None])
+        return True
 
     def edges(self, start: int = 0) -> set[tuple[Symbol, int, Symbol]]:
         """Which symbols stand where below which: (whole, place, part); of the nodes from `start` on."""
@@ -402,24 +441,3 @@ class Graph:
         if head.op.known_operands:
             values = [self.known_of(operand) if i in head.op.known_operands else None for i, operand in enumerate(operands)]
         return head.op.infer(types, self.attrs[payload], values)
-
-    def fold(self, node: int) -> Value | None:
-        """The value of a node whose operands are constants now, where there is a folder and it agrees."""
-        return self._fold(self.symbols[node], self.payloads[node], self.operands[node], self.types[node])
-
-    def _fold(self, head: Symbol, payload: int, operands: Sequence[int], type_: Type) -> Value | None:
-        if self.folder is None or head.kind not in (CALL, TUPLE, GET):
-            return None
-        values: list[Value] = []
-        constants = self.constants
-        for operand in operands:
-            value = constants.get(self.find(operand))
-            if value is None:
-                return None
-            values.append(value)
-        if head.kind == TUPLE:
-            return tuple(values)
-        if head.kind == GET:
-            return values[0][payload] if isinstance(values[0], tuple) else None
-        assert head.op is not None
-        return self.folder.fold(head.op, values, self.attrs[payload], type_)

@@ -7,19 +7,21 @@ from weakref import WeakKeyDictionary
 
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from passat.ir.op import Op
+from passat.rules.call_term import Environment
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, LEAF_SYMBOL, TUPLE, Symbol, symbol
+from passat.rules.rule import Rule
 
 
 @dataclass
 class FunctionFacts:
     """Facts about the body of a function that is dataflow over variables alone (no lets, branches, nested functions or references).
 
-    `symbols` are what its nodes apply; `folded` holds the settings under which folding has found nothing more to fold; `distinct`
+    `symbols` are what its nodes apply; `settled` holds the eager rules, with the settings, that have found nothing more to do; `distinct`
     says that no two of its parts are equal.
     """
 
     symbols: frozenset[Symbol]
-    folded: set[tuple[bool, bool, int]] = field(default_factory=set)
+    settled: set[tuple[tuple[Rule, ...], Environment]] = field(default_factory=set)
     distinct: bool = False
 
 

@@ -11,14 +11,16 @@ import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
 from passat.ir.op import KnownValue, Op, OpTypeError
 from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
-from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
+from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, NewNode, Symbol, symbol
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -29,6 +31,7 @@ from passat.rules.pattern import (
     PLiteral,
     PNumber,
     PTuple,
+    PValue,
     PVar,
     RuleError,
     is_undeclared,
@@ -36,7 +39,7 @@ from passat.rules.pattern import (
     pattern_parts,
     subterms,
 )
-from passat.rules.rule import Rule
+from passat.rules.rule import EAGER, Rule
 
 _VARIANTS = 128
 """A rule is matched with at most this many orders of its commutative operands."""
@@ -211,10 +214,12 @@ class Matcher:
 
     # ---- the decision
 
-    def decide(self, graph: Graph, row: Sequence[int]) -> tuple[int, int]:
-        """The class of the root and the node that the right side becomes there. Raises Refusal with the reason."""
+    def decide(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> tuple[int, int]:
+        """The class of the root, which may be a `new` node and has none then (-1), and the node that the right side becomes there. Raises
+        Refusal with the reason."""
         try:
-            built = self._build(self.bind(graph, row))
+            match = self.bind(graph, row, new)
+            built = self._build(match)
         except Refuse as refuse:
             raise Refusal(str(refuse)) from None
         except (OpTypeError, InferError) as error:
@@ -224,15 +229,15 @@ class Matcher:
         except Exception as error:
             error.add_note(f"in the rule {self.name} ({self.rule.source})")
             raise
-        root = graph.find(row[0])
-        wanted_type, made = graph.types[root], graph.types[graph.find(built)]
+        root = -1 if new is not None else graph.find(row[0])
+        wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
             raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
 
-    def bind(self, graph: Graph, row: Sequence[int]) -> "Bindings":
+    def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
         """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
-        match = Bindings(self, graph, row)
+        match = Bindings(self, graph, row, new)
         checks, binds = self._attributes
         for column, name, wanted in checks:
             given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
@@ -276,8 +281,11 @@ class Matcher:
         graph, row = match.graph, match.row
         made: list[int] = []
         for node, operands in self._plan:
+            if isinstance(node, PValue):
+                made.append(graph.add_value(match.value(node.value)))
+                continue
             if isinstance(node, (PLiteral, PNumber)):
-                made.append(graph.add_constant(scalar_for(match.value(node.value), graph.types[graph.find(row[0])])))
+                made.append(graph.add_constant(scalar_for(match.value(node.value), match.root_type)))
                 continue
             payload = 0
             if isinstance(node, PCall):
@@ -292,13 +300,19 @@ class Matcher:
 class Bindings:
     """What a row binds."""
 
-    __slots__ = ("attrs", "graph", "matcher", "row")
+    __slots__ = ("attrs", "graph", "matcher", "new", "row")
 
-    def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int]) -> None:
+    def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> None:
         self.matcher = matcher
         self.graph = graph
         self.row = row
+        self.new = new
         self.attrs: dict[str, AnyValue] = {}
+
+    @property
+    def root_type(self) -> Type:
+        """The type of the left side."""
+        return self.new.type_ if self.new is not None else self.graph.types[self.graph.find(self.row[0])]
 
     def node(self, pattern: Pattern) -> int:
         """The class that a hole or named term binds."""
@@ -329,6 +343,8 @@ class Bindings:
 
     def _term(self, pattern: Pattern) -> Term:
         graph = self.graph
+        if self.matcher.rule.kind == EAGER and pattern.key == self.matcher.rule.lhs.key:
+            return self._root(pattern)
         if pattern.key in self.matcher._slots:
             cls = graph.find(self.node(pattern))
             constant = graph.constants.get(cls)
@@ -341,6 +357,23 @@ class Bindings:
         if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
             return Term(types[0].fields[pattern.index])
         raise Refuse(f"{pattern!r} has no type here")
+
+    def _root(self, pattern: Pattern) -> Term:
+        """The left side of an eager rule, which may not be there yet."""
+        graph, new = self.graph, self.new
+        if new is None:
+            cls = graph.find(self.row[0])
+            new = NewNode(graph.symbols[cls], graph.payloads[cls], graph.operands[cls], graph.types[cls], graph.known_of(cls))
+        op = new.head.op
+        if not isinstance(pattern, PCall) or op is None:
+            return Term(new.type_, None, new.known)
+        values = [graph.constant_of(operand) for operand in new.operands]
+        attrs = graph.attrs[new.payload]
+
+        def evaluate() -> Value:
+            return graph.evaluate(op, [value for value in values if value is not None], attrs, new.type_)
+
+        return CallTerm(op, values, attrs, new.type_, new.known, graph.environment, evaluate)
 
     def call_attrs(self, call: PCall) -> Attrs:
         """The attributes of a call on the right side."""

@@ -2,23 +2,20 @@
 
 from collections.abc import Collection, Iterable
 
-from passat.ir.ops.static_forms import ARE_STATIC_FORMS, HAVE_STATIC_FORM
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.matching import Matcher
 
+Makes = tuple[Symbol, frozenset[Symbol]]
+"""A symbol, and those that an eager rule may make of it."""
 
-def reachable(present: Iterable[Symbol], matchers: Collection[Matcher], *, static: bool = False) -> list[Matcher]:
-    """The matchers that can come to match where there are those symbols. `static`: dynamic operators may become static ones on the way."""
+
+def reachable(present: Iterable[Symbol], matchers: Collection[Matcher], eager: Collection[Makes] = ()) -> list[Matcher]:
+    """The matchers that can come to match where there are those symbols, and those that eager rules make of them."""
     known = set(present)
     while True:
         found = [matcher for matcher in matchers if matcher.symbols <= known]
         wider = known.union(*(matcher.makes for matcher in found))
-        if static and any(_is_one_of(each, HAVE_STATIC_FORM) for each in wider):
-            wider.update(each for matcher in matchers for each in matcher.symbols if _is_one_of(each, ARE_STATIC_FORMS))
+        wider.update(*(made for symbol, made in eager if symbol in wider))
         if wider == known:
             return found
         known = wider
-
-
-def _is_one_of(symbol: Symbol, names: Collection[str]) -> bool:
-    return symbol.op is not None and symbol.op.name in names

@@ -59,8 +59,8 @@ class Saturation:
 
 @dataclass
 class EngineReport:
-    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; constants folded, equal
-    expressions merged, fields of tuples taken, operators made static, calls lowered; at how many places of the programs taken out the
+    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; applications of eager rules,
+    equal expressions merged, calls lowered; at how many places of the programs taken out the
     e-graphs had something else too; costs as the model sees them; by what part of its cost each result of exact search may be dearer than
     the cheapest; why nothing was done where that has a reason of its own; into how many regions a large function was cut, how many of
     these were solved like an equal one, and how many solutions were in the cache; whether the function came out otherwise."""
@@ -69,12 +69,9 @@ class EngineReport:
     nodes: int = 0
     stopped: list[str] = field(default_factory=list)
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
-    folded: int = 0
+    eager: int = 0
     merged: int = 0
-    projected: int = 0
-    made_static: int = 0
     lowered: int = 0
-    too_large: int = 0
     alternatives: int = 0
     cost_before: float = 0.0
     cost_after: float = 0.0
@@ -117,6 +114,4 @@ class EngineReport:
                 old.reasons[reason] = old.reasons.get(reason, 0) + count
 
 
-_ADDED: Final = (
-    *("nodes", "folded", "merged", "projected", "made_static", "lowered", "too_large", "alternatives", "cost_before", "cost_after"),
-)
+_ADDED: Final = (*("nodes", "eager", "merged", "lowered", "alternatives", "cost_before", "cost_after"),)

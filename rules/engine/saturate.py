@@ -5,11 +5,10 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import NoReturn
 
-from passat.ir.tensor import Tensor
 from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Budget, LimitReached, Limits
 from passat.rules.engine.matching import Matcher, Refusal
@@ -271,12 +270,12 @@ class Saturator:
                 self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
                 if any(knew) and not all(knew):
                     learnt.add(kept)
-        if learnt and graph.folder is not None:
-            learnt |= self._fold_users(learnt)
+        if learnt and graph.eager is not None and graph.eager.about_calls:
+            learnt |= self._tell_users(learnt)
         return learnt
 
-    def _fold_users(self, learnt: set[int]) -> set[int]:
-        """Folds the calls that use classes which have become constant, and in turn their users."""
+    def _tell_users(self, learnt: set[int]) -> set[int]:
+        """Applies eager rules to the nodes that use classes which have become constant, and in turn to their users."""
         graph = self.graph
         users: dict[int, list[int]] = {}
         for node, operands in enumerate(graph.operands):
@@ -290,14 +289,18 @@ class Saturator:
                 cls = graph.find(user)
                 if cls in graph.constants:
                     continue
-                value = graph.fold(user)
-                if value is None:
-                    continue
-                graph.constants[cls] = value
-                folded.add(cls)
-                work.append(cls)
-                if isinstance(value, Tensor):
-                    pending.append((cls, graph.add_constant(value)))
+                if graph.symbols[user].kind == TUPLE:
+                    known = graph.learn_tuple(user)
+                else:
+                    made = graph.make_again(user)
+                    known = made >= 0 and graph.find(made) in graph.constants
+                    if known:
+                        graph.constants[cls] = graph.constants[graph.find(made)]
+                    if made >= 0 and graph.find(made) != cls:
+                        pending.append((cls, made))
+                if known:
+                    folded.add(cls)
+                    work.append(cls)
         self._pending = pending
         return folded
 
@@ -367,7 +370,7 @@ def _queries_of(graph: Graph, stages: Sequence[Stage]) -> tuple[list[Asked], lis
     matchers: Collection[Matcher] = dict.fromkeys([matcher for stage in stages for matcher in stage.matchers])
     present = set(graph.symbols)
     if not any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
-        matchers = set(reachable(present, matchers, static=graph.folder is not None and graph.folder.static))
+        matchers = set(reachable(present, matchers, () if graph.eager is None else graph.eager.makes))
     asked: list[Asked] = []
     counts = []
     for number, stage in enumerate(stages):

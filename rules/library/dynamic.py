@@ -1,15 +1,17 @@
-"""Dynamic operators whose shape-like operand is known become static ones. Operators: dyn.*."""
+"""Dynamic operators whose shape-like operand is known become static ones. Operators: dyn.* onnx.CastLike."""
 
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.ops.static_forms import static_form
 from passat.rules.conditions import Refuse, Term, computed
-from passat.rules.pattern import OpNames, attributes, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import attributes, op, tensors
+from passat.rules.rule import RuleSet
 
+x, y, z, v, w = tensors("x y z v w")
 (a,) = attributes("a")
-_OPERANDS = {"reshape": 2, "broadcast_to": 2, "full": 2, "strided_slice": 5, "tile": 2, "pad": 3, "one_hot": 4, "topk": 2}
+_NONE: Final = Attrs()
 
 
 @computed
@@ -21,18 +23,17 @@ def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValu
     return form.attrs
 
 
-def _rules() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name, arity in _OPERANDS.items():
-        dynamic = OpNames(f"dyn.{name}")
-        holes = tensors(" ".join(f"x{i}" for i in range(arity)))
-        kept = holes[:3:2] + holes[3:4] if name == "one_hot" else holes[:1]
-        static = OpNames("nn.pad" if name == "pad" else name)
-        attrs = Attrs() if name in ("broadcast_to", "strided_slice", "tile") else a
-        left = dynamic(*holes) if isinstance(attrs, Attrs) else dynamic(*holes, attrs=a)
-        rules[name] = left >> static(*kept, attrs=static_attrs(f"dyn.{name}", holes, attrs))
-    doc = "Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."
-    return RuleSetMeta("DynamicToStatic", (RuleSet,), {"__doc__": doc, **rules})
+class DynamicToStatic(RuleSet):
+    """Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."""
 
-
-DynamicToStatic = _rules()
+    reshape = (op.dyn.reshape(x, y, attrs=a) >> op.reshape(x, attrs=static_attrs("dyn.reshape", (x, y), a))).eager()
+    broadcast_to = (op.dyn.broadcast_to(x, y) >> op.broadcast_to(x, attrs=static_attrs("dyn.broadcast_to", (x, y), _NONE))).eager()
+    full = (op.dyn.full(x, y, attrs=a) >> op.full(x, attrs=static_attrs("dyn.full", (x, y), a))).eager()
+    strided_slice = (
+        op.dyn.strided_slice(x, y, z, v, w) >> op.strided_slice(x, attrs=static_attrs("dyn.strided_slice", (x, y, z, v, w), _NONE))
+    ).eager()
+    tile = (op.dyn.tile(x, y) >> op.tile(x, attrs=static_attrs("dyn.tile", (x, y), _NONE))).eager()
+    pad = (op.dyn.pad(x, y, z, attrs=a) >> op.nn.pad(x, attrs=static_attrs("dyn.pad", (x, y, z), a))).eager()
+    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y, z, v), a))).eager()
+    topk = (op.dyn.topk(x, y, attrs=a) >> op.topk(x, attrs=static_attrs("dyn.topk", (x, y), a))).eager()
+    cast_like = (op.onnx.CastLike(x, y) >> op.cast(x, attrs=static_attrs("onnx.CastLike", (x, y), _NONE))).eager()

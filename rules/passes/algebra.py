@@ -19,6 +19,7 @@ from passat.rules.library.factoring import (
     Outwards,
     Reassociation,
 )
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.grouped_query import GroupedQueries
 from passat.rules.library.linear import Products, Scales
 from passat.rules.library.masks import MaskArithmetic, MaskConstants, NegatedComparisons
@@ -53,19 +54,21 @@ EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, Tas
 def linear_algebra() -> RulePass:
     """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
     and scales move to where they cost nothing."""
-    phases = (phase(*TIDY, *ALGEBRA, rounds=8, rule_matches=200),)  # one, which ends without egglog where little is to be done
+    phases = (
+        phase(ConstantFolding, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
+    )  # one, which ends without egglog where little is to be done
     doc = linear_algebra.__doc__ or ""
-    return RulePass(phases, name="LinearAlgebra", opt_level=3, fold=True, merge=True, doc=doc, after=["FoldScaleAxis"])
+    return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, doc=doc, after=["FoldScaleAxis"])
 
 
 @register_pass("relay._transform.Explore")
 def explore() -> RulePass:
     """What LinearAlgebra does, with sums and products in all orders and groups, and the exchange rules of the TASO family."""
     phases = (
-        phase(*TIDY, rounds=4),
+        phase(ConstantFolding, *TIDY, rounds=4),
         phase(*TIDY, *ALGEBRA, rounds=5, rule_matches=200),
         phase(*EXCHANGES, rounds=1, rule_matches=200),
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),
     )
     doc = explore.__doc__ or ""
-    return RulePass(phases, name="Explore", opt_level=4, fold=True, merge=True, doc=doc, after=["LinearAlgebra"])
+    return RulePass(phases, name="Explore", opt_level=4, merge=True, doc=doc, after=["LinearAlgebra"])

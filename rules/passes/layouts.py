@@ -26,6 +26,7 @@ from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Units
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.clips import Clips
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import DEFAULT, POOLINGS, ChannelsFirst, ChannelsLast, check_layouts, conversion, wanted
 from passat.rules.library.passages import RowPassages, UnaryPassages
 from passat.rules.library.views import Casts, NewAxes, Transposes, Views
@@ -105,7 +106,7 @@ class LayoutPass(RulePass):
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_passages()))
         # equal constants must be one: else one that is transposed there and back is always a new one
-        super().__init__(tuple(together), name=name, opt_level=3, required=required, fold=True, merge=True, doc=doc)
+        super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, doc=doc)
 
     def __reduce__(self) -> tuple[AnyValue, ...]:
         """What travels to other processes: the conversions are made there again."""
@@ -216,4 +217,5 @@ def alter_op_layout() -> LayoutPass:
 def simplify_expr_post_alter_op() -> RulePass:
     """What altered layouts leave behind: identities, chains of transposes, reshapes, casts and clips."""
     doc = simplify_expr_post_alter_op.__doc__ or ""
-    return RulePass((Units, Transposes, Views, NewAxes, Casts, Clips), name="SimplifyExprPostAlterOp", opt_level=0, fold=True, doc=doc)
+    sets = (ConstantFolding, Units, Transposes, Views, NewAxes, Casts, Clips)
+    return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0, doc=doc)

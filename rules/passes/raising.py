@@ -8,6 +8,7 @@ from passat.rules.library.attention import Attentions, Rotations, ScoreScales, S
 from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
 from passat.rules.library.contrib import ContribGelus, ContribProducts
 from passat.rules.library.experts import Experts
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.gelu_forms import Gelus, Swishes
 from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
 from passat.rules.library.layer_scale import LayerScale
@@ -27,10 +28,10 @@ _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 @register_pass(_PREFIX + "FlattenHiddenState")
 def flatten_hidden_state() -> Sequential:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices."""
-    before = phase(LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
+    before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
     after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
     doc = "Stacks of rows become matrices where at most one size is open; before that masks, guards of softmax, experts and layer scale."
-    stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, fold=True, doc=doc)
+    stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, doc=doc)
     return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState", after=["RaiseAttention"])
 
 
@@ -44,23 +45,23 @@ def spell() -> Sequential:
 @register_pass(_PREFIX + "Raise")
 def raise_operators() -> RulePass:
     """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
-    sets = (Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
+    sets = (ConstantFolding, Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
     after = ["LinearAlgebra", "CombineParallelBatchMatmul"]  # passes that take programs apart
-    return RulePass(sets, name="Raise", opt_level=3, fold=True, doc=raise_operators.__doc__ or "", after=after)
+    return RulePass(sets, name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=after)
 
 
 @register_pass(_PREFIX + "RaiseAttention")
 def raise_attention() -> RulePass:
     """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
-    first = phase(BatchTransposes, Masks, SoftmaxGuards, Rotations, ScoreScales, Constants, *_MERGED)
+    first = phase(ConstantFolding, BatchTransposes, Masks, SoftmaxGuards, Rotations, ScoreScales, Constants, *_MERGED)
     then = phase(Attentions, SharedHeads, BatchTransposes, *_MERGED)
     doc = raise_attention.__doc__ or ""
-    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, fold=True, doc=doc, after=["Raise"])
+    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["Raise"])
 
 
 @register_pass(_PREFIX + "ContribOperators")
 def contrib_operators() -> TargetPass:
     """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
-    sets = (ContribGelus, ContribProducts)
+    sets = (ConstantFolding, ContribGelus, ContribProducts)
     doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, fold=True, doc=doc, after=["FlattenHiddenState"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenHiddenState"])

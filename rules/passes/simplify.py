@@ -12,6 +12,7 @@ from passat.rules.library.batch_norm import Normalisations, ScaleAxis
 from passat.rules.library.clips import Clips
 from passat.rules.library.dynamic import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
+from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.library.full_like import Fills, LikeForms
 from passat.rules.library.inference import Inference
 from passat.rules.library.linear import Products, Scales
@@ -28,6 +29,7 @@ from passat.rules.passes.lowering import LoweringPass
 from passat.rules.rule_pass import RulePass
 
 _PREFIX: Final = "relay._transform."
+FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
 SIMPLIFY: Final = (Units, Repetitions, Arithmetic, Transposes, Views, NewAxes, Casts, Slices, Copies, Broadcasts, Constants, Products)
 _LOOKUPS: Final = (Countings, Lookups, CountedLookups)
 _SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMasks, *_LOOKUPS, UnreadCasts, Thresholds)
@@ -38,13 +40,13 @@ SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomi
 def fold_constant() -> RulePass:
     """Computes what follows from constants and shapes alone. Stateful calls, calls without operands, and results that would
     enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one."""
-    return RulePass((), name="FoldConstant", opt_level=2, fold=True, doc=fold_constant.__doc__ or "")
+    return RulePass((ConstantFolding,), name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "")
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")
 def simplify_tuple_get() -> RulePass:
     """The field of a tuple that was just made is that field."""
-    return RulePass((), name="SimplifyTupleGet", opt_level=1, doc=simplify_tuple_get.__doc__ or "")
+    return RulePass((TupleProjection,), name="SimplifyTupleGet", opt_level=1, doc=simplify_tuple_get.__doc__ or "")
 
 
 @register_pass(_PREFIX + "SimplifyInference")
@@ -60,7 +62,7 @@ def simplify_inference(unpack: bool = False) -> RulePass:
 @register_pass(_PREFIX + "DynamicToStatic")
 def dynamic_to_static() -> RulePass:
     """Folds constants and shape arithmetic, and gives operators their shapes as attributes where these are known."""
-    return RulePass((DynamicToStaticRules,), name="DynamicToStatic", opt_level=2, fold=True, static=True, after=["ReadOpaque"])
+    return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
@@ -68,11 +70,9 @@ def simplify_expr(doubles: bool = False) -> RulePass:
     """Identities of arithmetic, chains of reshapes, transposes, casts, clips and slices, copies that copy nothing, tensors of one value,
     powers that are products or roots. With `doubles` x + x becomes x * 2, as in TVM from v0.18 on."""
     return RulePass(
-        (*SIMPLIFY_EXPR, Doubles) if doubles else SIMPLIFY_EXPR,
+        (*FOLDING, *SIMPLIFY_EXPR, Doubles) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
         name="SimplifyExpr",
         opt_level=0,
-        fold=True,
-        static=True,
         doc=simplify_expr.__doc__ or "",
         after=["FoldBatchNorm"],
     )
@@ -82,6 +82,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
 def fold_batch_norm() -> RulePass:
     """Batch normalisations, scales and shifts become part of the convolution or product before them."""
     sets = (
+        ConstantFolding,
         ScaleAxis,
         Normalisations,
         Scales,
@@ -90,7 +91,7 @@ def fold_batch_norm() -> RulePass:
         DynamicViews,
         TurnedBatches,
     )  # a copy, or a sum with 0, may stand between the two
-    return RulePass(sets, name="FoldBatchNorm", opt_level=2, fold=True, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
+    return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 
 
 @overload

@@ -60,11 +60,10 @@ class TargetPass(RulePass):
         since: int = 1,
         domain: str = "",
         opt_level: int = 2,
-        fold: bool = False,
         doc: str = "",
         **place: Unpack[Place],
     ) -> None:
-        super().__init__(sets, name=name, opt_level=opt_level, fold=fold, doc=doc, **place)
+        super().__init__(sets, name=name, opt_level=opt_level, doc=doc, **place)
         self.since = since
         self.domain = domain
 

@@ -17,7 +17,7 @@ from passat.ir.op import Op
 from passat.ir.shape import ANY
 from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run, Steps
@@ -25,6 +25,7 @@ from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.pattern import PCall, PConst, PLiteral, PVar, subterms
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
@@ -138,16 +139,15 @@ class Writer:
 
     def _equated(self, one: Expr, other: Expr) -> dict[str, AnyValue]:
         """What may show that two programs are equal: both in one graph, saturated with what writing and reading changes."""
-        graph = Graph(Folder())
+        graph = Graph(Eager((*ConstantFolding, *TupleProjection)))
         graph.load(one)
         graph.load(other)
         nodes, steps = _Nodes(graph, self.terms), Steps()
         loaded = [*nodes.loading(one), *nodes.loading(other), *self._sizes(one, other)]
         Saturator(graph, [Stage(tuple(map(Matcher, Written)))], Limits(), steps=steps).run()
         applied = [self._application(nodes, each) for each in steps.applications]
-        growth = 0 if graph.folder is None else graph.folder.max_growth
         return {
-            "growth": growth,
+            "growth": graph.environment.max_growth,
             "together": True,
             "before": self.terms.encode(one),
             "after": self.terms.encode(other),
@@ -176,8 +176,9 @@ class Writer:
         """Adds what a saturation did; returns what of it is not covered."""
         if run.result is run.body:
             return ""
-        folder = run.graph.folder
-        settings = {} if folder is None else {"growth": folder.max_growth, "opset": folder.opset}
+        settings: dict[str, int] = {}
+        if run.graph.eager is not None and run.graph.eager.about_calls:
+            settings = {"growth": run.graph.environment.max_growth, "opset": run.graph.environment.opset}
         try:
             nodes = _Nodes(run.graph, self.terms)
             before = self.terms.encode(run.body)

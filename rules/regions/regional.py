@@ -14,7 +14,7 @@ from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.report import EngineReport
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
 from passat.rules.regions.replay import Instance, Recipe, recipe_of, sample_of
-from passat.rules.regions.traced import TracedFolder, TracedGraph
+from passat.rules.regions.traced import TracedGraph
 
 if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine
@@ -101,10 +101,7 @@ class _Run:
         engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
         engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
         sample, nodes = sample_of(instance), instance.region.nodes
-        folder = None
-        if engine.fold:
-            folder = TracedFolder(sample.trace, engine.max_growth, static=engine.static, exact=engine.exact, opset=engine.opset)
-        graph = TracedGraph(sample.trace, folder)
+        graph = TracedGraph(sample.trace, engine.eager, engine.environment)
         result = engine.optimise(graph, graph.load(sample.body), sample.body, report)
         recipe = recipe_of(sample, nodes, result) or recipe_of(sample, nodes, sample.body)
         assert recipe is not None, "the sample itself is a tuple of operators on variables and traced constants"

@@ -19,8 +19,9 @@ from passat.ir.infer import InferError, known_value
 from passat.ir.op import Op, OpTypeError, is_followed
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import Type
+from passat.rules.call_term import Environment
 from passat.rules.conditions import Refuse, Term
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 
 UNIFORM, SPLAT, CONTENT = "uniform", "splat", "content"
@@ -262,29 +263,20 @@ class Traced(Tensor):
         return repr(self.inner)
 
 
-class TracedFolder(Folder):
-    """Folds traced tensors to traced ones."""
-
-    def __init__(self, trace: Trace, max_growth: int, *, static: bool, exact: bool, opset: int) -> None:
-        super().__init__(max_growth, static=static, exact=exact, opset=opset)
-        self._trace = trace
-
-    def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-        """The value of the call. Raises EvaluateError."""
-        return self._trace.fold(op, values, attrs, type_, self.opset)
-
-
 class TracedGraph(Graph):
     """A graph in which every constant is traced."""
 
-    def __init__(self, trace: Trace, folder: TracedFolder | None) -> None:
-        super().__init__(folder)
+    def __init__(self, trace: Trace, eager: Eager | None, environment: Environment) -> None:
+        super().__init__(eager, environment)
         self._trace = trace
-        self._traced_folder = folder
 
     def anew(self) -> "TracedGraph":
         """A graph of the same trace, without nodes."""
-        return TracedGraph(self._trace, self._traced_folder)
+        return TracedGraph(self._trace, self.eager, self.environment)
+
+    def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        """The value of a call on traced constants, traced. Raises EvaluateError."""
+        return self._trace.fold(op, values, attrs, type_, self.environment.opset)
 
     def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
         """The node of a constant."""

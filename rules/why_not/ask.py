@@ -17,9 +17,10 @@ from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.passes import default_pipeline
-from passat.rules.rule import MATH_LEVELS, Rule, RuleSetMeta, equation_of, without_operators
+from passat.rules.rule import EAGER, MATH_LEVELS, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
+from passat.rules.why_not.at_once import decided
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, matched_before, rewriters
 from passat.rules.why_not.view import names_of
@@ -125,6 +126,9 @@ class Inquiry:
         off, holding = self._passes(rule, watched)
         if not holding:
             return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
+        if rule.kind == EAGER:
+            findings = decided(rule, holding, node) or [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
+            return Answer(name, repr(rule), tuple(dict.fromkeys(ran.name for ran in holding)), tuple(findings), node)
         matcher = Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
         budget = watched.settings.get_config("rules.rule_matches")
         money = partial(_money, watched.settings)
@@ -160,7 +164,7 @@ class Inquiry:
         """The passes that ran and heard the rule; and where there is none, why."""
         name = rule.name
         steps = [
-            step for step in watched.plan.walk() if isinstance(step.pass_, RulePass) and any(one.name == name for one in step.pass_.rules)
+            step for step in watched.plan.walk() if isinstance(step.pass_, RulePass) and any(one.name == name for one in step.pass_.heard)
         ]
         if not steps:
             held = self._holders.get(name, [])

@@ -222,7 +222,7 @@ class Collector:
             passes = self._passes({name for names in places.values() for name in names})
             where = f"at {listed(list(places))} (in {listed(passes)})"
             extra, cost = self._costs.get((kind, reason), (None, None))
-            text = _TEXTS[kind].format(where=where, reason=reason, times=times(len(places)))
+            text = SENTENCES[kind].format(where=where, reason=reason, times=times(len(places)))
             found.append(Finding(kind, text, bare(places), tuple(passes), len(places), extra, cost))
         if not any(finding.kind in (Kind.TAKEN, Kind.DEARER) for finding in found):
             found += self._apart
@@ -251,7 +251,7 @@ class Collector:
         return [finding._replace(passes=tuple(self._passes(finding.passes))) for finding in near.values()]
 
 
-_TEXTS: Final = {
+SENTENCES: Final = {
     Kind.TAKEN: "it did fire, {times}, and what it made was taken: {where}",
     Kind.DEARER: "it fired {where}, but what it made was not taken: {reason}",
     Kind.LEFT: "it matches {where}, but the function was {reason}",

@@ -60,7 +60,7 @@ def _gone(op: Op, before: Sequence[Ran], first: Ran) -> Finding:
         return Finding(Kind.ABSENT, f"there is no {op.name} in the model")
     last = had[-1]
     by = dict.fromkeys(rule for history in last.runs for rule in _removers(history, op))
-    folded = any(history.run.graph.folded for history in last.runs)
+    folded = any(history.run.graph.applied for history in last.runs)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"
     return Finding(Kind.ABSENT, f"there is no {op.name} any more when {first.name} runs: {who} what there was", passes=(first.name,))
 
@@ -76,7 +76,7 @@ def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
 
 def _folder(before: Sequence[Ran]) -> str:
     """The passes that folded something, or else all."""
-    folded = [ran.name for ran in before if any(history.run.graph.folded for history in ran.runs)]
+    folded = [ran.name for ran in before if any(history.run.graph.applied for history in ran.runs)]
     return listed(folded or [ran.name for ran in before if ran.runs] or [ran.name for ran in before])
 
 

@@ -20,6 +20,7 @@ from passat.passmgr import (
 )
 from passat.passmgr.planning.places import anchors
 from passat.passmgr.registry import registry_version
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import Rule, RuleSet
@@ -55,7 +56,7 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
         return whole
     name = "+".join(rules_.__name__ for rules_ in rules)
     library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
-    own = rule_pass(*rules, *library, name=name, opt_level=0, fold=True)
+    own = rule_pass(*rules, *library, ConstantFolding, name=name, opt_level=0)
     if passes is None:
         return Sequential([own, *whole.members, own])
     return Sequential([whole, own] if len(stated) == 1 and isinstance(stated[0], Sequential) else [*whole.members, own])
@@ -154,7 +155,7 @@ def _make_known(rules: type[RuleSet]) -> None:
     name = rules.__name__
     if _OWN.get(name) is rules:
         return
-    register_pass(name, rule_pass(rules, name=name, opt_level=0, fold=True), override=True)
+    register_pass(name, rule_pass(rules, ConstantFolding, name=name, opt_level=0), override=True)
     _OWN[name] = rules
 
 

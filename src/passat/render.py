@@ -79,7 +79,7 @@ def _operators(report: Report) -> RenderableType:
 def _passes(report: Report) -> Table:
     table = plain_table("pass", "time", "")
     for run in report.passes:
-        shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name in ("folded", "merged"))
+        shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name == "merged")
         table.add_row("  " * run.depth + run.name, seconds(run.seconds), shown)
     for stage, taken in report.seconds.items():
         if stage != "passes":

@@ -174,6 +174,10 @@ class Outcome:
         """How many unions a rule has made."""
         return self.count(f"fired:{rule}")
 
+    def applied(self, rules: RuleSetMeta) -> float:
+        """How often the rules of a set were applied."""
+        return sum(self.fired(rule.name) for rule in rules)
+
     @property
     def remarks(self) -> list[str]:
         """What the pass has said."""
@@ -189,11 +193,9 @@ def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
     return Outcome(result["main"], context.statistics, pass_.info.name)
 
 
-def optimise(
-    function: Function, *sets: RuleSetMeta, fold: bool = False, static: bool = False, merge: bool = False, **config: AnyValue
-) -> Outcome:
+def optimise(function: Function, *sets: RuleSetMeta, merge: bool = False, **config: AnyValue) -> Outcome:
     """Runs rule sets over a function."""
-    return apply(RulePass(sets, name="Tried", fold=fold, static=static, merge=merge), function, **config)
+    return apply(RulePass(sets, name="Tried", merge=merge), function, **config)
 
 
 def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:

@@ -20,6 +20,7 @@ from passat.passmgr import PassContext
 from passat.rules import CostError, CostModel, Machine, NodeCount, Roofline, RuleSet, op, program_cost, tensors
 from passat.rules.cost import ROOFLINE, ConstantAware, cost_model, price
 from passat.rules.library.arithmetic import Arithmetic, Constants
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.linear import Products, Scales
 from passat.rules.library.views import NewAxes, Transposes
 from tests.rules.building import const, func, numbers, ops, var
@@ -117,16 +118,16 @@ def test_a_model_may_have_no_hash_and_a_pass_forgets_it() -> None:
 @given(programs(), st.sampled_from([1.0, 0.25, 1e6]))
 def test_a_constant_model_counts_nodes(function: Function, amount: float) -> None:
     assert program_cost(function.body, Flat(amount)) == pytest.approx(amount * program_cost(function.body, NodeCount()))
-    counted = optimise(function, *SETS, fold=True, rules__cost="nodes").function
-    flat = optimise(function, *SETS, fold=True, rules__cost=Flat(1)).function
+    counted = optimise(function, *SETS, ConstantFolding, rules__cost="nodes").function
+    flat = optimise(function, *SETS, ConstantFolding, rules__cost=Flat(1)).function
     assert structural_equal(flat, counted)
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
 @given(programs(), st.integers(-60, 60))
 def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> None:
-    scaled = optimise(function, *SETS, fold=True, rules__cost=Scaled(NodeCount(), 2.0**power)).function
-    plain = optimise(function, *SETS, fold=True, rules__cost="nodes").function
+    scaled = optimise(function, *SETS, ConstantFolding, rules__cost=Scaled(NodeCount(), 2.0**power)).function
+    plain = optimise(function, *SETS, ConstantFolding, rules__cost="nodes").function
     assert program_cost(scaled.body, NodeCount()) == program_cost(plain.body, NodeCount())
 
 
@@ -134,7 +135,7 @@ def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> N
 @given(programs(), st.integers(0, 1000))
 def test_no_model_makes_a_program_dearer(function: Function, seed: int) -> None:
     model = Wild(seed)
-    after = optimise(function, *SETS, fold=True, rules__cost=model).function
+    after = optimise(function, *SETS, ConstantFolding, rules__cost=model).function
     assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 

@@ -10,6 +10,7 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext
 from passat.passmgr.statistics import Statistics
 from passat.rules.conditions import has_rank, is_constant
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.multi_root import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
@@ -37,7 +38,7 @@ class Convolutions(RuleSet):
 
 def run(rules: type[RuleSet], function: Function, **config: object) -> tuple[Function, Statistics]:
     with PassContext(config={"rules.cost": "nodes", **config}) as ctx:
-        made = rule_pass(rules, fold=True, name="Together")(IRModule.from_expr(function))["main"]
+        made = rule_pass(rules, ConstantFolding, name="Together")(IRModule.from_expr(function))["main"]
     return made, ctx.statistics
 
 

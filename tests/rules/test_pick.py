@@ -19,7 +19,9 @@ from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import PassContext, Sequential
 from passat.rules.library import ScaleAxis
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import SIMPLIFY
+from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass
@@ -93,7 +95,7 @@ def test_where_there_is_one_program_it_is_taken() -> None:
 def test_only_the_pass_that_is_named_goes_on() -> None:
     mod = IRModule.from_expr(func(ops.multiply(ops.multiply(ops.add(a, a), const(0.5)), const(0.5))))
     with PassContext(config={"rules.pick": {"Doubles": 1}, "rules.cost": PRICES}):
-        made = Sequential([rule_pass(Doubles), rule_pass(Quarters, fold=True)])(mod)["main"]
+        made = Sequential([rule_pass(Doubles), rule_pass(Quarters, ConstantFolding)])(mod)["main"]
     assert operators(made) == ["add", "multiply"]
 
 
@@ -125,9 +127,9 @@ def test_the_same_program_comes_each_time() -> None:
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(programs())
 def test_each_has_the_same_values(function: Function) -> None:
-    best = optimise(function, *SIMPLIFY, fold=True, static=True).function
+    best = optimise(function, *SIMPLIFY, *FOLDING).function
     for rank in (1, 3):
-        made = optimise(function, *SIMPLIFY, ScaleAxis, fold=True, static=True, rules__pick={"Tried": rank}).function
+        made = optimise(function, *SIMPLIFY, ScaleAxis, *FOLDING, rules__pick={"Tried": rank}).function
         assert result_type(made) == result_type(best)
         assert_equal_in_value(function, made, exact=False, rounds=2)
 

@@ -20,6 +20,8 @@ from passat.rules import library
 from passat.rules.cost import NodeCount, Roofline, program_cost
 from passat.rules.engine.egraph import EGraph, EngineError
 from passat.rules.library import Arithmetic, Inference, Repetitions, Units
+from passat.rules.library.folding import ConstantFolding
+from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -59,14 +61,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 @settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
-    outcome = optimise(function, *SETS, fold=True, static=True, rules__math="exact")
+    outcome = optimise(function, *SETS, *FOLDING, rules__math="exact")
     agrees(function, outcome.function, exact=True)
 
 
 @settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
-    outcome = optimise(function, *SETS, fold=True, static=True)
+    outcome = optimise(function, *SETS, *FOLDING)
     agrees(function, outcome.function, exact=False)
 
 
@@ -75,21 +77,21 @@ def test_each_set_alone_keeps_values(rules: RuleSetMeta) -> None:
     for seed in range(12 * SOAK):
         function = build(1000 + seed, 14, tame=True)
         for fold in (False, True):
-            agrees(function, optimise(function, rules, fold=fold).function, exact=False)
+            agrees(function, optimise(function, rules, *(FOLDING[:1] if fold else ())).function, exact=False)
 
 
 @settings(deadline=None, max_examples=40 * SOAK, derandomize=True)
 @given(programs(), st.booleans())
 def test_costs_never_rise(function: Function, fold: bool) -> None:
     for cost, model in (("roofline", Roofline()), ("nodes", NodeCount())):
-        after = optimise(function, *SETS, fold=fold, static=fold, rules__cost=cost).function
+        after = optimise(function, *SETS, *(FOLDING if fold else ()), rules__cost=cost).function
         assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=25 * SOAK, derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
-    first, second = (optimise(build(seed, size), *SETS, fold=True, static=True) for _ in range(2))
+    first, second = (optimise(build(seed, size), *SETS, *FOLDING) for _ in range(2))
     assert structural_equal(first.function, second.function)
     assert str(first.function) == str(second.function)
     without_times = [
@@ -101,8 +103,8 @@ def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
 @settings(deadline=None, max_examples=30 * SOAK, derandomize=True)
 @given(programs())
 def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
-    once = optimise(function, *SETS, fold=True, static=True).function
-    twice = optimise(once, *SETS, fold=True, static=True).function
+    once = optimise(function, *SETS, *FOLDING).function
+    twice = optimise(once, *SETS, *FOLDING).function
     assert program_cost(twice.body, Roofline()) <= program_cost(once.body, Roofline()) * (1 + 1e-9)
     assert len(operators(twice)) <= len(operators(once))
 
@@ -111,7 +113,7 @@ def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
 @given(programs(stateful=True))
 def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: Function) -> None:
     before = operators(function.body).count("nn.dropout")
-    outcome = optimise(function, *WITHOUT_DROPOUT, fold=True, static=True, merge=True)
+    outcome = optimise(function, *WITHOUT_DROPOUT, *FOLDING, merge=True)
     assert operators(outcome.function.body).count("nn.dropout") == before
 
 
@@ -120,7 +122,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Lets, branches, closures, matches and references, named and unknown sizes."""
     infer_type(function)
-    outcome = optimise(function, Units, Repetitions, Arithmetic, fold=True, merge=True, rules__math="exact")
+    outcome = optimise(function, Units, Repetitions, Arithmetic, ConstantFolding, merge=True, rules__math="exact")
     after = outcome.function
     assert well_formed(after)
     infer_type(after)
@@ -198,7 +200,7 @@ def test_lets_come_back_as_lets() -> None:
 def test_lets_in_which_nothing_changes_come_back_themselves() -> None:
     u = Var("u")
     function = func(Let(u, ops.exp(a), u + u), a)
-    assert optimise(function, Repetitions, Units, fold=True).function is function
+    assert optimise(function, Repetitions, Units, ConstantFolding).function is function
 
 
 def test_branches_are_optimised_in_turn() -> None:
@@ -342,10 +344,10 @@ def test_after_a_failure_the_next_run_is_as_good_as_ever(monkeypatch: pytest.Mon
     function = func(ops.exp(negated(a)) + splat(1.0) * splat(2.0))
     with monkeypatch.context() as patch:
         patch.setattr(EGraph, "_run", lambda *texts: panic())
-        outcome = optimise(function, fresh, fold=True)
+        outcome = optimise(function, fresh, ConstantFolding)
         assert operators(outcome.function) == ["exp", "add"]
         assert outcome.remarks[0].startswith("egglog failed: ")
-    assert operators(optimise(function, fresh, fold=True).function) == ["exp", "add"]
+    assert operators(optimise(function, fresh, ConstantFolding).function) == ["exp", "add"]
 
 
 def panic() -> None:

@@ -10,7 +10,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import (
     CALL,
     CONST,
@@ -24,14 +24,16 @@ from passat.rules.engine.graph import (
     outer_parts,
     symbol,
 )
+from passat.rules.library.dynamic import DynamicToStatic
+from passat.rules.library.folding import ConstantFolding, TupleProjection
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 
 a, b = var("a"), var("b")
 EXP, ADD = symbol(CALL, get_op("exp"), 1), symbol(CALL, get_op("add"), 2)
 
 
-def loaded(body: Expr, folder: Folder | None = None) -> tuple[Graph, int]:
-    graph = Graph(folder)
+def loaded(body: Expr, eager: Eager | None = None) -> tuple[Graph, int]:
+    graph = Graph(eager)
     return graph, graph.load(func(body).body)
 
 
@@ -91,12 +93,12 @@ def test_calls_of_functions_are_regions_around_callee_and_arguments() -> None:
 
 
 def test_a_field_of_a_new_tuple_is_that_field() -> None:
-    graph, root = loaded(TupleGetItem(tup(a, ops.exp(b)), 1))
-    assert graph.projected == 1
+    graph, root = loaded(TupleGetItem(tup(a, ops.exp(b)), 1), Eager(TupleProjection))
+    assert graph.applied == 1
     assert graph.symbols[root] is EXP
     pieces = ops.split(a, indices_or_sections=2)
-    graph, root = loaded(pieces[1])
-    assert graph.projected == 0
+    graph, root = loaded(pieces[1], Eager(TupleProjection))
+    assert graph.applied == 0
     assert graph.symbols[root] is GET_SYMBOL
     assert graph.payloads[root] == 1
 
@@ -133,9 +135,9 @@ def test_loading_twice_adds_nothing() -> None:
     assert len(graph) == 4
 
 
-def test_a_folder_folds_while_loading() -> None:
-    graph, root = loaded(a + ops.exp(splat(0.0)) * splat(2.0), Folder())
-    assert graph.folded == 2
+def test_constants_are_folded_while_loading() -> None:
+    graph, root = loaded(a + ops.exp(splat(0.0)) * splat(2.0), Eager(ConstantFolding))
+    assert graph.applied == 2
     assert graph.symbols[graph.operands[root][1]].kind == CONST
     value = graph.constant_of(graph.operands[root][1])
     assert isinstance(value, Tensor)
@@ -143,11 +145,11 @@ def test_a_folder_folds_while_loading() -> None:
 
 
 def test_known_shapes_fold_too() -> None:
-    graph, root = loaded(ops.shape_of(var("v", (4, 5)), dtype="int64"), Folder())
+    graph, root = loaded(ops.shape_of(var("v", (4, 5)), dtype="int64"), Eager(ConstantFolding))
     value = graph.constant_of(root)
     assert isinstance(value, Tensor)
     assert value.numpy().tolist() == [4, 5]
-    graph, root = loaded(ops.shape_of(var("v", ("n", 5)), dtype="int64"), Folder())
+    graph, root = loaded(ops.shape_of(var("v", ("n", 5)), dtype="int64"), Eager(ConstantFolding))
     assert graph.constant_of(root) is None
     known = graph.known_of(root)
     assert isinstance(known, np.ndarray)
@@ -168,7 +170,7 @@ def test_what_is_known_of_nodes_that_rules_made() -> None:
 
 
 def test_making_nodes() -> None:
-    graph, root = loaded(ops.exp(a))
+    graph, root = loaded(ops.exp(a), Eager(TupleProjection))
     assert graph.make(EXP, 0, (0,)) == root
     twice = graph.make(EXP, 0, (root,))
     assert graph.types[twice] == TensorType((2, 3), "float32")
@@ -236,7 +238,7 @@ def test_deep_and_wide_programs_load() -> None:
     body: Expr = a
     for _ in range(50_000):
         body = Call(get_op("exp"), [body])
-    graph = Graph(Folder())
+    graph = Graph(Eager(ConstantFolding))
     graph.load(infer_type(body))
     assert len(graph) == 50_001
     doubled: Expr = a
@@ -250,7 +252,7 @@ def test_deep_and_wide_programs_load() -> None:
 def test_variables_of_no_known_type_load() -> None:
     unknown = Var("u")
     body = infer_type(Call(get_op("exp"), [unknown]))
-    graph = Graph(Folder(static=True))
+    graph = Graph(Eager((*ConstantFolding, *DynamicToStatic)))
     assert graph.symbols[graph.load(body)].kind == CALL
     assert graph.symbols[0].kind == LEAF
 

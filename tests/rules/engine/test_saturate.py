@@ -5,13 +5,14 @@ import pytest
 from passat.ir.expr import Expr
 from passat.ir.tensor import Tensor
 from passat.rules.conditions import has_rank, is_constant
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST, Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import func, ops, splat, tup, var
@@ -26,7 +27,7 @@ COMMUTE = (x + y >> y + x).exploring().named("R.commute")
 
 
 def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None = None) -> Saturator:
-    graph = Graph(Folder() if fold else None)
+    graph = Graph(Eager(ConstantFolding if fold else ()))
     graph.load(func(body).body)
     found = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], limits or Limits())
     found.run()

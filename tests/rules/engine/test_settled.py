@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.ir.op import get_op
 from passat.rules.engine import saturate as saturate_module
-from passat.rules.engine.fold import Folder
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, Graph, symbol
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.settled import settled
 from passat.rules.engine.stage import Stage
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import constants, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import func, ops, splat, tup, var
@@ -37,7 +38,7 @@ RULES = (
 
 
 def prepared(body: Expr, rules: list[Rule], *, limits: Limits | None = None) -> Saturator:
-    graph = Graph(Folder())
+    graph = Graph(Eager(ConstantFolding))
     graph.load(func(body).body)
     return Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], limits or Limits(rounds=6))
 
@@ -52,7 +53,7 @@ def outcome(saturator: Saturator) -> object:
 
 
 def test_a_value_that_becomes_known_is_not_the_end() -> None:
-    graph = Graph(Folder())
+    graph = Graph(Eager(ConstantFolding))
     graph.load(func(ops.exp(ops.negative(a))).body)
     initial, one = len(graph), graph.add_constant(splat(1.0, (2, 3)).data)
     assert settled(graph, [(1, one)], initial, []) is None

@@ -9,6 +9,7 @@ from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
 from passat.rules.library import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -141,7 +142,7 @@ def test_scales_that_overflow_together_stay_apart(dtype: str) -> None:
 
 def test_zeros_among_factors_are_no_overflow() -> None:
     function = func((x * const([0.0, 2.0, 3.0])) * splat(2.0))
-    outcome = optimise(function, Constants, fold=True)
+    outcome = optimise(function, Constants, ConstantFolding)
     assert operators(outcome.function) == ["multiply"]
     assert_equal_in_value(function, outcome.function, exact=True, special=False)
 
@@ -163,4 +164,4 @@ def test_the_lowest_integer_is_its_own_negative() -> None:
 def test_constants_of_shapes_that_do_not_meet_are_refused_with_a_reason() -> None:
     a = var("a", (2, 3, 4))
     function = func((a + numbers((3, 1))) + numbers((2, 1, 1)))
-    assert operators(optimise(function, Constants, fold=True).function) == ["add"]
+    assert operators(optimise(function, Constants, ConstantFolding).function) == ["add"]

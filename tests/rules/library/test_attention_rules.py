@@ -6,6 +6,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.rules.library import Transposes, Views
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -153,7 +154,7 @@ def test_heads_are_neither_split_off_nor_put_together() -> None:
 def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
     """ONNX Runtime takes the lowest for minus infinity."""
     full = var("full", (2, 1, 3, 3), "bool")
-    outcome = optimise(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, fold=True)
+    outcome = optimise(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, ConstantFolding)
     text = str(outcome.function)
     assert "nn.attention" in text
     assert "-3.4028233e+38" in text
@@ -162,7 +163,7 @@ def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
 
 def test_a_mask_gets_a_row_for_each_query() -> None:
     line = var("line", (2, 1, 1, 3), "bool")
-    outcome = optimise(network(chosen(-9.0, where=line)), Attentions, Views, Transposes, fold=True)
+    outcome = optimise(network(chosen(-9.0, where=line)), Attentions, Views, Transposes, ConstantFolding)
     assert operators(outcome.function) == ["where", "broadcast_to", "nn.attention"]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from passat.ir.expr import Constant, Expr, Var
 from passat.rules.library import Normalisations, ScaleAxis
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -103,7 +104,7 @@ def refuses(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) 
 @pytest.mark.parametrize("suffix", ["", "_transpose"])
 def test_a_whole_chain_ends_in_one_convolution(dims: int, suffix: str) -> None:
     function = func((norm(biased(convolution(dims, suffix), 1)) * column(dims) + splat(0.5)) * splat(2.0))
-    outcome = optimise(function, ScaleAxis, fold=True)
+    outcome = optimise(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == [f"nn.conv{dims}d{suffix}", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -111,7 +112,7 @@ def test_a_whole_chain_ends_in_one_convolution(dims: int, suffix: str) -> None:
 def test_groups() -> None:
     data, weight = var("x", (1, 4, 5, 5)), numbers((6, 2, 3, 3))
     grouped = func(ops.nn.conv2d(data, weight, groups=2) * numbers((6, 1, 1), seed=1))
-    outcome = optimise(grouped, ScaleAxis, fold=True)
+    outcome = optimise(grouped, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
     refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.transposed_scaled", "2 groups")
@@ -119,7 +120,7 @@ def test_groups() -> None:
 
 def test_one_number_scales_every_channel() -> None:
     function = func(convolution(2, "") * splat(2.0, (1, 1, 1, 1)) + splat(1.0))
-    outcome = optimise(function, ScaleAxis, fold=True)
+    outcome = optimise(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -156,14 +157,14 @@ def test_weights_of_half_precision_do_not_overflow() -> None:
 def test_named_sizes_are_no_obstacle() -> None:
     data = var("x", ("batch", 2, "height", "width"))
     function = func(norm(ops.nn.conv2d(data, numbers((3, 2, 2, 2)))))
-    outcome = optimise(function, ScaleAxis, fold=True)
+    outcome = optimise(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False, sizes={"batch": 2, "height": 4, "width": 3})
 
 
 def test_a_weight_of_one_number_stays_one_number() -> None:
     function = func(ops.nn.conv2d(var("x", (1, 2, 4, 4)), splat(0.5, (3, 2, 2, 2))) * splat(4.0))
-    weight = optimise(function, ScaleAxis, fold=True).function.body
+    weight = optimise(function, ScaleAxis, ConstantFolding).function.body
     constants = [arg for arg in weight.args if isinstance(arg, Constant)]  # type: ignore[attr-defined]  # a call
     assert [constant.data.is_splat for constant in constants] == [True]
 

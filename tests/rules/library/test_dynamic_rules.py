@@ -4,6 +4,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import DynamicToStatic
+from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -46,6 +47,7 @@ CASES: dict[str, Case] = {
         ops.dyn.topk(x, unknown(1))[0],
         "dyn.topk: None",
     ),
+    "DynamicToStatic.cast_like": case(ops.onnx.CastLike(integers, x), ops.onnx.CastLike(x, var("text", (2,), "string")), "onnx.CastLike"),
 }
 TABLE = pairs(CASES, DynamicToStatic)
 
@@ -62,9 +64,8 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def test_nothing_dynamic_is_left_of_a_known_shape() -> None:
     for name, example in CASES.items():
-        for way in ({"fold": True}, {"fold": True, "static": True}):
-            left = operators(optimise(example.positive, DynamicToStatic, **way).function)
-            assert not [op for op in left if op.startswith("dyn.")], name
+        left = operators(optimise(example.positive, *FOLDING).function)
+        assert not [op for op in left if op.startswith("dyn.")], name
 
 
 def flatten_heads() -> Expr:
@@ -75,12 +76,11 @@ def flatten_heads() -> Expr:
     return ops.dyn.reshape(data, ops.concatenate(tup(batch, seq, vector(768))))  # type: ignore[no-any-return]  # no static type
 
 
-@pytest.mark.parametrize("rules", [(), (DynamicToStatic,)], ids=["while loading", "by rules"])
-def test_a_chain_of_shape_arithmetic_becomes_one_reshape(rules: tuple[RuleSetMeta, ...]) -> None:
+def test_a_chain_of_shape_arithmetic_becomes_one_reshape() -> None:
     function = func(flatten_heads())
-    outcome = optimise(function, *rules, fold=True, static=not rules)
+    outcome = optimise(function, *FOLDING)
     assert operators(outcome.function) == ["reshape"]
-    assert outcome.count("made_static") == (0 if rules else 1)
+    assert outcome.applied(DynamicToStatic) == 1
     assert_equal_in_value(function, outcome.function, exact=True, sizes={"batch": 2, "seq": 3})
 
 
@@ -89,6 +89,6 @@ def test_types_get_better_on_the_way() -> None:
     data = var("data", (2, 12))
     inner = ops.dyn.reshape(data, ops.cast(ops.cast(vector(4, 6), dtype="float32"), dtype="int64"))
     function = func(ops.dyn.reshape(inner, ops.shape_of(inner, dtype="int64")))
-    outcome = optimise(function, fold=True, static=True)
+    outcome = optimise(function, *FOLDING)
     assert all(op == "reshape" for op in operators(outcome.function))
     assert_equal_in_value(function, outcome.function, exact=True)

@@ -4,6 +4,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import Experts, Views
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -78,10 +79,10 @@ def test_indices_from_the_back_count_from_the_back() -> None:
 def test_where_copies_are_dear_there_are_none() -> None:
     many = var("many", (64, 64, 1))
     weights = ops.take(numbers((4, 256, 64)), var("places", (64,), "int64"), axis=0)
-    assert operators(optimise(func(ops.nn.matmul(weights, many)), Experts, Views, fold=True).function).count("gather_nd") == 1
+    assert operators(optimise(func(ops.nn.matmul(weights, many)), Experts, Views, ConstantFolding).function).count("gather_nd") == 1
 
 
 def test_where_few_of_many_experts_are_chosen_they_are_copied() -> None:
     few = var("few", (2, 64, 1))
     function = func(ops.nn.matmul(ops.take(numbers((64, 64, 64)), var("places", (2,), "int64"), axis=0), few))
-    assert optimise(function, Experts, Views, fold=True).function is function
+    assert optimise(function, Experts, Views, ConstantFolding).function is function

@@ -6,6 +6,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.ir.tensor import Tensor
 from passat.rules.library import Embeddings, HiddenStates, Rows, Views
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.hidden_state import TakenRows, ThirdParts
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, var
@@ -108,13 +109,13 @@ AS_MATRICES = ["reshape", *LINEAR, "nn.gelu", *LINEAR, "nn.relu", *LINEAR, "resh
 
 
 def test_reshapes_meet_and_vanish_between_products() -> None:
-    outcome = optimise(three_layers(cube), Rows, HiddenStates, Views, fold=True)
+    outcome = optimise(three_layers(cube), Rows, HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
 
 
 def test_one_size_may_be_open() -> None:
     function = three_layers(named)
-    outcome = optimise(function, Rows, HiddenStates, Views, fold=True)
+    outcome = optimise(function, Rows, HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
     assert result_type(outcome.function) == result_type(function)
     assert_equal_in_value(function, outcome.function, exact=False)
@@ -136,5 +137,5 @@ def test_integers_and_single_products_stay() -> None:
 
 
 def test_one_number_stays_one_number() -> None:
-    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), Rows, fold=True)
+    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), Rows, ConstantFolding)
     assert outcome.fired("Rows.row") > 0

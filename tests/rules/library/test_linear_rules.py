@@ -8,7 +8,9 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.conditions import Term
 from passat.rules.library import Products, Scales
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.linear import is_power_of_two
+from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -104,7 +106,7 @@ def test_a_product_between_views_with_named_sizes() -> None:
     function = func(ops.reshape(matmul(reshape(named, -1, 3), weight), newshape=(-1, 7, 5)))
     assert optimise(function, Products).fired("Products.unflatten") == 0
     whole = func(ops.dyn.reshape(matmul(reshape(named, -1, 3), weight), ops.concatenate(tuple_of_sizes(named))))
-    assert optimise(whole, Products, fold=True, static=True).fired("Products.unflatten") == 0  # of two names no reshape is certain
+    assert optimise(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # of two names no reshape is certain
 
 
 def tuple_of_sizes(of: Expr) -> Expr:
@@ -129,7 +131,7 @@ def test_what_is_no_power_of_two(value: float) -> None:
 
 def test_a_scale_moves_through_everything_into_the_weight() -> None:
     function = func(ops.transpose(reshape(matmul(cube, weight) + bias, 8, 5)) / splat(8.0))
-    outcome = optimise(function, Scales, fold=True)
+    outcome = optimise(function, Scales, ConstantFolding)
     assert operators(outcome.function) == ["nn.matmul", "add", "reshape", "transpose"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -144,7 +146,7 @@ def test_a_scale_that_adds_axes_stays() -> None:
 
 def test_biases_of_products_in_a_pipeline_of_both() -> None:
     function = func(reshape(biased(matmul(flat, weight), bias), 2, 4, 5) * splat(0.5))
-    outcome = optimise(function, Products, Scales, fold=True)
+    outcome = optimise(function, Products, Scales, ConstantFolding)
     assert operators(outcome.function).count("nn.matmul") == 1
     assert_equal_in_value(function, outcome.function, exact=False)
 

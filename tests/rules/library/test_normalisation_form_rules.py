@@ -4,6 +4,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import LayerNorms, RootMeanSquares, Roots, Softmaxes
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.normalisation_forms import GroupNorms
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -91,7 +92,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_layer_normalisation_in_whatever_words(way: str) -> None:
-    assert operators(optimise(func(WAYS[way]), Roots, LayerNorms, fold=True).function) == ["nn.layer_norm"]
+    assert operators(optimise(func(WAYS[way]), Roots, LayerNorms, ConstantFolding).function) == ["nn.layer_norm"]
 
 
 def test_normalisation_over_several_axes() -> None:

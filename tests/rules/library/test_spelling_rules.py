@@ -4,6 +4,7 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library import DynamicCopies, DynamicViews, Fulls, Lookups, OpenSizes, Thresholds, TurnedBatches
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.lookups import CountedLookups, Countings, TrueMasks
 from passat.rules.library.selections import UnreadCasts
 from passat.rules.rule import Rule, RuleSetMeta
@@ -197,8 +198,8 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
 def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """A cast that is out of range has no value, so that the constant is not computed ahead; where nobody reads it, it is."""
-    assert "cast" in operators(optimise(example.positive, fold=True).function)
-    outcome = optimise(example.positive, rules, fold=True)
+    assert "cast" in operators(optimise(example.positive, ConstantFolding).function)
+    outcome = optimise(example.positive, rules, ConstantFolding)
     assert outcome.fired(rule.name) == 1
     assert operators(outcome.function) == ["where"]
     number = 0 if rule.name.endswith("cast") else 8
@@ -232,7 +233,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
-    assert optimise(func(wide), Countings, fold=True).fired("Countings.steps") == 0
+    assert optimise(func(wide), Countings, ConstantFolding).fired("Countings.steps") == 0
 
 
 def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:

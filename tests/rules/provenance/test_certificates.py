@@ -17,6 +17,7 @@ from passat.ir.traverse import with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, tensors
 from passat.rules.conditions import Term, computed
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import (
     DeadCodeElimination,
     default_pipeline,
@@ -85,13 +86,13 @@ def test_commutative_operands_may_stand_in_either_order() -> None:
 
 
 def test_computed_numbers_and_both_directions() -> None:
-    found = written(func(ops.multiply(ops.multiply(ops.exp(a), ops.exp(b)), const(3.0))), [rule_pass(Words, fold=True)])
+    found = written(func(ops.multiply(ops.multiply(ops.exp(a), ops.exp(b)), const(3.0))), [rule_pass(Words, ConstantFolding)])
     proven(found, Words)
 
 
 def test_rules_with_several_roots() -> None:
     body = tup(*(ops.nn.matmul(a, numbers((3, k), seed=k)) for k in (2, 3, 4)))
-    proven(written(func(body), [rule_pass(Together, fold=True)]), Together, unions=3)
+    proven(written(func(body), [rule_pass(Together, ConstantFolding)]), Together, unions=3)
 
 
 def test_rules_that_lower() -> None:

@@ -7,6 +7,7 @@ from passat.ir.op import get_op
 from passat.ir.traverse import rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, op, parts, rule_pass, tensors
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import dynamic_to_static, eliminate_common_subexpr, fold_constant
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.provenance.proving import named, written
@@ -88,7 +89,7 @@ def test_a_node_whose_operand_went_away_says_by_which_rule() -> None:
 def test_rules_with_several_roots_name_all_of_them() -> None:
     weights = [const([[float(i + j)] * k for j in range(3)]) for i, k in enumerate((2, 3, 4))]
     body = tup(*(named(ops.nn.matmul(a, weight), f"m{i}") for i, weight in enumerate(weights)))
-    found = written(func(body), [rule_pass(Together, name="Joint", fold=True)])
+    found = written(func(body), [rule_pass(Together, ConstantFolding, name="Joint")])
     assert found.steps("nn.matmul") == ["Joint: Together.matmul at m0, m1, m2"]
     assert found.steps("split") == found.steps("nn.matmul")
     assert found.history("nn.matmul").sources == ("m0", "m1", "m2")

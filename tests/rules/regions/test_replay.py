@@ -19,6 +19,7 @@ from passat.rules import library
 from passat.rules.conditions import Term, computed, condition
 from passat.rules.cost import Roofline, program_cost
 from passat.rules.library import Arithmetic, Constants, Inference, Scales, Units
+from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
 from passat.rules.regions import regions
 from passat.rules.rule import RuleSet, RuleSetMeta
@@ -46,7 +47,7 @@ def layered(*weights: Constant) -> Function:
 
 
 def in_regions(function: Function, *sets: RuleSetMeta, fold: bool = True, **config: AnyValue) -> Outcome:
-    return optimise(function, *sets, fold=fold, static=fold, rules__region_nodes=0, **config)
+    return optimise(function, *sets, *(FOLDING if fold else ()), rules__region_nodes=0, **config)
 
 
 def ones_but(place: int | None, value: float = 2.0) -> Constant:

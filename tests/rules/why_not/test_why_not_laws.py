@@ -73,7 +73,7 @@ def test_a_rule_fired_where_a_pass_came_out_otherwise(function: Function) -> Non
     for ran in inquiry.watched.ran:
         for history in ran.runs:
             run = history.run
-            folds = run.graph.folded or run.graph.projected or run.graph.made_static or run.graph.merged
+            folds = run.graph.applied or run.graph.merged
             if run.result is not run.body and not folds:
                 assert any(history.taken)
 

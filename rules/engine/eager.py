@@ -1,0 +1,157 @@
+"""Eager rules: applied to a node when it is added to a graph, so that what they make stands in its place (egg calls this `modify`).
+
+Constants are computed so, and operators get their shapes as attributes: types get better from inputs to outputs in one sweep, where rules
+that egglog matches take a round for each step.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from inspect import unwrap
+from typing import Final
+
+import numpy as np
+
+from passat.ir.op import KnownValue
+from passat.rules.conditions import knows_all_elements
+from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
+from passat.rules.engine.matching import Matcher, Refusal, symbol_of
+from passat.rules.engine.report import RuleStatistics
+from passat.rules.expansion import Choice, filled, holes_in
+from passat.rules.operator_hole import OperatorHole
+from passat.rules.parts_hole import PartsHole
+from passat.rules.pattern import Pattern, PCall, PGet, PTuple, PVar
+from passat.rules.rule import Rule
+
+
+class EagerMatcher(Matcher):
+    """An eager rule, as it is applied to nodes of one symbol; `rule_name` is its name without what stands for its holes."""
+
+    def __init__(self, rule: Rule, rule_name: str) -> None:
+        super().__init__(rule)
+        self.rule_name = rule_name
+
+    @cached_property
+    def asks_elements(self) -> bool:
+        """Whether the rule is about elements that are known: of most small tensors of integers they are not, and nothing is to be said."""
+        return any(condition.function is unwrap(knows_all_elements) for condition in self.rule.conditions)
+
+    def made(self, graph: Graph, row: Sequence[int], node: NewNode) -> int:
+        """The class that the right side is. Raises Refusal with the reason."""
+        return graph.find(self.decide(graph, row, node)[1])
+
+    def row(self, graph: Graph, node: NewNode) -> tuple[int, ...] | None:
+        """The match at a node that is not there yet, whose column is -1; None where it is none."""
+        variant = self.variants[0]
+        symbols, operands, payloads, constants, find = graph.symbols, graph.operands, graph.payloads, graph.constants, graph.find
+        registers = [-1] * variant.registers
+        for whole, i, part, expected in variant.steps:
+            cls = find(node.operands[i] if whole == 0 else operands[registers[whole]][i])
+            if expected is CONST_SYMBOL:
+                if cls not in constants:
+                    return None
+            elif expected is not None and symbols[cls] is not expected:
+                return None
+            if registers[part] not in (-1, cls):
+                return None
+            registers[part] = cls
+        return (*[registers[i] for i in variant.classes], *[node.payload if i == 0 else payloads[registers[i]] for i in variant.payloads])
+
+
+class Eager:
+    """Eager rules, and which of them are about a node."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.rules: Final = tuple(dict.fromkeys(rules))
+        self.about_calls: Final = any(isinstance(rule.lhs, PCall) for rule in self.rules)
+        self._matchers: dict[object, tuple[EagerMatcher, ...]] = {}
+
+    @cached_property
+    def makes(self) -> tuple[tuple[Symbol, frozenset[Symbol]], ...]:
+        """What rules about certain operators make of these."""
+        certain = [rule for rule in self.rules if isinstance(rule.lhs, PCall) and not holes_in(rule.lhs)]
+        return tuple((symbol_of(rule.lhs), Matcher(rule).makes) for rule in certain)
+
+    def apply(self, graph: Graph, node: NewNode) -> int:
+        """The class that takes the place of a node; -1 where no rule applies."""
+        for matcher in self._about(graph, node):
+            if matcher.asks_elements and not _all_known(node.known):
+                continue
+            row = matcher.row(graph, node)
+            if row is None:
+                continue
+            statistics = graph.statistics.get(matcher.rule_name)
+            if statistics is None:
+                statistics = graph.statistics[matcher.rule_name] = RuleStatistics()
+            statistics.matches += 1
+            try:
+                made = matcher.made(graph, row, node)
+            except Refusal as refusal:
+                statistics.refuse(str(refusal))
+                graph.decisions.append(Decision(matcher.rule_name, node.place, str(refusal)))
+                continue
+            statistics.unions += 1
+            graph.decisions.append(Decision(matcher.rule_name, node.place))
+            return made
+        return -1
+
+    def _about(self, graph: Graph, node: NewNode) -> tuple[EagerMatcher, ...]:
+        head = node.head
+        if head.op is not None:
+            key: object = head
+            part = None
+        elif head is GET_SYMBOL:
+            part = graph.symbols[graph.find(node.operands[0])]
+            key = (node.payload, part)
+        else:
+            return ()
+        found = self._matchers.get(key)
+        if found is None:
+            found = self._matchers[key] = tuple(_matchers(self.rules, head, node.payload, part))
+        return found
+
+
+def _all_known(known: KnownValue | None) -> bool:
+    return isinstance(known, np.ndarray) and all(type(element) in (int, bool) for element in known.reshape(-1).tolist())
+
+
+def _matchers(rules: Iterable[Rule], head: Symbol, payload: int, part: Symbol | None) -> Iterator[EagerMatcher]:
+    for rule in rules:
+        choice = _choice(rule.lhs, head, payload, part)
+        if choice is not None:
+            yield EagerMatcher(_filled(rule, choice), rule.name)
+
+
+def _choice(left: Pattern, head: Symbol, payload: int, part: Symbol | None) -> Choice | None:
+    """What the holes of a left side for operators and operands have to be for it to match nodes of a symbol."""
+    if isinstance(left, PCall):
+        hole: object = left.op
+        if not isinstance(hole, OperatorHole):
+            return Choice({}, {}) if symbol_of(left) is head else None
+        if head.op is None or not hole.stands_for(head.op):
+            return None
+        parts = [arg for arg in left.args if isinstance(arg, PartsHole)]
+        count = head.arity - len(left.args) + len(parts)
+        if (len(parts) == 0 and count != 0) or (parts and count < parts[0].least):
+            return None
+        return Choice({hole.name: head.op}, {hole.name: count for hole in parts})
+    if not isinstance(left, PGet) or head is not GET_SYMBOL:
+        return None
+    whole = left.of
+    counts = {left.behind.name: payload} if left.behind is not None else {}
+    if isinstance(whole, PVar):
+        return Choice({}, counts)
+    if not isinstance(whole, PTuple) or part is None or part.kind != TUPLE:
+        return None
+    holes = [field for field in whole.fields if isinstance(field, PartsHole) and field.name not in counts]
+    rest = part.arity - sum(1 for field in whole.fields if not isinstance(field, PartsHole)) - sum(counts.values())
+    if rest < 0 or (rest > 0 and len(holes) != 1) or left.index not in (-1, payload):
+        return None
+    return Choice({}, counts | {hole.name: rest for hole in holes})
+
+
+def _filled(rule: Rule, choice: Choice) -> Rule:
+    """The rule with what was chosen in the place of its holes, named after the choice."""
+    if not choice.operators and not choice.counts:
+        return rule
+    sides = {name: filled(getattr(rule, name), choice) for name in ("lhs", "rhs", "conditions")}
+    return rule._but(name=f"{rule.name}[{choice}]", **sides)

@@ -1,0 +1,135 @@
+"""Constants, sizes and fields that are known before a run. These rules are eager: the engine applies them to each node that it adds.
+
+A folded value is what ONNX Runtime computes with its optimizations off (`passat.ir.folding`). Equal expressions become one without a rule:
+a node is its operator, attributes and operands, so two that agree in these are one (hash-consing), and stay one when their operands become
+equal (congruence).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from passat.ir.evaluate import EvaluateError, Value, gives_splat
+from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
+from passat.ir.shape import is_static
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.call_term import CallTerm
+from passat.rules.conditions import Condition, Refuse, Term, computed, condition, knows_all_elements
+from passat.rules.operator_hole import operator
+from passat.rules.parts_hole import constants_of, tensors_of
+from passat.rules.pattern import attributes, tensors, term, value
+from passat.rules.rule import Rule, RuleSet
+
+MOST_BYTES: Final = 1 << 30
+"""No constant is made that is larger, however many bytes `rules.max_growth` allows."""
+
+f, g = operator("f"), operator("g", follows_sizes=True)
+cs = constants_of("cs", least=1)
+xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")
+x, y = tensors("x y")
+(a,) = attributes("a")
+
+
+@condition
+def has_kernel(whole: CallTerm) -> bool | str:
+    """It is known how the operator computes its result."""
+    return whole.op.kernel is not None or f"{whole.op.name} has no kernel"
+
+
+@condition
+def keeps_every_bit(whole: CallTerm) -> bool | str:
+    """The kernel computes the very bits that ONNX Runtime does, and nothing is rounded to 16 bits, which depends on what stands around."""
+    return keeps_bits(whole.op, values_of(whole), whole.type_) or f"{whole.op.name} rounds"
+
+
+@condition
+def is_small(whole: CallTerm) -> bool | str:
+    """The constant adds at most `rules.max_growth` bytes to the constants that it is made of, since these may go. One that is one value
+    repeated takes no bytes."""
+    size, most = _bytes(whole.type_), whole.environment.max_growth
+    if size is None:
+        return f"the size of {whole.type_!r} is unknown"
+    if size <= min(most, MOST_BYTES):
+        return True
+    values = values_of(whole)
+    before = _bytes_of(values)
+    if size <= min(before + most, MOST_BYTES) or gives_splat(whole.op, list(_tensors(values))):
+        return True
+    return f"adds {size - before:,.0f} bytes, limit {most:,} (rules.max_growth)"
+
+
+@condition
+def is_quick(whole: CallTerm) -> bool | str:
+    """The kernel does not read splats so large that it does not end in time."""
+    return not is_endless(whole.op, values_of(whole)) or f"it would read more than {MOST_SPREAD:,} elements"
+
+
+@computed
+def computed_of(whole: CallTerm) -> Value:
+    """The value of the call. Refuses where the kernel fails: the call then fails in the run, or not at all."""
+    try:
+        return whole.evaluate()
+    except EvaluateError as error:
+        raise Refuse(f"not computed: {error}") from None
+
+
+@computed
+def elements_of(whole: Term) -> Tensor:
+    """The constant of the elements, all of which are known."""
+    dtype, elements = whole.type.dtype, whole.known
+    assert elements is not None, "a guard has asked"
+    return Tensor.dense(np.asarray(elements, bool if dtype == "bool" else np.int64).reshape(whole.type.concrete_shape), dtype)
+
+
+_CALL, _SIZES, _FIELD = f(*cs, attrs=a), g(*xs, attrs=a), x[before]
+
+
+def _folded(*guards: Condition) -> Rule:
+    return (_CALL >> value(computed_of(_CALL))).when(has_kernel(_CALL), *guards, is_small(_CALL), is_quick(_CALL))
+
+
+class ConstantFolding(RuleSet):
+    """What follows from constants and shapes alone is a constant. Stateful calls stay, and calls without operands. Where `rules.math` is
+    exact, only what keeps every bit is folded, and the rest is left to ONNX Runtime."""
+
+    call = _folded().inexact("computes what ONNX Runtime does with its optimizations off").eager()
+    exact = _folded(keeps_every_bit(_CALL)).eager()
+    sizes = (_SIZES >> value(elements_of(_SIZES))).when(knows_all_elements(_SIZES)).eager()
+    field = (_FIELD >> value(elements_of(_FIELD))).when(knows_all_elements(_FIELD)).eager()
+
+
+class TupleProjection(RuleSet):
+    """The field of a tuple that was just made is that field."""
+
+    field = (term((*before, y, *behind))[before] >> y).eager()
+
+
+def values_of(whole: CallTerm) -> list[Value]:
+    """The values of operands, all of which are constants."""
+    return [value for value in whole.values if value is not None]
+
+
+def _bytes(type_: Type) -> float | None:
+    """Bytes of a value of a type; None where it has an unknown size."""
+    if isinstance(type_, TensorType):
+        return type_.nbytes if is_static(type_.shape) else None
+    if not isinstance(type_, TupleType):
+        return None
+    sizes = [_bytes(field) for field in type_.fields]
+    return None if None in sizes else math.fsum(size for size in sizes if size is not None)
+
+
+def _bytes_of(values: Sequence[Value]) -> int:
+    """Bytes that values take in a file: nothing for a splat."""
+    return sum(0 if tensor.is_splat else tensor.nbytes for tensor in _tensors(values))
+
+
+def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
+    for each in values:
+        if isinstance(each, tuple):
+            yield from _tensors(each)
+        else:
+            yield each

@@ -1,0 +1,91 @@
+"""Rules that the engine applies to each node that it adds: constants, sizes, fields of tuples."""
+
+import numpy as np
+import pytest
+
+from passat.ir.expr import TupleGetItem
+from passat.ir.module import IRModule
+from passat.passmgr import PassContext
+from passat.rules.library.dynamic import DynamicToStatic
+from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.passes.simplify import fold_constant
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import EAGER, Rule, RuleSetMeta
+from passat.rules.why_not.answer import Kind
+from passat.rules.why_not.ask import why_not
+from tests.rules.building import const, func, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import apply, operators, optimise
+
+x, open_ = var("x", (4, 6)), var("open", ("n", 6))
+open_pieces = ops.split(ops.shape_of(open_, dtype="int64"), indices_or_sections=2)
+enlarging = ops.tile(const(np.arange(6.0)), reps=(200_000,))
+EXACT_CASE = case(x + (splat(1.0) + splat(2.0)), x + ops.exp(splat(1.0)), "exp rounds")
+CASES: dict[str, Case] = {
+    "ConstantFolding.call": case(x + ops.exp(splat(1.0)), enlarging, "adds 4,799,976 bytes, limit 1,048,576 (rules.max_growth)"),
+    "ConstantFolding.exact": EXACT_CASE,
+    "ConstantFolding.sizes": case(ops.shape_of(x, dtype="int64"), ops.shape_of(open_, dtype="int64"), ""),
+    "ConstantFolding.field": case(open_pieces[1], open_pieces[0], ""),
+    "TupleProjection.field": case(TupleGetItem(tup(x, ops.exp(x)), 1), ops.split(x, indices_or_sections=2)[1], ""),
+}
+TABLE = [row for row in pairs(CASES, ConstantFolding, TupleProjection) if row[1] is not ConstantFolding.exact]
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+def test_where_math_is_exact_only_what_keeps_every_bit_is_folded() -> None:
+    made = optimise(EXACT_CASE.positive, ConstantFolding, rules__math="exact")
+    assert operators(made.function) == ["add"]
+    assert (made.fired("ConstantFolding.exact"), made.fired("ConstantFolding.call")) == (1, 0)
+    left = optimise(EXACT_CASE.negative, ConstantFolding, rules__math="exact")
+    assert operators(left.function) == ["exp", "add"]
+    assert any(str(EXACT_CASE.reason) in remark for remark in left.remarks)
+
+
+@pytest.mark.parametrize("name", ["ConstantFolding", "ConstantFolding.call"])
+def test_folding_is_switched_off_by_name(name: str) -> None:
+    function = func(x + ops.exp(splat(1.0)))
+    assert apply(fold_constant(), function, rules__disabled=[name]).function is function
+
+
+def test_fields_of_tuples_are_switched_off_by_name() -> None:
+    function = func(TupleGetItem(tup(x, ops.exp(x)), 1))
+    assert optimise(function).function is not function
+    assert optimise(function, rules__disabled=["TupleProjection.field"]).function is function
+
+
+def test_a_tuple_of_more_fields_than_the_hole_says() -> None:
+    function = func(TupleGetItem(tup(*[ops.exp(x)] * 40, x), 40))
+    assert optimise(function).function.body is x
+
+
+def test_all_of_them_are_eager() -> None:
+    assert {rule.kind for rules in (ConstantFolding, TupleProjection, DynamicToStatic) for rule in rules} == {EAGER}
+
+
+def test_why_something_was_not_folded() -> None:
+    module = IRModule.from_expr(func(tup(enlarging, ops.exp(x))))
+    with PassContext(opt_level=3):
+        answer = why_not("ConstantFolding.call", module, pipeline=fold_constant())
+    assert answer.verdict is Kind.REFUSED
+    assert "is_small(tile(cs1, attrs=a)): adds 4,799,976 bytes, limit 1,048,576 (rules.max_growth)" in answer.findings[0].text
+
+
+def test_a_rule_of_ones_own_is_applied_as_nodes_are_added() -> None:
+    (y,) = tensors("y")
+    again = (op.abs(op.abs(y)) >> op.abs(y)).named("Own.again")
+    with pytest.raises(Exception, match="one operator over holes"):
+        again.eager()
+    rule = (op.negative(y) >> y * -1.0).eager().named("Own.minus")
+    rules = type(ConstantFolding)("Own", (), {"minus": rule})
+    outcome = optimise(func(ops.negative(ops.exp(x))), rules, rules__cost="nodes")
+    assert outcome.fired("Own.minus") == 1
+    assert operators(outcome.function) == ["exp", "multiply"]
