@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from passat.passmgr import ConfigError, Pass, PassContext, list_passes
 from passat.rules import library
-from passat.rules.rule import RuleSetMeta, equation_of
+from passat.rules.rule import EAGER, RuleSetMeta, equation_of
 from passat.rules.rule_pass import RulePass
 
 
@@ -33,6 +33,7 @@ def _names(sets: Iterable[RuleSetMeta]) -> set[str]:
     for rules in sets:
         found.add(rules.__name__)
         for rule in rules.rules:
-            for name in (direction.name for direction in rule.directions()):
+            directions = [rule] if rule.kind == EAGER else rule.directions()
+            for name in (direction.name for direction in directions):
                 found |= {name, equation_of(name), name.partition(".")[0]}
     return found

@@ -56,9 +56,10 @@ class PassOptions:
     opt_level: Annotated[
         int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Passes above this level do not run.")
     ] = 3
-    disable: Annotated[list[str] | None, typer.Option("--disable", metavar="NAME", help="A pass that is not to run. May be repeated.")] = (
-        None
-    )
+    disable: Annotated[
+        list[str] | None,
+        typer.Option("--disable", metavar="NAME", help="A pass, a rule or a rule set that is not to run. May be repeated."),
+    ] = None
     require: Annotated[
         list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
     ] = None
@@ -82,7 +83,11 @@ class PassOptions:
         """The settings of the passes; `config` goes before the options. Ends the command where one makes no sense."""
         from passat.passmgr import PassContext
 
-        return PassContext(self.opt_level, self.require, self.disable, config={**parse_config(self.config), **(config or {})})
+        options = {**parse_config(self.config), **(config or {})}
+        rules = [name for name in self.disable or () if _is_rule(name)]
+        if rules:
+            options["rules.disabled"] = [*options.get("rules.disabled", ()), *rules]
+        return PassContext(self.opt_level, self.require, [name for name in self.disable or () if name not in rules], config=options)
 
     def text(self) -> str | None:
         """The text of the pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
@@ -213,6 +218,15 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
         sets, _ = read_rules(files or ())
     check_rule_sets(sets)
     return sets
+
+
+def _is_rule(name: str) -> bool:
+    """Whether a name is that of a rule, `Set.rule`, or of a rule set of the library that no pass is called after."""
+    from passat.passmgr import list_passes
+    from passat.rules.library import rule_sets
+
+    passes = {entry.name for entry in list_passes()}
+    return name not in passes and (name in rule_sets() or name.partition(".")[0] in rule_sets())
 
 
 def check_settings(

@@ -10,7 +10,7 @@ from passat.rules.library.dynamic import DynamicToStatic
 from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import EAGER, Rule, RuleSetMeta
+from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
 from passat.rules.why_not.answer import Kind
 from passat.rules.why_not.ask import why_not
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -85,7 +85,7 @@ def test_a_rule_of_ones_own_is_applied_as_nodes_are_added() -> None:
     with pytest.raises(Exception, match="one operator over holes"):
         again.eager()
     rule = (op.negative(y) >> y * -1.0).eager().named("Own.minus")
-    rules = type(ConstantFolding)("Own", (), {"minus": rule})
+    rules = RuleSetMeta("Own", (RuleSet,), {"minus": rule})
     outcome = optimise(func(ops.negative(ops.exp(x))), rules, rules__cost="nodes")
     assert outcome.fired("Own.minus") == 1
     assert operators(outcome.function) == ["exp", "multiply"]
