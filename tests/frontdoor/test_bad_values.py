@@ -165,6 +165,14 @@ def test_names_and_files_that_are_none_are_refused_by_every_command(command: str
     assert said in result.stderr
 
 
+def test_disable_takes_rules_and_sets_too() -> None:
+    for name in ("ConstantFolding", "ConstantFolding.call", "Swept.twice"):
+        assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--disable", name).exit_code == 0
+    result = run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--disable", "Swept.twic")
+    assert result.exit_code == 2
+    assert "config rules.disabled names 'Swept.twic', which is no rule and no rule set; did you mean Swept.twice?" in result.stderr
+
+
 def test_rules_that_exist_are_disabled() -> None:
     for name in ("Units", "Units.add", "Swept", "Swept.twice"):
         assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--config", f'rules.disabled=["{name}"]').exit_code == 0

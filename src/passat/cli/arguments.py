@@ -221,12 +221,12 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
 
 
 def _is_rule(name: str) -> bool:
-    """Whether a name is that of a rule, `Set.rule`, or of a rule set of the library that no pass is called after."""
+    """Whether a name is that of a rule, `Set.rule`, or of a rule set of the library that no pass has the name of."""
     from passat.passmgr import list_passes
     from passat.rules.library import rule_sets
 
     passes = {entry.name for entry in list_passes()}
-    return name not in passes and (name in rule_sets() or name.partition(".")[0] in rule_sets())
+    return name not in passes and not name.startswith("relay.") and ("." in name or name in rule_sets())
 
 
 def check_settings(
