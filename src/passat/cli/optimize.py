@@ -14,6 +14,7 @@ from passat.cli.arguments import CompareOptions, JsonOption, PassOptions, check_
 from passat.cli.errors import INTERRUPTED, USAGE, end, errors, fail
 from passat.cli.inspection import Inspection, InspectionOptions
 from passat.cli.output import console, show
+from passat.ir.collector import collector_paused
 
 
 class CostChoice(enum.StrEnum):
@@ -101,10 +102,11 @@ def optimize(
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
     with errors(as_json, "nothing was written"):
-        from passat.certificates import write_certificate
-        from passat.optimizer import optimize_with
-        from passat.progress import ProgressLine
-        from passat.settings import Settings
+        with collector_paused():  # of what is imported nothing goes
+            from passat.certificates import write_certificate
+            from passat.optimizer import optimize_with
+            from passat.progress import ProgressLine
+            from passat.settings import Settings
 
         read = {**asked.files, "--inputs": [compared.inputs], "--custom-ops": compared.custom_ops or ()}
         check_outputs({"-o": output, "--certificate": certificate, "--report": page}, read)  # OUT may be IN, which it replaces whole
