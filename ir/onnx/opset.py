@@ -25,6 +25,9 @@ from passat.ir.traverse import rewrite
 
 _MOST_BYTES: Final = 2**31 - 1
 """Protocol buffers hold no more, and the tools of onnx that are needed for a few models work on them."""
+_INLINED: Final = frozenset({"Swish"})
+"""Operators that ONNX Runtime has no kernel for, and takes for the functions that they are in their first opset alone: later they are
+written as Passat writes them."""
 
 
 def in_opset(model: ModelProto, opset: int, *, folder: str | None = None, lenient: bool = False) -> ModelProto:
@@ -128,5 +131,7 @@ def _frame(frame: Frame, found: int, opset: int) -> Frame:
     for info in header.training_info:
         if any(_changes(node, found, opset) for graph in (info.initialization, info.algorithm) for node in graph.node):
             raise OnnxError(f"the training information of the model does not go from opset {found} to {opset}: operators in it changed")
-    origins = {key: origin for key, origin in frame.origins.items() if not _changes(origin[1], found, opset)}
+    origins = {
+        key: origin for key, origin in frame.origins.items() if origin[1].op_type not in _INLINED and not _changes(origin[1], found, opset)
+    }
     return replace_fields(frame, model=header, origins=origins)

@@ -55,6 +55,15 @@ def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
     assert opset_of(in_opset(model(18, f"y = {name}(x)", results="float[1, 1] y"), 28)) == 28
 
 
+@pytest.mark.parametrize("elem", ["float", "float16", "double"])
+def test_a_swish_loads_in_later_opsets(elem: str, run: Run) -> None:
+    """ONNX Runtime has no kernel of it, and takes it for its function in opset 24 alone."""
+    source = model(24, "y = Swish(x)", f"{elem}[2] x", f"{elem}[2] y")
+    dtype = helper.tensor_dtype_to_np_dtype(source.graph.input[0].type.tensor_type.elem_type)
+    feed = {"x": np.array([-1.5, 2], dtype)}
+    np.testing.assert_allclose(run(in_opset(source, 26), feed)[0], run(source, feed)[0], rtol=1e-2 if elem == "float16" else 1e-6)
+
+
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
 def test_an_axis_of_a_scalar_is_refused(name: str) -> None:
     """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
