@@ -4,7 +4,7 @@ from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.multi_root import each, joined, parts
 from passat.rules.operator_hole import operator
-from passat.rules.parts_hole import tensors_of
+from passat.rules.parts_hole import constants_of, tensors_of
 from passat.rules.pattern import (
     RuleError,
     attribute,
@@ -15,6 +15,7 @@ from passat.rules.pattern import (
     op,
     tensor,
     tensors,
+    value,
 )
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
@@ -38,6 +39,7 @@ __all__ = [
     "condition",
     "constant",
     "constants",
+    "constants_of",
     "each",
     "joined",
     "number",
@@ -50,4 +52,5 @@ __all__ = [
     "tensor",
     "tensors",
     "tensors_of",
+    "value",
 ]

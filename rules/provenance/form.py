@@ -122,6 +122,8 @@ def _check_step(step: AnyValue, where: str, count: int) -> None:
     if what != "rule":
         for name in (what, "to"):
             _check_term(step.get(name), count, f"{where}, {name}")
+        if "by" in step:
+            expect(step, "by", str, where)
         return
     where = f"{where} ({expect(step, 'rule', str, where)})"
     for match in expect(step, "matches", list, where):

@@ -222,6 +222,7 @@ class _Index:
             for root, made in application.unions:
                 self._edges.setdefault(root, []).append((made, place))
                 self._edges.setdefault(made, []).append((root, place))
+        self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.refusal}
         self._loaded_from: dict[int, Expr] = {}
         for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
@@ -308,9 +309,9 @@ class _Index:
         return self._applications[place]
 
     def _loaded(self, what: str, expr: Expr) -> _Dated:
-        """What happened to an expression as the program was loaded."""
+        """What happened to an expression as the program was loaded: the eager rule that was applied, else `what`."""
         name = name_of(expr)
-        return (self.number, 0), Step(self.run.pass_name, what, (name,) if name else ())
+        return (self.number, 0), Step(self.run.pass_name, self._eager.get(id(expr), what), (name,) if name else ())
 
     def _matched(self, matcher: Matcher, row: Sequence[int], limit: int) -> list[int] | None:
         """The nodes that a pattern matched, found again."""

@@ -252,8 +252,9 @@ class _Nodes:
         return self.terms.add([kinds.IF if isinstance(region, If) else kinds.APPLY, [*operands, *inner]])
 
     def loading(self, body: Expr) -> Iterable[Plain]:
-        """What became of parts of a program as it was loaded: folded, or made static."""
+        """What became of parts of a program as it was loaded: folded, or made static, and by which rule."""
         graph, terms, ids = self.graph, self.terms, self.graph.ids
+        rules = {id(each.place): each.rule for each in graph.decisions if not each.refusal}
         said: set[int] = set()
         for expr in post_order(body, parts_of=lambda node: [part for part in _own(node) if id(part) in ids]):
             node = ids[id(expr)]
@@ -272,7 +273,7 @@ class _Nodes:
                 continue
             said.add(plain)
             what = "fold" if graph.symbols[node].kind == CONST else "static"
-            yield {what: plain, "to": found}
+            yield {what: plain, "to": found, "by": rules.get(id(expr), "")}
 
     def match(self, matcher: Matcher, row: Sequence[int]) -> Plain:
         """What a match binds: a term for each hole and number, and the attributes of the calls of the pattern that have any."""

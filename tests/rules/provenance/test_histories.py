@@ -101,7 +101,7 @@ def test_folding_and_static_forms_are_steps() -> None:
     assert found.steps("reshape") == ["DynamicToStatic: made static at view"]
     added = named(ops.add(named(ops.exp(const([1.0, 2.0, 3.0])), "weight"), a), "sum")
     folded = written(func(added), [fold_constant()])
-    assert folded.steps("add") == ["FoldConstant: computed from constants at weight"]
+    assert folded.steps("add") == ["FoldConstant: ConstantFolding.call at weight"]
 
 
 def test_equal_nodes_that_became_one_are_the_inputs_own() -> None:
