@@ -98,7 +98,7 @@ def test_rules_with_several_roots_name_all_of_them() -> None:
 def test_folding_and_static_forms_are_steps() -> None:
     shape = named(ops.shape_of(a), "shape")
     found = written(func(named(ops.dyn.reshape(a, shape), "view")), [dynamic_to_static()])
-    assert found.steps("reshape") == ["DynamicToStatic: made static at view"]
+    assert found.steps("reshape") == ["DynamicToStatic: DynamicToStatic.reshape at view"]
     added = named(ops.add(named(ops.exp(const([1.0, 2.0, 3.0])), "weight"), a), "sum")
     folded = written(func(added), [fold_constant()])
     assert folded.steps("add") == ["FoldConstant: ConstantFolding.call at weight"]

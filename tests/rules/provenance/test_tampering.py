@@ -63,7 +63,7 @@ def find(kind: str, name: str | None = None) -> int:
 
 def test_it_has_what_is_tampered_with() -> None:
     assert [step["rule"] for step in RULES["steps"]] == ["Words.quotient", "Words.total"]
-    assert [list(step) for step in FOLDING["steps"]] == [["fold", "to"]]
+    assert [list(step) for step in FOLDING["steps"]] == [["fold", "to", "by"]]
 
 
 def test_the_name_of_a_rule() -> None:
