@@ -1,6 +1,6 @@
 """The corpus: the models and operator tests of the onnx package, those in `examples/models`, and any folders of one's own.
 
-The normal run takes a share; PASSAT_SOAK=1 takes all, with every model below the folders that PASSAT_MODELS names (separated by colons).
+CI takes a share; `make nightly` takes all, with every model below the folders that PASSAT_MODELS names (separated by colons).
 `benchmarks/corpus.py` does the same from the command line and prints a table.
 """
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus import DATA, Case, differing, examine, files, operator_tests
+from tests.share import SOAK, share
 
 ROOT = Path(__file__).resolve().parents[2]
-SOAK = bool(os.environ.get("PASSAT_SOAK"))
 FOLDERS = [Path(name) for name in os.environ.get("PASSAT_MODELS", "").split(":") if name] if SOAK else []
 
 
@@ -36,8 +36,8 @@ def test_models_of_the_onnx_package(kind: str) -> None:
 
 
 def test_operator_tests_of_the_onnx_package() -> None:
-    cases = list(operator_tests(1 if SOAK else 25))
-    assert len(cases) > (5000 if SOAK else 150)
+    cases = list(operator_tests(share(75, 1)))
+    assert len(cases) > share(60, 5000)
     assert problems(cases) == []
 
 

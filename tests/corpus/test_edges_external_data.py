@@ -15,6 +15,7 @@ import passat
 from passat.ir.onnx import OnnxError
 from passat.runner import Runner
 from tests.corpus.optimising import floats, operators, parse
+from tests.share import SOAK
 
 WIDTH = 64
 MEMORY = 500
@@ -138,7 +139,7 @@ print(json.dumps({"nodes": result.report.node_count_after, "seconds": seconds, "
     ("layers", "width"),
     [
         (8, 1024),
-        pytest.param(33, 4096, marks=pytest.mark.skipif(not os.environ.get("PASSAT_SOAK"), reason="writes 4.4 GB; PASSAT_SOAK=1 runs it")),
+        pytest.param(33, 4096, marks=pytest.mark.skipif(not SOAK, reason="writes 4.4 GB; PASSAT_SOAK=1 runs it")),
     ],
     ids=["32 MB", "2.2 GB"],
 )

@@ -1,9 +1,8 @@
 """Long chains, wide graphs, many paths: depth and width are data, and what can be merged is, however much of it there is.
 
-The normal run takes small sizes, PASSAT_SOAK=1 the large ones.
+CI takes small sizes, `make nightly` the large ones.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,9 +15,9 @@ import passat
 from benchmarks.graphs import chain, wide
 from passat.ir.onnx import check
 from tests.corpus.optimising import floats, operators, optimise
+from tests.share import SOAK, share
 
-SOAK = bool(os.environ.get("PASSAT_SOAK"))
-LONG = 20_000 if SOAK else 1_000
+LONG = share(1_000, 20_000)
 
 Constants = dict[str, Any]
 
@@ -41,7 +40,7 @@ def repeated(length: int, make: Callable[[int, str, str], NodeProto], shape: Seq
     return build(nodes, [names[-1]], shape, constants)
 
 
-@pytest.mark.parametrize("length", [50_000] if SOAK else [3_000])
+@pytest.mark.parametrize("length", [share(3_000, 50_000)])
 def test_a_long_chain(length: int) -> None:
     result = passat.optimize(chain(length), opt_level=3, verify=not SOAK)
     check(result.model)
@@ -99,14 +98,14 @@ def test_chains_that_collapse(name: str) -> None:
 
 def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
     """Sums of constants may be merged in any order, so there are more ways than there is memory for; a limit stops that."""
-    length = 8_000 if SOAK else 100
+    length = share(60, 8_000)
     model = repeated(length, lambda i, a, b: helper.make_node("Add", [a, "c"], [b]), (2, 3), c=np.float32(0.5))
     out, report = optimise(model, {"x": floats(2, 3)}, again=False)
     assert sum(operators(out).values()) <= (1 if not report.limits else length / 50)
 
 
 def test_slices_of_slices_collapse() -> None:
-    length = 500 if SOAK else 60
+    length = share(40, 500)
     model = repeated(
         length,
         lambda i, a, b: helper.make_node("Slice", [a, "one", "end", "axis"], [b]),

@@ -17,6 +17,7 @@ from passat.ir.expr import Clause, Expr, Function, GlobalVar, If, Let, Match, Pa
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.scopes import Scope, Scopes, common
+from tests.share import share
 from tests.strategies import modules, programs
 
 x, y, c = var("x", shape=(2,)), var("y", shape=(2,)), var("c", "bool")
@@ -30,7 +31,7 @@ def test_variables_by_how_they_are_bound() -> None:
     assert free_vars(expr) == [y, c]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=share(35, 100))
 @given(programs(effects=True))
 def test_random_programs_are_well_formed(program: Function) -> None:
     assert well_formed(program)
@@ -38,7 +39,7 @@ def test_random_programs_are_well_formed(program: Function) -> None:
     assert set(all_vars(program)) >= set(free_vars(program.body))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=share(15, 30))
 @given(modules())
 def test_random_modules_are_well_formed(module: IRModule) -> None:
     assert ill_formed(module) == []

@@ -17,6 +17,7 @@ from passat.ir.onnx import from_onnx
 from passat.ir.source import SourceName
 from passat.ir.text import astext, parse, parse_expr
 from passat.ir.traverse import children, post_order, rewrite, with_children
+from tests.share import share
 from tests.strategies import modules
 
 TEXT = """\
@@ -132,7 +133,7 @@ def test_what_a_walk_rebuilds_keeps_its_span() -> None:
     assert spans(made) == spans(main)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=share(15, 40))
 @given(modules())
 def test_each_kind_of_node_keeps_its_span_with_other_parts(module: IRModule) -> None:
     module = parse(astext(module), "f")
@@ -145,7 +146,7 @@ def test_each_kind_of_node_keeps_its_span_with_other_parts(module: IRModule) -> 
                 assert with_children(node, parts).span is node.span
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=share(15, 40))
 @given(modules())
 def test_normal_forms_keep_spans(module: IRModule) -> None:
     module = parse(astext(module), "f")

@@ -36,6 +36,7 @@ from passat.ir.op import get_op
 from passat.ir.source import SourceName
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
+from tests.share import share
 
 ERROR = DiagnosticLevel.ERROR
 x = var("x", shape=(2, 3))
@@ -251,7 +252,7 @@ diagnostics = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(st.lists(diagnostics, max_size=30), st.lists(texts, max_size=12), st.booleans())
 def test_rendering_never_raises_and_is_bounded(found: list[Diagnostic], trail: list[str], colour: bool) -> None:
     text = render_diagnostics(found, colour, trail)

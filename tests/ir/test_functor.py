@@ -31,6 +31,7 @@ from passat.ir.functor import ExprFunctor, ExprMutator, ExprVisitor
 from passat.ir.op import Op, get_op
 from passat.ir.traverse import children, post_order
 from passat.ir.types import GlobalTypeVar, TensorType, Type
+from tests.share import share
 from tests.strategies import programs
 
 x, y, c = var("x", shape=(2,)), var("y", shape=(2,)), var("c", "bool")
@@ -102,7 +103,7 @@ class Order(ExprVisitor):
             self.done.append(expr)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=share(30, 80))
 @given(programs(effects=True))
 def test_a_visitor_sees_each_node_once_behind_its_parts(program: Function) -> None:
     order = Order()
@@ -113,7 +114,7 @@ def test_a_visitor_sees_each_node_once_behind_its_parts(program: Function) -> No
     assert all(place[part] < place[node] for node in order.done for part in children(node))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=share(30, 80))
 @given(programs(effects=True))
 def test_a_mutator_that_changes_nothing_gives_the_same_object(program: Function) -> None:
     assert ExprMutator().visit(program) is program
@@ -129,7 +130,7 @@ class Copy(ExprMutator):
         return Var(var.name_hint, var.type_annotation)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=share(30, 80))
 @given(programs(effects=True))
 def test_a_mutator_keeps_all_that_it_does_not_change(program: Function) -> None:
     copy = Copy().visit(program)

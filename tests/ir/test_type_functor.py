@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from passat.ir.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tests.share import share
 
 SCALAR = TensorType((), "int8")
 KINDS: list[Type] = [
@@ -87,7 +88,7 @@ def test_a_type_parameter_stays_one() -> None:
     assert Put().visit(TupleType([TypeVar("a")])) == TupleType([SCALAR])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=share(30, 80))
 @given(types())
 def test_all_parts_are_visited_and_rebuilt(type_: Type) -> None:
     tensors = [part for part in inside(type_) if isinstance(part, TensorType)]

@@ -28,6 +28,7 @@ from passat.passmgr import (
 )
 from passat.passmgr.inspection import memory as memory_module
 from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE_CHECK
+from tests.share import share
 
 
 @module_pass(opt_level=0)
@@ -71,7 +72,7 @@ pipelines = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(st.lists(pipelines, max_size=4))
 def test_nothing_stays_behind(passes: list[Pass]) -> None:
     x: Expr = var("x", shape=(2,))

@@ -13,6 +13,7 @@ from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.passmgr import ir_diff
 from passat.passmgr.inspection.ir_diff import sections
+from tests.share import share
 from tests.strategies import modules, programs
 
 
@@ -49,7 +50,7 @@ def test_an_added_node_gets_a_new_number() -> None:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(programs(effects=True))
 def test_a_program_does_not_differ_from_what_it_is_parsed_from(program: Function) -> None:
     module = parse(IRModule.from_expr(program).astext())  # constants that were in files, which are not compared with others, are not now
@@ -65,7 +66,7 @@ def printed(module: IRModule, name: str) -> list[str]:
     return text.partition("\n\n/* The metadata")[0].split("\n")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=share(20, 50))
 @given(modules(), modules())
 def test_the_first_program_is_shown_as_it_is_printed_and_the_second_with_other_names(before: IRModule, after: IRModule) -> None:
     for section in sections(before, after):
@@ -80,7 +81,7 @@ def test_the_first_program_is_shown_as_it_is_printed_and_the_second_with_other_n
             assert section.kind == "changed" or signs == "+" * len(new)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=share(20, 50))
 @given(programs())
 def test_lines_of_the_first_program_are_as_they_are_printed(program: Function) -> None:
     before = IRModule.from_expr(program)

@@ -19,6 +19,7 @@ from passat.passmgr import (
     pipeline_text,
     register_pass,
 )
+from tests.share import share
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -207,7 +208,7 @@ passes = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 @given(st.lists(passes, max_size=4))
 def test_round_trip(members: list[ModulePass | Sequential]) -> None:
     pipeline = Sequential(members)
@@ -223,7 +224,7 @@ def shape(pass_: object) -> object:
     return pass_
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=share(105, 300))
 @given(st.text(alphabet='Saturate{}()[],="0.e \n', max_size=30) | st.text(max_size=20))
 def test_any_text_parses_or_is_refused_with_a_place(text: str) -> None:
     refused = None

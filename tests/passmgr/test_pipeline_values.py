@@ -22,6 +22,7 @@ from passat.passmgr import (
     pipeline_text,
     register_pass,
 )
+from tests.share import share
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -214,7 +215,7 @@ tunes = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=share(105, 300))
 @given(tunes)
 def test_round_trip(made: Tune) -> None:
     text = pipeline_text(made)
@@ -223,7 +224,7 @@ def test_round_trip(made: Tune) -> None:
     assert pipeline_text(again) == text
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 @given(tunes, st.data())
 def test_space_and_comments_between_tokens_mean_nothing(made: Tune, data: st.DataObject) -> None:
     spaces = st.sampled_from(["", " ", "\n", "# {\n", "\t # ,\n\n"])

@@ -32,6 +32,7 @@ from passat.passmgr import (
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensor
 from passat.rules.passes import default_passes, default_pipeline
+from tests.share import share
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -139,7 +140,7 @@ def pipelines_and_newcomers(draw: st.DrawFn) -> tuple[Sequential, list[Pass]]:
     return Sequential(members), [make(name, draw(anchors), draw(anchors) or ["e"]) for name in "xyz"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=share(105, 300))
 @given(pipelines_and_newcomers())
 def test_wherever_passes_land_all_that_they_declare_holds(drawn: tuple[Sequential, list[Pass]]) -> None:
     pipeline, newcomers = drawn

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from passat.ir.module import IRModule
 from passat.passmgr import ModulePass, Pass, PassContext, Sequential, module_pass, register_pass
 from passat.passmgr.planning.plan_svg import text_width
+from tests.share import share
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -111,7 +112,7 @@ passes: st.SearchStrategy[Pass] = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(st.lists(passes, max_size=5))
 def test_boxes_of_any_plan_stand_in_the_picture_one_below_the_other(members: list[Pass]) -> None:
     plan = Sequential(members).plan(PassContext())

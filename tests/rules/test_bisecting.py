@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.rules.bisecting import first_application, smallest_set
+from tests.share import share
 
 RULES = [f"Set.r{i}" for i in range(128)]
 
@@ -50,7 +51,7 @@ def test_the_only_rule_is_not_asked_about() -> None:
 
 
 @given(st.sets(st.integers(0, 127), min_size=1, max_size=6))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 def test_rules_that_come_together(numbers: set[int]) -> None:
     guilty = [RULES[number] for number in sorted(numbers)]
     asked = needs(*guilty)
@@ -59,7 +60,7 @@ def test_rules_that_come_together(numbers: set[int]) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1, max_size=4), min_size=1, max_size=4), st.sets(st.integers(0, 15), max_size=3))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=share(105, 300))
 def test_whatever_is_bad_the_set_is_bad_and_no_smaller_one_is(causes: list[set[int]], hiding: set[int]) -> None:
     """Several causes, and rules that hide what the others do unless all rules run: no monotone predicate."""
     rules = RULES[:16]
@@ -94,7 +95,7 @@ def test_the_first_application_takes_a_logarithmic_number_of_questions(bad: int)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 def test_where_good_and_bad_take_turns_a_place_where_it_turns_bad_is_found(answers: list[bool]) -> None:
     states = [False, *answers, True]
     found = first_application(len(states) - 1, states.__getitem__)

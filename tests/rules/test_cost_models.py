@@ -26,6 +26,7 @@ from passat.rules.library.views import NewAxes, Transposes
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.program_strategies import programs
 from tests.rules.running import operators, optimise
+from tests.share import share
 
 SETS = (Arithmetic, Constants, Products, Scales, NewAxes, Transposes)
 a, x = var("a", (4, 4)), tensors("x")[0]
@@ -114,7 +115,7 @@ def test_a_model_may_have_no_hash_and_a_pass_forgets_it() -> None:
         assert operators(optimise(function, Twice, rules__cost=model).function) == []
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=share(15, 40), derandomize=True)
 @given(programs(), st.sampled_from([1.0, 0.25, 1e6]))
 def test_a_constant_model_counts_nodes(function: Function, amount: float) -> None:
     assert program_cost(function.body, Flat(amount)) == pytest.approx(amount * program_cost(function.body, NodeCount()))
@@ -123,7 +124,7 @@ def test_a_constant_model_counts_nodes(function: Function, amount: float) -> Non
     assert structural_equal(flat, counted)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=share(15, 40), derandomize=True)
 @given(programs(), st.integers(-60, 60))
 def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> None:
     scaled = optimise(function, *SETS, ConstantFolding, rules__cost=Scaled(NodeCount(), 2.0**power)).function
@@ -131,7 +132,7 @@ def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> N
     assert program_cost(scaled.body, NodeCount()) == program_cost(plain.body, NodeCount())
 
 
-@settings(deadline=None, max_examples=80, derandomize=True)
+@settings(deadline=None, max_examples=share(30, 80), derandomize=True)
 @given(programs(), st.integers(0, 1000))
 def test_no_model_makes_a_program_dearer(function: Function, seed: int) -> None:
     model = Wild(seed)

@@ -28,6 +28,7 @@ from passat.rules.rule_pass import rule_pass
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.program_strategies import programs
 from tests.rules.running import assert_equal_in_value, operators, optimise, result_type
+from tests.share import share
 
 x, y = tensors("x y")
 a, b = var("a"), var("b")
@@ -124,7 +125,7 @@ def test_the_same_program_comes_each_time() -> None:
 # What comes is a program.
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=share(20, 60), derandomize=True)
 @given(programs())
 def test_each_has_the_same_values(function: Function) -> None:
     best = optimise(function, *SIMPLIFY, *FOLDING).function
@@ -134,7 +135,7 @@ def test_each_has_the_same_values(function: Function) -> None:
         assert_equal_in_value(function, made, exact=False, rounds=2)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=share(15, 40), derandomize=True)
 @given(programs(stateful=True))
 def test_stateful_calls_stay(function: Function) -> None:
     made = picked(function, 2, *SIMPLIFY, Doubles)

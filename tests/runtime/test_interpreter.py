@@ -16,6 +16,7 @@ from passat.ir.op import get_op
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.runtime import ExecutorError, create_executor, interpreter
+from tests.share import share
 
 x = var("x", shape=(2,))
 ONES = np.ones(2, np.float32)
@@ -234,7 +235,7 @@ def programs(draw: st.DrawFn) -> tuple[Expr, Any]:
 A, B = (Var(name, TensorType((), "int32")) for name in "ab")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(programs())
 def test_random_programs_in_every_form(case: tuple[Expr, int]) -> None:
     expr, expected = case

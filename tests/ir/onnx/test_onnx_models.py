@@ -1,6 +1,6 @@
 """Models that ship with the onnx package go through: same operators, same interface, same values.
 
-The normal run takes every twentieth of onnx's node tests; PASSAT_ALL_MODELS=1 takes all. PASSAT_BIG_MODEL=1 adds a model of 2.2 GB.
+CI takes every fiftieth of onnx's node tests; `make nightly` takes all, and a model of 2.2 GB.
 """
 
 import os
@@ -23,6 +23,7 @@ from onnx import ModelProto
 from passat.ir.module import IRModule
 from passat.ir.onnx import check, from_onnx, load, read_model, save, to_onnx
 from passat.ir.onnx.frame import Frame
+from tests.share import SOAK, share
 
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
 Rebuilt = Callable[[IRModule], IRModule]
@@ -31,7 +32,6 @@ Histogram = Callable[[ModelProto], Counter[str]]
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 LIGHT = sorted((DATA / "light").glob("*.onnx"))
 FILES = sorted(DATA.glob("*/*/model.onnx"))
-ALL = bool(os.environ.get("PASSAT_ALL_MODELS"))
 RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -88,7 +88,7 @@ def test_onnx_runtime_still_takes_the_initialisers_of_ir_version_3_for_constants
     assert "ConstantOfShape" not in kinds
 
 
-@pytest.mark.parametrize("path", FILES if ALL else FILES[::4], ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", FILES[:: share(6, 1)], ids=lambda path: path.parent.name)
 def test_model_files_of_the_onnx_package(path: Path, rebuilt: Rebuilt, histogram: Histogram) -> None:
     assert len(list(both_ways(read_model(path), rebuilt, histogram))) == 2
 
@@ -115,7 +115,7 @@ def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, 
         cases = [(case, case.data_sets[0][0]) for case in collect_testcases(None) if case.data_sets]
     assert len(cases) > 1500
     compared = 0
-    for case, inputs in cases if ALL else cases[::20]:
+    for case, inputs in cases[:: share(50, 1)]:
         model = case.model
         assert model is not None
         outs = list(both_ways(model, rebuilt, histogram))
@@ -129,10 +129,10 @@ def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, 
         compared += 1
         for out in outs:
             assert equal(run(out, feeds), want), case.name
-    assert compared > 40
+    assert compared > share(15, 800)
 
 
-@pytest.mark.skipif(not os.environ.get("PASSAT_BIG_MODEL"), reason="writes 4.4 GB; PASSAT_BIG_MODEL=1 runs it")
+@pytest.mark.skipif(not SOAK, reason="writes 4.4 GB; PASSAT_SOAK=1 runs it")
 def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     width, layers = 4096, 33
     model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[N, 4096] x) => (float[N, 4096] y) { }')

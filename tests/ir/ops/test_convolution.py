@@ -18,6 +18,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, tensor_type
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
@@ -44,7 +45,7 @@ def numbers(rank: int, least: int, most: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(least, most), min_size=rank, max_size=rank)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=share(40, 120))
 @given(st.data())
 def test_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))
@@ -66,7 +67,7 @@ def test_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject)
     assert nodes.agree("Conv", 11, operands, (7, nodes.runtime), **attrs) == [["Conv"]] * 3
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=share(40, 120))
 @given(st.data())
 def test_transposed_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))

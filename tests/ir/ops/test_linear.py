@@ -20,6 +20,7 @@ from passat.ir.ops.linear import accepts_bias
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
@@ -335,7 +336,7 @@ def test_what_is_wrong_is_said(name: str, types: list[Type], attrs: dict[str, An
     assert message in str(error.value)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=share(35, 100))
 @given(st.data())
 def test_the_type_is_that_of_numpy(data: st.DataObject) -> None:
     sizes = st.integers(0, 3)

@@ -17,6 +17,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
@@ -253,7 +254,7 @@ def test_half_precision_is_summed_in_float32(nodes: "Nodes", index: int, opset: 
     np.testing.assert_allclose(nodes.run(nodes.write(expr, opset), feeds), nodes.evaluate(expr, feeds), rtol=5e-3, atol=2e-2)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=share(15, 40))
 @given(st.data())
 def test_normalised_layers_have_no_mean_and_unit_variance(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=4)))

@@ -16,6 +16,7 @@ from passat.ir.op import Op, get_op, list_ops
 from passat.ir.shape import ANY, Any, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
+from tests.share import share
 
 MODULES = ("arithmetic", "cast", "comparison", "reduction", "unary")
 OPS = [op for op in list_ops() if op.shape_arith and op.relation.__module__ in [f"passat.ir.ops.{name}" for name in MODULES]]
@@ -58,7 +59,7 @@ def object_array(elements: Sequence[object]) -> Array:
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(data=st.data())
 def test_what_is_known_is_what_a_run_gives(op: Op, data: st.DataObject) -> None:
     named = data.draw(sizes)

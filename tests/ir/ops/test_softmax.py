@@ -15,6 +15,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
@@ -73,7 +74,7 @@ def test_what_is_opaque(nodes: "Nodes", version: int, shape: tuple[Dim, ...], at
     assert nodes.read("Softmax", version, [TensorType(shape)], **attrs) is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(st.data())
 def test_the_law_of_softmax(nodes: "Nodes", data: st.DataObject) -> None:
     """Shares sum to 1 however large the elements are, the logarithm is the logarithm, and a shift changes nothing."""

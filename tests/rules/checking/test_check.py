@@ -1,12 +1,12 @@
 """What checking says of rules: sound ones, each kind of what is wrong, on the smallest instance, with what mends it."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
 from passat.ir.types import TensorType
-from passat.rules import library
 from passat.rules.checking.check import check_rule
 from passat.rules.checking.check_sets import check_rules
 from passat.rules.checking.dice import RARE_TYPES
@@ -26,6 +26,7 @@ def kinds(report: RuleReport) -> list[str]:
     return [finding.kind for finding in report.findings]
 
 
+@functools.cache
 def report_of(rule: Rule, instances: int = 200) -> RuleReport:
     return check_rule(rule, instances=instances).report
 
@@ -210,14 +211,6 @@ def test_reports_are_json_and_text() -> None:
     assert text.endswith("1 sound, 1 refused")
     assert "Sound.twice: sound" in reports_text(reports, verbose=True)
     assert summary([]) == "0 rules checked on 0 instances"
-
-
-def test_a_bad_rule_among_a_hundred_is_found() -> None:
-    rules = [rule for each in library.rule_sets().values() for rule in each][:100]
-    rules[17:17], rules[60:60], rules[99:99] = [Wrong.halves], [Wrong.relu_of_scaled], [Wrong.less_itself]
-    reports = check_rules(rules, instances=12)
-    assert len(reports) == 103
-    assert [report.name for report in reports if not report.ok] == ["Wrong.halves", "Wrong.relu_of_scaled", "Wrong.less_itself"]
 
 
 def test_computed_numbers_and_literals_are_tried() -> None:

@@ -1,8 +1,6 @@
 """Laws of the engine, on random programs: values and types stay, costs never rise, and a run is repeatable; and how it treats lets,
 branches, nested functions, references, stateful calls and failures."""
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -27,10 +25,9 @@ from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.program_strategies import build, programs
 from tests.rules.running import assert_equal_in_value, difference, feeds_of, operators, optimise, result_type, run
+from tests.share import share
 from tests.strategies import programs as any_programs
 
-SOAK = 25 if os.environ.get("PASSAT_SOAK") == "1" else 1
-"""How many times more examples are drawn."""
 SETS: list[RuleSetMeta] = list(library.rule_sets().values())
 WITHOUT_DROPOUT = [rules for rules in SETS if rules is not Inference]
 x, y = tensors("x y")
@@ -58,14 +55,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 # ---- laws
 
 
-@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(20, 1500), derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
     outcome = optimise(function, *SETS, *FOLDING, rules__math="exact")
     agrees(function, outcome.function, exact=True)
 
 
-@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(20, 1500), derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
     outcome = optimise(function, *SETS, *FOLDING)
@@ -74,13 +71,13 @@ def test_other_rules_change_values_by_rounding(function: Function) -> None:
 
 @pytest.mark.parametrize("rules", SETS, ids=lambda rules: rules.__name__)
 def test_each_set_alone_keeps_values(rules: RuleSetMeta) -> None:
-    for seed in range(12 * SOAK):
+    for seed in range(share(4, 300)):
         function = build(1000 + seed, 14, tame=True)
         for fold in (False, True):
             agrees(function, optimise(function, rules, *(FOLDING[:1] if fold else ())).function, exact=False)
 
 
-@settings(deadline=None, max_examples=40 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(10, 1000), derandomize=True)
 @given(programs(), st.booleans())
 def test_costs_never_rise(function: Function, fold: bool) -> None:
     for cost, model in (("roofline", Roofline()), ("nodes", NodeCount())):
@@ -88,7 +85,7 @@ def test_costs_never_rise(function: Function, fold: bool) -> None:
         assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=25 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(10, 625), derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
     first, second = (optimise(build(seed, size), *SETS, *FOLDING) for _ in range(2))
@@ -100,7 +97,7 @@ def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
     assert without_times[0] == without_times[1]
 
 
-@settings(deadline=None, max_examples=30 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(10, 750), derandomize=True)
 @given(programs())
 def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     once = optimise(function, *SETS, *FOLDING).function
@@ -109,7 +106,7 @@ def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     assert len(operators(twice)) <= len(operators(once))
 
 
-@settings(deadline=None, max_examples=20 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(10, 500), derandomize=True)
 @given(programs(stateful=True))
 def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: Function) -> None:
     before = operators(function.body).count("nn.dropout")
@@ -117,7 +114,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
     assert operators(outcome.function.body).count("nn.dropout") == before
 
 
-@settings(deadline=None, max_examples=60 * SOAK, derandomize=True)
+@settings(deadline=None, max_examples=share(20, 1500), derandomize=True)
 @given(any_programs(effects=True))
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Lets, branches, closures, matches and references, named and unknown sizes."""

@@ -1,11 +1,10 @@
 """What calls on constants are folded to, against ONNX Runtime with its optimizations off: every operator, on values of every kind.
 
-In CI on one draw of each kind of values, in one opset; `make kernels` tries more (KERNELS=all).
+In CI on one draw of each kind of values, in one opset; `make nightly` tries more.
 """
 
 import functools
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any as AnyValue
 from typing import NamedTuple
@@ -34,10 +33,10 @@ from passat.rules.library.folding import ConstantFolding
 from passat.runner import Runner
 from tests.ir.ops.kernel_examples import PAIR, Example, Operand, examples_of
 from tests.ir.ops.kernel_values import DTYPES, EXTREME, FILLS, filled, same_bits, spread, up_to_rounding
+from tests.share import SOAK
 
-ALL = os.environ.get("KERNELS") == "all"
-OPSETS = (8, 13, 18, 24) if ALL else (24,)
-SEEDS = range(2 if ALL else 1)
+OPSETS = (8, 13, 18, 24) if SOAK else (24,)
+SEEDS = range(2 if SOAK else 1)
 OPS = [op for op in list_ops() if op.to_onnx is not None and op.kernel is not None and not op.stateful and op.operand_names]
 
 
@@ -147,12 +146,12 @@ def comparison(op: Op) -> Comparison:
         for example in variants(given):
             # What has no elements is the same for all types of one kind, and what is exact on extreme values is so on others.
             dtypes = (
-                DTYPES if example.is_filled and (ALL or example is given) else ("float32", "int64") if example.is_filled else DTYPES[:1]
+                DTYPES if example.is_filled and (SOAK or example is given) else ("float32", "int64") if example.is_filled else DTYPES[:1]
             )
             for dtype in dtypes:
                 if not takes(op, example, dtype):
                     continue
-                plain = ALL or not (op.exact == "always" or (op.exact == "integers" and dtype not in FLOATS))
+                plain = SOAK or not (op.exact == "always" or (op.exact == "integers" and dtype not in FLOATS))
                 for fill in FILLS if plain and example is given and example.is_filled and not example.is_spread else FILLS[:1]:
                     call = call_on(op, arrays(op, example, dtype, fill, seed), example.attrs)
                     expected = None if is_left(call) else run(call, opset)

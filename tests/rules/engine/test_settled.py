@@ -18,6 +18,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import constants, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import func, ops, splat, tup, var
+from tests.share import share
 
 x, y = tensors("x y")
 c, d = constants("c d")
@@ -84,7 +85,7 @@ def programs() -> st.SearchStrategy[Expr]:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(st.lists(programs(), min_size=1, max_size=3), st.lists(st.sampled_from(RULES), min_size=1, max_size=4, unique_by=id))
 def test_egglog_would_have_said_nothing(bodies: list[Expr], rules: list[Rule]) -> None:
     found, asked = (prepared(tup(*bodies), rules) for _ in range(2))

@@ -18,6 +18,7 @@ from passat.rules.extraction.improve import Solution
 from passat.rules.extraction.ladder import NoProgramError, climb
 from passat.rules.extraction.space import Space
 from passat.rules.extraction.trees import trees_from_leaves
+from tests.share import share
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]
 """Nodes as (class by number, cost, classes of the operands by number)."""
@@ -96,7 +97,7 @@ def egraphs(draw: st.DrawFn) -> tuple[Nodes, Biases, list[int]]:
     return nodes, biases, draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(egraphs())
 def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, Biases, list[int]]) -> None:
     nodes, biases, named = egraph
@@ -118,7 +119,7 @@ def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, Bia
     assert not greedy.proven
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=share(15, 30))
 @given(egraphs())
 def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> None:
     nodes, biases, named = egraph
@@ -137,7 +138,7 @@ def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> 
         assert cost_of(space, choice, roots) == pytest.approx(best, rel=1e-5, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 @given(egraphs(), st.randoms(use_true_random=False))
 def test_what_a_change_adds_is_what_the_whole_costs_more(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
     """However classes take other nodes, the total that is kept along is that of the program."""

@@ -12,6 +12,7 @@ from passat.rules.fusion.groups import Groups
 from passat.rules.fusion.patterns import OpPattern, combine
 from tests.rules.building import func, ops, tup, var
 from tests.rules.program_strategies import programs
+from tests.share import share
 
 
 def ways(flow: Dataflow) -> "nx.DiGraph[int]":
@@ -45,13 +46,13 @@ def check(function: Function) -> None:
         assert tree.kinds[number] == kind
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 @given(programs(stateful=True))
 def test_programs(function: Function) -> None:
     check(function)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=share(35, 100))
 @given(st.integers(0, 1 << 32), st.integers(2, 30))
 def test_graphs_of_many_ways(seed: int, size: int) -> None:
     generator = np.random.default_rng(seed)

@@ -28,6 +28,7 @@ from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.passes.greedy_layouts import greedy_transposes
 from tests.rules.running import assert_equal_in_value, operators
+from tests.share import share
 
 LAST = {"nn.conv2d": ("NHWC", "default")}
 FIRST = {"nn.conv2d": ("NCHW", "default")}
@@ -533,7 +534,7 @@ def networks(draw: st.DrawFn) -> Function:
     return func(tup(*[value for value, _ in values[-2:]]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=share(15, 40))
 @given(networks(), st.sampled_from(["NHWC", "HWNC"]))
 def test_values_stay_what_they_were(before: Function, layout: str) -> None:
     after = converted(before, {"nn.conv2d": (layout,)})

@@ -24,6 +24,7 @@ from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import program, run
 from tests.rules.program_strategies import programs
 from tests.rules.running import assert_equal_in_value
+from tests.share import share
 
 
 def typed(params: str) -> str:
@@ -522,7 +523,7 @@ def runs(function: Function) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(programs(tame=True, stateful=True))
 def test_laws(function: Function) -> None:
     """Values stay; taking apart gives the program again; each function keeps the rules on kinds."""

@@ -33,6 +33,7 @@ from passat.rules.rule import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.program_strategies import programs
 from tests.rules.provenance.proving import Written, named, written
+from tests.share import share
 
 x, y, w = tensors("x y w")
 (c,) = constants("c")
@@ -207,7 +208,7 @@ def test_programs_that_are_not_covered_are_said_to_be_that(kind: str) -> None:
     assert ("RefRead" if kind == "references" else "a stateful call without a name") in str(verdict.uncovered[0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(programs())
 def test_certificates_of_random_programs_hold(function: Function) -> None:
     found = written(function, default_pipeline().members, **{"rules.math": "finite"})

@@ -15,6 +15,7 @@ from passat.rules.passes import fold_constant, simplify_expr
 from passat.rules.provenance.plain import CertificateError
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.provenance.proving import Written, check, written
+from tests.share import share
 
 x, y = tensors("x y")
 a, b = var("a"), var("b")
@@ -219,7 +220,7 @@ def test_another_form(change: Callable[[AnyValue], None], said: str) -> None:
     assert said.replace("'1'", "1") in tampered(change)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(st.data())
 def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
     """Whatever one value is changed to, the certificate is refused with a sentence, or still proves the programs that it states."""

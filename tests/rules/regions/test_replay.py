@@ -1,6 +1,5 @@
 """Equal regions solved once: what was decided for one is done for others only where everything that was asked has the same answer."""
 
-import os
 from typing import Any as AnyValue
 
 import numpy as np
@@ -26,6 +25,7 @@ from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, optimise, run
+from tests.share import SOAK
 
 SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Inference]
 a = var("a", (2, 4))
@@ -118,7 +118,7 @@ def test_regions_keep_values_and_never_cost_more(seed: int, size: int, exact: bo
         check_against_whole(function, exact=exact)
 
 
-@pytest.mark.skipif(os.environ.get("PASSAT_SOAK") != "1", reason="takes two minutes; PASSAT_SOAK=1 runs it")
+@pytest.mark.skipif(not SOAK, reason="takes two minutes; PASSAT_SOAK=1 runs it")
 def test_random_programs_are_replayed_at_all() -> None:
     programs = [copies(build(seed, 12, tame=True), 6, np.random.default_rng(seed)) for seed in range(20)]
     assert sum(check_against_whole(program, exact=False) for program in programs if program is not None) > 20

@@ -15,6 +15,7 @@ from passat.rules.why_not import Inquiry, Kind
 from passat.rules.why_not.align import Aligner
 from passat.rules.why_not.view import View
 from tests.rules.program_strategies import programs
+from tests.share import share
 
 RULES: Final = [
     rule
@@ -26,7 +27,7 @@ RULES: Final = [
 BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=share(20, 60))
 @given(programs())
 def test_a_match_is_a_complete_alignment(function: Function) -> None:
     graph = Graph()
@@ -49,7 +50,7 @@ def test_a_match_is_a_complete_alignment(function: Function) -> None:
             assert one.agreed == one.parts
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=share(15, 25))
 @given(programs(), st.sampled_from(RULES), st.booleans())
 def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"} if nodes else None)
@@ -64,7 +65,7 @@ def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) 
             assert finding.agreed < finding.parts
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=share(15, 25))
 @given(programs())
 def test_a_rule_fired_where_a_pass_came_out_otherwise(function: Function) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"})

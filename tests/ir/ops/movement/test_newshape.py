@@ -13,6 +13,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.ops.newshape import is_identity_reshape, reshaped, static_newshape
 from passat.ir.shape import ANY, Dim, Shape, SymDim, product
 from passat.ir.types import TensorType
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.movement.conftest import Bench
@@ -99,7 +100,7 @@ def factorings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return grouped(), grouped()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=share(50, 150))
 @given(shapes=factorings(), data=st.data())
 def test_reshape_agrees_with_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject) -> None:
     source, target = shapes
@@ -118,7 +119,7 @@ def test_reshape_agrees_with_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...
     np.testing.assert_array_equal(value, array.reshape(target))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=share(70, 200))
 @given(shapes=factorings(), data=st.data())
 def test_normal_forms_do_the_same_for_every_size(
     bench: "Bench", shapes: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject
