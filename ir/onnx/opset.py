@@ -10,6 +10,7 @@ from typing import Final
 import onnx
 from onnx import ModelProto, NodeProto, helper, inliner, version_converter
 
+from passat.ir.bounds import at_least
 from passat.ir.expr import Call, Expr
 from passat.ir.infer import InferError, infer_type
 from passat.ir.module import IRModule
@@ -19,12 +20,15 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.importer import OLDEST_READ, import_model
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.scope import describe, inner_nodes
-from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised
-from passat.ir.op import OpTypeError
+from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised, split_evenly
+from passat.ir.op import OpTypeError, get_op
 from passat.ir.traverse import rewrite
+from passat.ir.types import TensorType
 
 _MOST_BYTES: Final = 2**31 - 1
 """Protocol buffers hold no more, and the tools of onnx that are needed for a few models work on them."""
+_SPLIT_BY_NUMBER: Final = 18
+"""The opset since which a Split without sizes is given the number of its parts."""
 _INLINED: Final = frozenset({"Swish"})
 """Operators that ONNX Runtime has no kernel for, and takes for the functions that they are in their first opset alone: later they are
 written as Passat writes them."""
@@ -95,6 +99,8 @@ def _raised(module: IRModule, opset: int) -> IRModule:
     found = frame.version
 
     def replace(old: Expr, new: Expr) -> Expr:
+        if isinstance(new, Call) and new.op is get_op("split") and found < _SPLIT_BY_NUMBER <= opset and _may_be_empty(new):
+            return split_evenly(new, opset)
         if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp) or new.op.domain:
             return new
         node = NodeProto.FromString(new.attrs.get("protos", b""))
@@ -108,6 +114,14 @@ def _raised(module: IRModule, opset: int) -> IRModule:
 
     body = infer_type(rewrite(module["main"].body, replace))
     return IRModule({"main": module["main"].with_body(body)}, attrs={**module.attrs, "onnx": _frame(frame, found, opset)})
+
+
+def _may_be_empty(split: Call) -> bool:
+    """Whether there may be less to cut than the number of equal parts."""
+    data, cut = infer_type(split.args[0]).checked_type, split.attrs["indices_or_sections"]
+    assert isinstance(data, TensorType)
+    size = data.shape[data.axis(split.attrs["axis"])]
+    return isinstance(cut, int) and not isinstance(size, int) and not at_least(size, 1)
 
 
 def _no_form(call: Call, found: int, opset: int, reason: str) -> OnnxError:

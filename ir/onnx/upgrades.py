@@ -80,9 +80,7 @@ class Upgrade:
 
     def make(self, op_type: str, *operands: Expr, since: int, **attrs: AnyValue) -> Expr:
         """A call of another operator, in its version `since`."""
-        call = infer_type(Call(get_op(opaque_name("", op_type)), operands, Attrs({**attrs, "opset": since, "outputs": "1"})))
-        assert isinstance(call, Call)
-        return raised(call, self.target)
+        return _made(self.target, op_type, *operands, since=since, **attrs)
 
     def with_inputs(self, since: int, *names: str) -> Expr:
         """The same with attributes that are lists of integers as operands behind those that there are; absent ones stay absent."""
@@ -92,6 +90,25 @@ class Upgrade:
     def without(self, *names: str) -> dict[str, AnyValue]:
         """The attributes but for some."""
         return {name: value for name, value in self.attrs.items() if name not in names}
+
+
+def _made(target: int, op_type: str, *operands: Expr, since: int, outputs: str = "1", **attrs: AnyValue) -> Expr:
+    call = infer_type(Call(get_op(opaque_name("", op_type)), operands, Attrs({**attrs, "opset": since, "outputs": outputs})))
+    assert isinstance(call, Call)
+    return raised(call, target)
+
+
+def evenly(data: Expr, axis: int, count: int, target: int) -> Expr:
+    """The sizes of as many equal parts, computed from the axis: since opset 18 ONNX Runtime takes no number of parts for a size of 0."""
+    size = _made(target, "Gather", _made(target, "Shape", data, since=1), constant([axis], "int64"), since=11, axis=0)
+    return _made(target, "Tile", _made(target, "Div", size, constant([count], "int64"), since=7), constant([count], "int64"), since=6)
+
+
+def split_evenly(call: Call, target: int) -> Expr:
+    """A split in equal parts of a size that may be 0, in an opset from 18 on."""
+    axis, count = call.attrs["axis"], call.attrs["indices_or_sections"]
+    sizes = evenly(call.args[0], axis, count, target)
+    return _made(target, "Split", call.args[0], sizes, since=13, outputs="1" * count, axis=axis)
 
 
 def constant(value: AnyValue, dtype: str) -> Constant:
@@ -337,7 +354,8 @@ def _split_input(up: Upgrade) -> Expr:
 def _split_count(up: Upgrade) -> Expr:
     if up.operand(1) is not None:
         return up.again(up.call.args, up.attrs, since=18)
-    return up.again(up.call.args, {**up.attrs, "num_outputs": len(up.call.attrs["outputs"])}, since=18)
+    data, count = up.call.args[0], len(up.call.attrs["outputs"])
+    return up.again([data, evenly(data, up.attrs.get("axis", 0), count, up.target)], up.attrs, since=18)
 
 
 def _per_channel(up: Upgrade) -> Expr:

@@ -64,6 +64,19 @@ def test_a_swish_loads_in_later_opsets(elem: str, run: Run) -> None:
     np.testing.assert_allclose(run(in_opset(source, 26), feed)[0], run(source, feed)[0], rtol=1e-2 if elem == "float16" else 1e-6)
 
 
+@pytest.mark.parametrize("rows", [0, 6])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("opset", "axis"), [(11, 0), (13, -2)])
+def test_equal_parts_of_nothing(opset: int, axis: int, known: bool, rows: int, run: Run) -> None:
+    """Since opset 18 ONNX Runtime takes no number of parts for a size of 0; of a tensor of unknown rank, Passat has no split of its own."""
+    body = f"s = Identity(x) a, b, c = Split<axis = {axis}>(s)"
+    source = model(opset, body, "float[n, 2] x" if known else "float[] x", "float[p, 2] a, float[p, 2] b, float[p, 2] c")
+    raised = in_opset(source, 21)
+    feed = {"x": np.arange(2.0 * rows, dtype=np.float32).reshape(rows, 2)}
+    for before, after in zip(run(source, feed), run(raised, feed), strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
 def test_an_axis_of_a_scalar_is_refused(name: str) -> None:
     """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
