@@ -5,11 +5,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
+from typing import NamedTuple
 
 from passat.checks import Check, CheckError, Command, Crash, Larger, Slower, WrongValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import load, save, to_onnx
-from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassContext, bisect_passes
+from passat.passmgr import AlreadyTrueError, NeverTrueError, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.pipelines import Passes, build_pipeline
 from passat.rules import RuleSet
@@ -72,8 +73,6 @@ def bisect_model(
     *,
     passes: Passes = None,
     rules: Sequence[type[RuleSet]] = (),
-    opt_level: int | None = None,
-    config: Mapping[str, AnyValue] | None = None,
     how: Comparing = AS_USUAL,
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
@@ -89,15 +88,8 @@ def bisect_model(
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
     VerifyError, InputsError.
     """
-    source = os.fspath(model)
-    refuse_pipe(source)
     tell = progress or (lambda _: None)
-    command = None if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
-    tell("reading the model")
-    module = load(source, lenient=True)
-    settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
-    pipeline = settings.run(build_pipeline, passes, rules)
-    asked = command or CHECKS[check](source, how, margin)
+    source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, tell)
     calls = 0
 
     def ask(mod: IRModule) -> bool | None:
@@ -122,45 +114,53 @@ def bisect_model(
     return Bisection(source, check, found, "" if found.error else asked.why)
 
 
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise CheckError(f"the command to check with cannot be read: {error}: {command}") from None
+class Subject(NamedTuple):
+    """What is bisected: the path of a model, its module, the settings of a pipeline, the pipeline, and what is asked about modules."""
+
+    source: str
+    module: IRModule
+    settings: PassContext
+    pipeline: Sequential
+    asked: Check
 
 
-def _wrong(source: str, how: Comparing, margin: float) -> Check:
-    folder = os.path.dirname(source) or "."
-    return WrongValue(Reference(source, how, folder=folder), folder)
+def open_subject(
+    model: str | os.PathLike[str],
+    check: str,
+    passes: Passes,
+    rules: Sequence[type[RuleSet]],
+    how: Comparing,
+    margin: float,
+    tell: Callable[[str], None],
+) -> Subject:
+    """Reads what is bisected. Raises CheckError, OnnxError, PipelineError, RuleError, VerifyError."""
+    source = os.fspath(model)
+    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
+        raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
+    command = None if check in CHECKS else make_check(check, source, how, margin)  # what is wrong with it is said before any work
+    tell("reading the model")
+    module = load(source, lenient=True)
+    settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).with_instruments()
+    pipeline = settings.run(build_pipeline, passes, rules)
+    return Subject(source, module, settings, pipeline, command or make_check(check, source, how, margin))
 
 
-def _slower(source: str, how: Comparing, margin: float) -> Check:
-    return Slower(source, os.path.dirname(source) or ".", margin=margin, how=how, doubt=margin / 4)
-
-
-def _larger(source: str, how: Comparing, margin: float) -> Check:
-    return Larger(source, os.path.dirname(source) or ".", margin=margin)
-
-
-def _crash(source: str, how: Comparing, margin: float) -> Check:
-    return Crash(os.path.dirname(source) or ".")
-
-
-CHECKS: Mapping[str, Callable[[str, Comparing, float], Check]] = {"wrong": _wrong, "slower": _slower, "larger": _larger, "crash": _crash}
-"""The checks that have a name: what makes one of the path of a model, how it is compared, and the margin of times and sizes."""
+CHECKS: Mapping[str, Callable[[str, str, Comparing, float], Check]] = {
+    "wrong": lambda source, folder, how, _: WrongValue(Reference(source, how, folder=folder)),
+    "slower": lambda source, folder, how, margin: Slower(source, folder, margin=margin, how=how, doubt=margin / 4),
+    "larger": lambda source, folder, _, margin: Larger(source, folder, margin=margin),
+    "crash": lambda _source, folder, _how, _margin: Crash(folder),
+}
+"""The checks that have a name: what makes one of the path of a model, its folder, how it is compared, and the margin of times and sizes."""
 
 
 def make_check(check: str, source: str, how: Comparing, margin: float = 0.1) -> Check:
     """The check of a name, or of a command, for models made of the one at a path. Raises CheckError, OnnxError, VerifyError."""
-    return CHECKS[check](source, how, margin) if check in CHECKS else read_command(check, os.path.dirname(source) or ".")
-
-
-def read_command(check: str, folder: str) -> Command:
-    """The check of a command line. Raises CheckError where it is none."""
-    return Command(_words(check), folder)
-
-
-def refuse_pipe(source: str) -> None:
-    """Raises CheckError for what can be read once only."""
-    if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
-        raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
+    folder = os.path.dirname(source) or "."
+    if check in CHECKS:
+        return CHECKS[check](source, folder, how, margin)
+    try:
+        words = shlex.split(check)
+    except ValueError as error:
+        raise CheckError(f"the command to check with cannot be read: {error}: {check}") from None
+    return Command(words, folder)

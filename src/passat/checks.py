@@ -74,8 +74,8 @@ class Check:
 class WrongValue(Check):
     """Whether a model computes something else than the original."""
 
-    def __init__(self, reference: Reference, folder: str | None = None) -> None:
-        super().__init__(folder)
+    def __init__(self, reference: Reference) -> None:
+        super().__init__()
         if reference.skipped:
             raise CheckError(f"there is nothing to compare with: {reference.skipped}")
         self._reference = reference
@@ -269,13 +269,13 @@ def load_and_run(path: str, *libraries: str) -> int:
     return 1 if reason else 0
 
 
-def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext, folder: str | None = None) -> str:
+def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext) -> str:
     """The name of the pass after which a model first differs from the original, in a logarithmic number of comparisons.
 
     `READ_AND_WRITTEN` where it differs before all passes, "" where the run of the pipeline for this shows no difference, or a pass raises.
     """
     try:
-        found = bisect_passes(pipeline, module, WrongValue(reference, folder), ctx, confirm=False)
+        found = bisect_passes(pipeline, module, WrongValue(reference), ctx, confirm=False)
     except AlreadyTrueError:
         return READ_AND_WRITTEN
     except BisectError:

@@ -192,7 +192,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         if report.verification.equal is False:
             job.tell("looking for the pass that changed the values")
             context = outcome.context.with_instruments([job.vetoes.again()])
-            guilty = find_guilty(reference, made.pipeline, given.module, context, source.folder)
+            guilty = find_guilty(reference, made.pipeline, given.module, context)
             report.verification = replace(report.verification, guilty=guilty)
             raise MismatchError(_accusation(report.verification), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:

@@ -7,22 +7,21 @@ the first n are the same for every limit from n on. So a logarithmic number of r
 import json
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NoReturn
 
-from passat.bisection import CHECKS, make_check, read_command, refuse_pipe
+from passat.bisection import open_subject
 from passat.crash import file_of
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.ir.onnx import load
 from passat.ir.text.printer import pretty_print
-from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassContext
+from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
-from passat.pipelines import Passes, build_pipeline
+from passat.pipelines import Passes
 from passat.rule_runs import Outcome, Questions, RuleRuns, in_words
 from passat.rules import RuleSet
 from passat.rules.bisecting import first_application, smallest_set
@@ -172,8 +171,6 @@ def bisect_rules(
     *,
     passes: Passes = None,
     rules: Sequence[type[RuleSet]] = (),
-    opt_level: int | None = None,
-    config: Mapping[str, AnyValue] | None = None,
     how: Comparing = AS_USUAL,
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
@@ -186,17 +183,10 @@ def bisect_rules(
     Raises AlreadyTrueError where the model is bad with no rule, NeverTrueError where it is good with all, FlappingError where the check
     does not say the same twice, BisectError, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError, VerifyError.
     """
-    source = os.fspath(model)
-    refuse_pipe(source)
-    if check not in CHECKS:
-        read_command(check, os.path.dirname(source) or ".")  # for its errors: before any work
     tell = progress or (lambda _: None)
-    tell("reading the model")
-    module = load(source, lenient=True)
-    settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(opt_level, config).with_instruments()
-    pipeline = settings.run(build_pipeline, passes, rules)
+    source, module, settings, pipeline, looked_at = open_subject(model, check, passes, rules, how, margin, tell)
     runs = RuleRuns(pipeline, module, settings)
-    asked = Questions(runs, make_check(check, source, how, margin), crashes=check == "crash", tell=tell)
+    asked = Questions(runs, looked_at, crashes=check == "crash", tell=tell)
     candidates, fired = _candidates(asked, source)
     names = smallest_set(candidates, asked)
     total = asked.answer(names)[1].applications
