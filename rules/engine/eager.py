@@ -4,14 +4,16 @@ Constants are computed so, and operators get their shapes as attributes: types g
 that egglog matches take a round for each step.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from inspect import unwrap
 from typing import Final
 
 import numpy as np
 
+from passat.ir.expr import Expr
 from passat.ir.op import KnownValue
+from passat.ir.types import Type
 from passat.rules.conditions import knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
 from passat.rules.engine.matching import Matcher, Refusal, symbol_of
@@ -30,22 +32,19 @@ class EagerMatcher(Matcher):
         super().__init__(rule)
         self.rule_name = rule_name
 
-    @cached_property
-    def asks_elements(self) -> bool:
+        steps = self.variants[0].steps
+        self.first_constant = next((i for whole, i, _, expected in steps if whole == 0 and expected is CONST_SYMBOL), -1)
+        """The first operand that has to be a constant, or -1."""
+        self.asks_elements = any(condition.function is unwrap(knows_all_elements) for condition in rule.conditions)
         """Whether the rule is about elements that are known: of most small tensors of integers they are not, and nothing is to be said."""
-        return any(condition.function is unwrap(knows_all_elements) for condition in self.rule.conditions)
 
-    def made(self, graph: Graph, row: Sequence[int], node: NewNode) -> int:
-        """The class that the right side is. Raises Refusal with the reason."""
-        return graph.find(self.decide(graph, row, node)[1])
-
-    def row(self, graph: Graph, node: NewNode) -> tuple[int, ...] | None:
+    def row(self, graph: Graph, payload: int, operands: tuple[int, ...]) -> tuple[int, ...] | None:
         """The match at a node that is not there yet, whose column is -1; None where it is none."""
         variant = self.variants[0]
-        symbols, operands, payloads, constants, find = graph.symbols, graph.operands, graph.payloads, graph.constants, graph.find
+        symbols, below, payloads, constants, find = graph.symbols, graph.operands, graph.payloads, graph.constants, graph.find
         registers = [-1] * variant.registers
         for whole, i, part, expected in variant.steps:
-            cls = find(node.operands[i] if whole == 0 else operands[registers[whole]][i])
+            cls = find(operands[i] if whole == 0 else below[registers[whole]][i])
             if expected is CONST_SYMBOL:
                 if cls not in constants:
                     return None
@@ -54,7 +53,7 @@ class EagerMatcher(Matcher):
             if registers[part] not in (-1, cls):
                 return None
             registers[part] = cls
-        return (*[registers[i] for i in variant.classes], *[node.payload if i == 0 else payloads[registers[i]] for i in variant.payloads])
+        return (*[registers[i] for i in variant.classes], *[payload if i == 0 else payloads[registers[i]] for i in variant.payloads])
 
 
 class Eager:
@@ -71,12 +70,23 @@ class Eager:
         certain = [rule for rule in self.rules if isinstance(rule.lhs, PCall) and not holes_in(rule.lhs)]
         return tuple((symbol_of(rule.lhs), Matcher(rule).makes) for rule in certain)
 
-    def apply(self, graph: Graph, node: NewNode) -> int:
-        """The class that takes the place of a node; -1 where no rule applies."""
-        for matcher in self._about(graph, node):
-            if matcher.asks_elements and not _all_known(node.known):
-                continue
-            row = matcher.row(graph, node)
+    def apply(
+        self,
+        graph: Graph,
+        head: Symbol,
+        payload: int,
+        operands: tuple[int, ...],
+        type_: Type,
+        known: KnownValue | None = None,
+        place: Expr | None = None,
+    ) -> int:
+        """The class that takes the place of a node, of which something may be known and which may stand at an expression of the program; -1
+        where no rule applies. The operands are classes."""
+        for matcher in self._about(graph, head, payload, operands):
+            first = matcher.first_constant
+            if (first >= 0 and operands[first] not in graph.constants) or (matcher.asks_elements and not _all_known(known)):
+                continue  # what nearly all nodes fail at
+            row = matcher.row(graph, payload, operands)
             if row is None:
                 continue
             statistics = graph.statistics.get(matcher.rule_name)
@@ -84,29 +94,28 @@ class Eager:
                 statistics = graph.statistics[matcher.rule_name] = RuleStatistics()
             statistics.matches += 1
             try:
-                made = matcher.made(graph, row, node)
+                made = graph.find(matcher.decide(graph, row, NewNode(head, payload, operands, type_, known))[1])
             except Refusal as refusal:
                 statistics.refuse(str(refusal))
-                graph.decisions.append(Decision(matcher.rule_name, node.place, str(refusal)))
+                graph.decisions.append(Decision(matcher.rule_name, place, str(refusal)))
                 continue
             statistics.unions += 1
-            graph.decisions.append(Decision(matcher.rule_name, node.place))
+            graph.decisions.append(Decision(matcher.rule_name, place))
             return made
         return -1
 
-    def _about(self, graph: Graph, node: NewNode) -> tuple[EagerMatcher, ...]:
-        head = node.head
+    def _about(self, graph: Graph, head: Symbol, payload: int, operands: tuple[int, ...]) -> tuple[EagerMatcher, ...]:
         if head.op is not None:
             key: object = head
             part = None
         elif head is GET_SYMBOL:
-            part = graph.symbols[graph.find(node.operands[0])]
-            key = (node.payload, part)
+            part = graph.symbols[graph.find(operands[0])]
+            key = (payload, part)
         else:
             return ()
         found = self._matchers.get(key)
         if found is None:
-            found = self._matchers[key] = tuple(_matchers(self.rules, head, node.payload, part))
+            found = self._matchers[key] = tuple(_matchers(self.rules, head, payload, part))
         return found
 
 

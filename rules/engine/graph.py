@@ -81,14 +81,13 @@ GET_SYMBOL: Final = symbol(GET, None, 1)
 
 
 class NewNode(NamedTuple):
-    """A node that is about to be added: its symbol, payload, operands and type, what is known of its elements, and where it stands."""
+    """A node that is about to be added: its symbol, payload, operands and type, and what is known of its elements."""
 
     head: Symbol
     payload: int
     operands: tuple[int, ...]
     type_: Type
     known: KnownValue | None = None
-    place: Expr | None = None
 
 
 class Decision(NamedTuple):
@@ -215,7 +214,7 @@ class Graph:
             self.merged += 1
             return self.find(node)
         type_ = expr._checked_type or expr.checked_type
-        if self.eager is None:
+        if self.eager is None or not (self.eager.about_calls or head is GET_SYMBOL):
             return self._new(head, payload, operands, type_, expr)
         learnt = not self._learnt.isdisjoint(operands)
         if learnt:
@@ -225,7 +224,7 @@ class Graph:
         if isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
             known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
         size = len(self)
-        made = self.eager.apply(self, NewNode(head, payload, operands, type_, known, expr))
+        made = self.eager.apply(self, head, payload, operands, type_, known, expr)
         if made < 0:
             made = self._new(head, payload, operands, type_, expr)
         else:
@@ -316,7 +315,7 @@ class Graph:
         if node is not None:
             return node
         type_ = self.infer(head, payload, operands)
-        made = -1 if self.eager is None else self.eager.apply(self, NewNode(head, payload, operands, type_))
+        made = -1 if self.eager is None else self.eager.apply(self, head, payload, operands, type_)
         if made < 0:
             return self._new(head, payload, operands, type_, None)
         self._nodes[head, payload, operands] = made
@@ -329,7 +328,7 @@ class Graph:
         head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
         if head is GET_SYMBOL and isinstance(whole := self.constant_of(operands[0]), tuple):
             return self.add_value(whole[payload])
-        return self.eager.apply(self, NewNode(head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node)))
+        return self.eager.apply(self, head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node))
 
     def add_value(self, value: Value) -> int:
         """The node of a constant, or of a tuple of constants."""
