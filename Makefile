@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help demo test check format format-check lint types unit examples audit fuzz kernels wheel documents clean
+.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel documents clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,10 +32,11 @@ help:  ## Say what there is to make
 demo: $(VENV)/.demo  ## Install, optimise a real model, print the report
 	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
 
-test:  ## Install and run every check, all of them even where one fails
-	@$(MAKE) --no-print-directory --keep-going check
+# The tests come first and the rest beside them: some tests wait.
+test: $(VENV)/.dev  ## Install and run every check, all of them even where one fails
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 check
 
-check: format-check lint types wheel unit  ## Everything that must hold: format, lint, types, wheel, tests, examples
+check: unit format-check lint types wheel  ## Everything that must hold: format, lint, types, wheel, tests, examples
 
 format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format
@@ -62,8 +63,8 @@ fuzz: $(VENV)/.dev  ## Try random models for SECONDS=3600; what goes wrong is wr
 audit: $(VENV)/.dev  ## Hold each version of each ONNX operator against ONNX Runtime; the tests have a share of it
 	$(BIN)/python -m tests.ir.onnx.opset_audit
 
-kernels: $(VENV)/.dev  ## Compare every kernel and folded value with ONNX Runtime, in all opsets
-	KERNELS=all $(BIN)/python -m pytest tests/rules/engine/test_folded_values.py
+nightly: audit  ## Run the tests and the audit whole: all that is drawn at random, each rule on 200 instances, all cases and sizes; takes hours
+	PASSAT_SOAK=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 
@@ -95,6 +96,6 @@ $(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
 	rm -rf $(WHEEL)
 	$(BIN)/python -m build --quiet --outdir $(WHEEL) .
 	$(BIN)/python -m venv $(WHEEL)/venv
-	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check -qq install "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
+	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check -qq install --no-compile "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
 	$(WHEEL)/venv/bin/python -I .ci/check_wheel.py pyproject.toml
 	@touch $@

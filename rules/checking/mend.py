@@ -164,9 +164,7 @@ class _Evidence:
         self.wrong = np.hstack([self.wrong, self._table(wrong)])
 
     def _table(self, matches: Sequence[Match]) -> "npt.NDArray[np.bool_]":
-        return np.array([[_holds(guard, match) for match in matches] for guard in self.guards], bool).reshape(
-            len(self.guards), len(matches)
-        )
+        return np.array([_holding(self.guards, match) for match in matches], bool).reshape(len(matches), len(self.guards)).T
 
     def best(self) -> tuple[Condition, ...]:
         """The guard that leaves nothing wrong and most of what is right; two together where they leave much more than one does."""
@@ -205,11 +203,23 @@ def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
     return good, wrong
 
 
-def _holds(guard: Condition, match: Match) -> bool:
-    try:
-        return all(guard.function(*map(bound.value, guard.args)) is True for bound in match)
-    except (Refuse, LookupError, TypeError, ValueError, AttributeError):
-        return False
+def _holding(guards: Sequence[Condition], match: Match) -> list[bool]:
+    """Which guards hold at a match. They share their terms, so what a term is bound to is looked up once."""
+    looked_up: dict[tuple[int, int], AnyValue] = {}
+
+    def value(place: int, arg: AnyValue) -> AnyValue:
+        key = place, id(arg)
+        if key not in looked_up:
+            looked_up[key] = match[place].value(arg)
+        return looked_up[key]
+
+    def holds(guard: Condition) -> bool:
+        try:
+            return all(guard.function(*(value(place, arg) for arg in guard.args)) is True for place in range(len(match)))
+        except (Refuse, LookupError, TypeError, ValueError, AttributeError):
+            return False
+
+    return list(map(holds, guards))
 
 
 # ---- guards

@@ -19,6 +19,7 @@ from passat.explaining import FROM, PROVENANCE, RULES, explain_model
 from passat.rules.provenance.explanation import ExplainError
 from passat.rules.provenance.plain import CertificateError
 from tests.frontdoor.small_pipeline import SMALL
+from tests.share import share
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -26,6 +27,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MINE = '''
 """Rules of a user."""
 from passat.rules import RuleSet, op, tensors
+from tests.share import share
 
 x, y = tensors("x y")
 
@@ -279,13 +281,13 @@ def test_the_certificates_of_the_light_models_hold(tmp_path: Path) -> None:
     names = sorted(LIGHT.glob("*.onnx"))
     assert len(names) == 9
     unions = 0
-    for path in names:
+    for path in names[:: share(3, 1)]:
         result = passat.optimize(path, verify=False, certificate=True)
         certificate = json.loads(json.dumps(result.certificate))
         verdict = check_certificate(certificate, before=path, after=result.model)
         assert (verdict.functions, verdict.uncovered, verdict.trusted) == (["main"], [], []), path.name
         unions += verdict.unions
-    assert unions > 500
+    assert unions > share(100, 500)
 
 
 @pytest.mark.parametrize(

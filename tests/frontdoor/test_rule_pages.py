@@ -167,7 +167,7 @@ def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(made) == 1
 

@@ -88,7 +88,7 @@ def test_the_smallest_instance_is_what_a_person_would_write_down(rule: Rule, lin
 
 
 def test_a_difference_that_is_no_rounding_is_preferred_to_the_sign_of_zero() -> None:
-    report = report_of((op.nn.relu(x) * c >> op.nn.relu(x * c)).named("relu"))
+    report = report_of((op.nn.relu(x) * c >> op.nn.relu(x * c)).named("relu"), 60)
     assert report.counterexample is not None
     assert report.counterexample.reason == "the element is 0.0 on the right, -1.0 on the left"
 
