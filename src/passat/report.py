@@ -47,7 +47,7 @@ class RuleReport:
 
 @dataclass
 class PassReport:
-    """A run of a pass: seconds with all inside it, how deep it is nested, and the counters that it kept (`folded`, `merged` ...)."""
+    """A run of a pass: seconds with all inside it, how deep it is nested, and the counters that it kept (`merged`, `lowered` ...)."""
 
     name: str
     seconds: float

@@ -36,7 +36,7 @@ def filled() -> Report:
     report.cost_before, report.cost_after = 0.002, 0.001
     report.seconds = {"read": 0.1, "passes": 0.2}
     statistics = Statistics()
-    statistics.record("Simplify", "folded", 2)
+    statistics.record("Simplify", "merged", 2)
     statistics.record("Simplify", "seconds", 0.1)
     for key, amount in {
         "matched:Sums.zero": 3,
@@ -66,7 +66,7 @@ def test_statistics_become_rules_passes_limits_and_remarks() -> None:
         ("Mine.rule", 0, 0, 0),
         ("Sums.other", 1, 0, 0),
     ]
-    assert report.passes[0].counters == {"folded": 2}
+    assert report.passes[0].counters == {"merged": 2}
     assert report.limits == ["Simplify: stopped at the limit of nodes: more than 10; the best so far was taken"]
     assert report.remarks == ["Simplify: something else"]
 
@@ -105,7 +105,7 @@ def test_a_report_reads() -> None:
         "others, unchanged       4      4",
         "",
         "pass        time",
-        "Simplify  150 ms  2 folded",
+        "Simplify  150 ms  2 merged",
         "(read)    100 ms",
         "",
         "rule       fired  matched  refused",
