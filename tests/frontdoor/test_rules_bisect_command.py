@@ -73,7 +73,7 @@ def test_the_finding_in_words() -> None:
     result = bisect(RESNET, "--rules", "wrong.py", "--passes", "FoldBatchNorm")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0] == "the rule Wrong.relu makes it bad, of 2 that fired"
+    assert lines[0] == "the rule Wrong.relu makes it bad, of 3 that fired"
     assert lines[1] == "  nn.relu(x) -> x  [wrong.py:6]"
     assert lines[2].startswith("application 1 of 19: Wrong.relu, in the pass Wrong+Fine, function @main, at '/")
     assert lines[3] == "what stood there:"
@@ -271,7 +271,7 @@ def test_a_command_that_flaps_from_good_to_bad() -> None:
 def test_no_rule_is_to_blame() -> None:
     good = bisect(RESNET, "--passes", "FoldBatchNorm")
     assert (good.exit_code, good.stdout) == (1, "")
-    assert good.stderr == f"error: {RESNET} is good with all rules, so none is to blame (1 rule fired)\n"
+    assert good.stderr == f"error: {RESNET} is good with all rules, so none is to blame (2 rules fired)\n"
     silent = bisect(write("silent.onnx", [helper.make_node("Sin", ["x"], ["y"])], [value_info("x")]))
     assert silent.stderr == "error: silent.onnx is good with all rules, so none is to blame (no rule fired)\n"
     always = bisect(RESNET, "--check", "false")
