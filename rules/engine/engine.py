@@ -15,11 +15,10 @@ from passat.ir.traverse import children, post_order, with_children
 from passat.rules.call_term import Environment
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, Graph, Symbol, outer_parts
+from passat.rules.engine.graph import CONST_SYMBOL, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.journal import Journal, Steps
-from passat.rules.engine.known_functions import FACTS, FunctionFacts, look_at
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
 from passat.rules.engine.matching import Matcher
@@ -77,11 +76,6 @@ class Engine:
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
         optimised in turn. A function that uses references is left alone, and the report says so."""
-        facts = FACTS.get(function)
-        if facts is None and not (self.eager.about_calls or self.merge):
-            facts = look_at(function, self._needed())
-        if facts is not None and self._has_nothing_for(facts):
-            return function
         with collector_paused(), interruptible():
             infer_type(function)
             made = self._in_regions(function, report)
@@ -90,13 +84,13 @@ class Engine:
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
-                return self._plain(function, graph, root, report)
+                return function.with_body(self._optimise(graph, root, function.body, None, report))
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
         """The function, optimised region by region; None where that is not to be. What only merges does so in one go, which is
         cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
-        only_merges = self.merge and not self._needed()
+        only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
         if only_merges or self.journal is not None or self.region_nodes is None:
             return None
         rules = copy.copy(self)
@@ -105,33 +99,6 @@ class Engine:
         if made is None or not self.merge:
             return made
         return Engine([], limits=self.limits, model=self.model, merge=True).run(made, report)
-
-    def _needed(self) -> list[frozenset[Symbol]]:
-        """The symbols that each rule needs to match."""
-        return [*(each.symbols for each in (*self.matchers, *self.lowering)), *(grouper.symbols for grouper in self.groupers)]
-
-    def _has_nothing_for(self, facts: FunctionFacts) -> bool:
-        """Whether no rule can match and there is nothing to fold or merge."""
-        return (
-            (not self.eager.about_calls or (self.eager.rules, self.environment) in facts.settled)
-            and (not self.merge or facts.distinct)
-            and not any(symbols <= facts.symbols for symbols in self._needed())
-        )
-
-    def _plain(self, function: Function, graph: Graph, root: int, report: EngineReport) -> Function:
-        """A function without regions, and what is known of it afterwards."""
-        failures = len(report.failures)
-        made = function.with_body(self._optimise(graph, root, function.body, None, report))
-        if len(report.failures) > failures:
-            return made
-        facts = FACTS.get(made)
-        if facts is None:
-            facts = FACTS[made] = FunctionFacts(frozenset(graph.symbols))
-        if made is function and not self.rank:
-            facts.distinct = facts.distinct or self.merge
-            if self.eager.about_calls:
-                facts.settled.add((self.eager.rules, self.environment))
-        return made
 
     def _with_regions(self, function: Function, report: EngineReport) -> Function:
         """A function with lets, branches or nested functions. Lets are taken out for the run, and all that can be put back."""
