@@ -65,8 +65,11 @@ class OperatorHole(Symbolic):
         return [found for found in self.operators() if not (bare and found.attr_params) and counts <= {found.arity}]
 
     def stands_for(self, found: Op) -> bool:
-        """Whether an operator may stand here."""
-        return found.name in self.choices if self.choices else self._fits(found)
+        """Whether an operator may stand here; one that takes any number of operands, as those of which nothing is declared do, where the
+        hole does too."""
+        if self.choices:
+            return found.name in self.choices
+        return self._fits(found) if not found.variadic else self.operands is None and not self.traits and not found.stateful
 
     def _fits(self, found: Op) -> bool:
         if found.variadic or self.operands not in (None, found.arity) or found.name in self.but or found.stateful:

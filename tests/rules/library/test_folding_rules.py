@@ -28,7 +28,8 @@ CASES: dict[str, Case] = {
     "ConstantFolding.field": case(open_pieces[1], open_pieces[0], ""),
     "TupleProjection.field": case(TupleGetItem(tup(x, ops.exp(x)), 1), ops.split(x, indices_or_sections=2)[1], ""),
 }
-TABLE = [row for row in pairs(CASES, ConstantFolding, TupleProjection) if row[1] is not ConstantFolding.exact]
+CASES_OF_ALL = pairs(CASES, ConstantFolding, TupleProjection)
+TABLE = [row for row in CASES_OF_ALL if row[1] is not ConstantFolding.exact]
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
