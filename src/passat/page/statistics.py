@@ -21,13 +21,14 @@ def add_statistics(report: Report, record: Record) -> None:
     made, calls = made_by_rules(record)
     histories = Histories(record.runs[: record.first], [each for each in record.passed if each.end <= record.first])
     taken = set() if report.kept else set(map(without_operators, histories.rules(record.after)))
+    eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:
         rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
         if rest > 0:
             rule.reasons["(other reasons)"] = rest
         rule.made = made.get(rule.name, 0)
         rule.share = rule.made / calls if calls else 0.0
-        rule.taken = rule.name in taken
+        rule.taken = rule.name in taken or (None if rule.name in eager else False)  # what eager rules make leaves no choice
     report.recorded = True
 
 

@@ -240,3 +240,9 @@ def test_data_of_random_models_refer_to_what_is_there(first: int) -> None:
     assert set(filter(None, passes)) <= WALKS
     assert not any(rule and made for rule, made in zip(rules, passes, strict=True))
     json.loads(script_json(data))
+
+
+def test_what_eager_rules_made_is_never_said_not_to_be_taken() -> None:
+    report = passat.optimize(EXAMPLES / "resnet_tiny.onnx", passes="FoldBatchNorm", record=True, verify=False).report
+    taken = {rule.name: rule.taken for rule in report.rules if rule.fired}
+    assert taken == {"ConstantFolding.call": None, "ScaleAxis.convolution_normalised": True}
