@@ -1,5 +1,6 @@
 """The optimisations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
 
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.multi_root import each, joined, parts
@@ -35,6 +36,7 @@ __all__ = [
     "Term",
     "attribute",
     "attributes",
+    "cases",
     "computed",
     "condition",
     "constant",

@@ -1,56 +1,99 @@
-"""Rules with holes for operators and for any number of operands, as the rules that they stand for."""
+"""Rules with holes for cases, for operators and for any number of operands, as the rules that they stand for."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard, cast
 
 from passat.ir.op import Op
+from passat.rules.case_hole import CaseCondition, CaseHole
 from passat.rules.conditions import Condition
+from passat.rules.multi_root import PJoined
 from passat.rules.operator_hole import OperatorHole
 from passat.rules.parts_hole import PartsHole
-from passat.rules.pattern import Computed, Pattern, PCall, PGet, PNumber, PTuple, RuleError, subterms
+from passat.rules.pattern import (
+    CaseValue,
+    Computed,
+    Pattern,
+    PCall,
+    PCase,
+    PGet,
+    PNumber,
+    PTuple,
+    RuleError,
+    arguments_of,
+    hole_names,
+    subterms,
+)
 
 
 class Holes(NamedTuple):
-    """The holes for operators and for parts in patterns and conditions, by name."""
+    """The holes for cases, for operators and for parts in patterns and conditions, by name."""
 
+    cases: Mapping[str, CaseHole]
     operators: Mapping[str, OperatorHole]
     parts: Mapping[str, PartsHole]
 
     def meanings(self) -> list[str]:
         """What each hole stands for."""
-        return [*(hole.meaning() for hole in self.operators.values()), *(hole.meaning() for hole in self.parts.values())]
+        return [hole.meaning() for holes in self for hole in holes.values()]
 
     def __bool__(self) -> bool:
-        return bool(self.operators or self.parts)
+        return bool(self.cases or self.operators or self.parts)
 
 
 class Choice(NamedTuple):
-    """What is put in the place of holes: operators, and numbers of operands; `places` says which of these is meant inside one of them."""
+    """What is put in the place of holes: cases, operators, and numbers of operands; `places` says which of these is meant inside one of
+    them. A hole that is not named is left where it is."""
 
-    operators: Mapping[str, Op]
-    counts: Mapping[str, int]
+    operators: Mapping[str, Op] = {}
+    counts: Mapping[str, int] = {}
     places: Mapping[str, int] = {}
+    cases: Mapping[str, str] = {}
 
     def __str__(self) -> str:
-        return ", ".join([*(op.name for op in self.operators.values()), *map(str, self.counts.values())])
+        return ", ".join([*self.cases.values(), *(op.name for op in self.operators.values()), *map(str, self.counts.values())])
 
 
 def holes_in(*values: AnyValue) -> Holes:
     """The holes in patterns and conditions. Raises RuleError where two of them have one name."""
+    cases: dict[str, CaseHole] = {}
     operators: dict[str, OperatorHole] = {}
     parts: dict[str, PartsHole] = {}
-    for value in _all(values):
+    for value in _all(filter(has_holes, values)):
         if isinstance(value, OperatorHole) and operators.setdefault(value.name, value) is not value:
             raise RuleError(f"two holes for operators are called {value.name}")
         if isinstance(value, PartsHole) and parts.setdefault(value.name, value).key != value.key:
             raise RuleError(f"two holes for operands are called {value.name}")
-    return Holes(dict(sorted(operators.items())), dict(sorted(parts.items())))
+        if isinstance(value, CaseHole) and cases.setdefault(value.name, value).names != value.names:
+            raise RuleError(f"two holes for cases are called {value.name}")
+    return Holes(cases, dict(sorted(operators.items())), dict(sorted(parts.items())))
 
 
-def choices(pattern: Pattern) -> Iterator[Choice]:
-    """All that the holes of a left side may stand for."""
+def has_holes(value: AnyValue) -> bool:
+    """Whether there are such holes in a pattern, a condition or a value in one."""
+    if isinstance(value, Pattern):
+        return bool(hole_names(value))
+    if isinstance(value, (CaseValue, CaseCondition, OperatorHole)):
+        return True
+    return any(map(has_holes, value.args if isinstance(value, Condition) else arguments_of(value)))
+
+
+def choices(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
+    """All that the holes may stand for in a left side and what belongs to it, with both as they are then. Holes that stand in one case
+    alone are chosen there."""
+    first = next(iter(holes_in(*sides).cases.values()), None)
+    if first is None:
+        yield from _choices_but_cases(sides)
+        return
+    for name in first.names:
+        case = {first.name: name}
+        for choice, found in choices([filled(side, Choice(cases=case)) for side in sides]):
+            yield choice._replace(cases={**case, **choice.cases}), found
+
+
+def _choices_but_cases(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
+    pattern = sides[0]
     holes = holes_in(pattern)
     fitting = [hole.fitting(pattern) for hole in holes.operators.values()]
     counts = [range(hole.least, hole.most + 1) for hole in holes.parts.values()]
@@ -59,7 +102,7 @@ def choices(pattern: Pattern) -> Iterator[Choice]:
         for numbers in itertools.product(*counts):
             choice = Choice(dict(zip(holes.operators, operators, strict=True)), dict(zip(holes.parts, numbers, strict=True)))
             if all(_operand_count(call, choice) == choice.operators[call.op.name].arity for call in calls):
-                yield choice
+                yield choice, [filled(side, choice) for side in sides]
 
 
 def _takes_parts(node: Pattern) -> TypeGuard[PCall]:
@@ -76,22 +119,33 @@ def _operand_count(call: PCall, choice: Choice) -> int:
 
 def filled(value: AnyValue, choice: Choice) -> AnyValue:
     """A pattern, a condition or a value in one, with what was chosen in the place of the holes; itself where it has none."""
-    if not holes_in(value):
+    if not has_holes(value):
         return value
+    if isinstance(value, (PCase, CaseValue)):
+        hole = cast(CaseHole, value.hole).name
+        if hole in choice.cases:
+            return filled(value.values[choice.cases[hole]], choice)
+        return type(value)(value.hole, {name: filled(one, choice) for name, one in value.values.items()})
+    if isinstance(value, OperatorHole):
+        return choice.operators.get(value.name, value)
     if isinstance(value, PartsHole):
+        if value.name not in choice.counts:
+            return value
         if value.name not in choice.places:
             raise RuleError(f"{value!r} stands for several operands: it belongs into a tuple, or into a guard of its own")
         return value.part(choice.places[value.name])
     if isinstance(value, PCall):
-        hole: object = value.op
-        made = choice.operators[hole.name] if isinstance(hole, OperatorHole) else value.op
-        attrs = {name: filled(one, choice) for name, one in value.attrs.items() if name != "attrs" or made.attr_params}
+        made = filled(value.op, choice)
+        kept = isinstance(made, OperatorHole) or made.attr_params
+        attrs = {name: filled(one, choice) for name, one in value.attrs.items() if name != "attrs" or kept}
         args = spread(value.args, choice) if _takes_parts(value) else [filled(arg, choice) for arg in value.args]
         return PCall(made, args, attrs)
     if isinstance(value, PTuple):
         return PTuple(spread(value.fields, choice))
     if isinstance(value, PGet):
-        return PGet(filled(value.of, choice), value.index if value.behind is None else choice.counts[value.behind.name])
+        return PGet(filled(value.of, choice), _place(value, choice))
+    if isinstance(value, PJoined):
+        return PJoined(filled(value.of, choice), value.axis, value.alike)
     if isinstance(value, PNumber):
         return type(value)(filled(value.value, choice))
     if isinstance(value, Condition):
@@ -102,11 +156,21 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
     return type(value)(spread(value, choice))
 
 
+def _place(value: PGet, choice: Choice) -> AnyValue:
+    """Which field a term is, as far as it is known."""
+    if value.behind is not None:
+        return choice.counts.get(value.behind.name, value.behind)
+    return value.index if value.case is None else filled(value.case, choice)
+
+
 def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
-    """The elements of a tuple: what is about a hole for operands once for each of them."""
+    """The elements of a tuple: what is about a hole for operands once for each of them, and conditions of other cases not at all."""
     made = []
     for value in values:
-        names = _loose(value) - choice.places.keys()
+        if isinstance(value, CaseCondition):
+            made += _in_case(value, choice)
+            continue
+        names = _loose(value) & choice.counts.keys() - choice.places.keys()
         if len(names) > 1:
             raise RuleError(f"{value!r} is about each operand of {' and of '.join(sorted(names))} at once")
         places = [{**choice.places, name: i} for name in names for i in range(choice.counts[name])] if names else [choice.places]
@@ -114,26 +178,43 @@ def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
     return made
 
 
+def _in_case(value: CaseCondition, choice: Choice) -> list[Condition]:
+    """The condition where it is one of the case that was chosen, by itself; with its hole where none was."""
+    plain = spread([value.plain], choice)
+    if value.hole.name in choice.cases:
+        return plain if choice.cases[value.hole.name] in value.names else []
+    return [CaseCondition(value.hole, value.names, one) for one in plain]
+
+
 def _loose(value: AnyValue) -> set[str]:
     """The holes for operands in a value that no tuple in it holds."""
-    return {found.name for found in _all([value], tuples=False) if isinstance(found, PartsHole)}
+    return {found.name for found in _all([value], tuples=False) if isinstance(found, PartsHole)} if has_holes(value) else set()
 
 
 def _all(values: Iterable[AnyValue], *, tuples: bool = True) -> Iterator[AnyValue]:
-    """The values with all that is in them, inside tuples too where that is wanted."""
-    stack = list(values)
+    """The values with all that is in them in the order of reading, wholes before parts; inside tuples too where that is wanted."""
+    stack = [*values][::-1]
     while stack:
         value = stack.pop()
         yield value
-        if isinstance(value, PCall):
-            stack += [value.op, *(value.args if tuples or not _takes_parts(value) else ()), *value.attrs.values()]
-        elif isinstance(value, PGet):
-            stack += [value.of, *([value.behind] if tuples else ())]
-        elif isinstance(value, PNumber):
-            stack.append(value.value)
-        elif isinstance(value, (Condition, Computed)):
-            stack += value.args
-        elif isinstance(value, PTuple):
-            stack += value.fields if tuples else ()
-        elif isinstance(value, (tuple, list)):
-            stack += value if tuples else ()
+        stack += reversed(_parts_of(value, tuples))
+
+
+def _parts_of(value: AnyValue, tuples: bool) -> Sequence[AnyValue]:
+    if isinstance(value, PCall):
+        return [value.op, *(value.args if tuples or not _takes_parts(value) else ()), *value.attrs.values()]
+    if isinstance(value, (PCase, CaseValue)):
+        return [value.hole, *value.values.values()]
+    if isinstance(value, PGet):
+        return [value.of, value.case, *([value.behind] if tuples else ())]
+    if isinstance(value, PJoined):
+        return [value.of]
+    if isinstance(value, PNumber):
+        return [value.value]
+    if isinstance(value, CaseCondition):
+        return [value.hole, value.plain]
+    if isinstance(value, (Condition, Computed)):
+        return value.args
+    if isinstance(value, PTuple):
+        return value.fields if tuples else ()
+    return value if tuples and isinstance(value, (tuple, list)) else ()

@@ -6,11 +6,15 @@ and again what that made, which explodes. Here a rule is applied once, to all ca
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 from typing import Any as AnyValue
 
 from passat.rules.conditions import Condition
-from passat.rules.pattern import Pattern, PCall, PConst, PVar, RuleError, subterms, tensor_holes
+from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
 from passat.rules.rule import EXACT, MERGING, Rule
+
+if TYPE_CHECKING:
+    from passat.rules.expansion import Choice
 
 
 class Each:
@@ -39,9 +43,9 @@ class Parts:
 
     __slots__ = ("axis", "whole")
 
-    def __init__(self, whole: Pattern, axis: int) -> None:
+    def __init__(self, whole: Pattern, axis: int | CaseValue) -> None:
         self.whole = whole
-        self.axis = axis
+        self.axis = cast(int, axis)  # nothing that is run meets another: `Rule.directions` puts in that of a case
 
     def __repr__(self) -> str:
         return f"parts({self.whole!r}, axis={self.axis})"
@@ -69,7 +73,7 @@ def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst], 
     if at_least < 2:
         raise RuleError(f"each({pattern!r}): calls are taken together where there are at least 2, not {at_least!r}")
     shared = (sharing,) if isinstance(sharing, Pattern) else tuple(sharing)
-    if not isinstance(pattern, PCall):
+    if not isinstance(pattern, (PCall, PCase)):
         raise RuleError(f"each(...) takes the application of an operator, not {pattern!r}")
     for hole in shared:
         if not isinstance(hole, (PVar, PConst)) or hole.name not in tensor_holes(pattern):
@@ -84,7 +88,7 @@ def joined(hole: PVar | PConst, *, axis: int, alike: bool = False) -> PJoined:
     return PJoined(hole, axis, alike)
 
 
-def parts(whole: Pattern, *, axis: int) -> Parts:
+def parts(whole: Pattern, *, axis: int | CaseValue) -> Parts:
     """The roots as the parts of a tensor along the axis."""
     return Parts(whole, axis)
 
@@ -131,6 +135,13 @@ class MultiRule(Rule):
 
     def _said(self) -> dict[str, AnyValue]:
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
+
+    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, conditions: tuple[Condition, ...]) -> "MultiRule":
+        from passat.rules.expansion import filled  # which needs this module
+
+        left = each(lhs, sharing=self.left.shared, at_least=self.left.at_least)
+        said = {**self._said(), "name": self.name and f"{self.name}[{choice}]"}
+        return MultiRule(left, parts(rhs, axis=filled(self.right.axis, choice)), conditions, **said)
 
     def lowering(self) -> "Rule":
         """Refused: calls that run together are an alternative, not what an operator is made of."""

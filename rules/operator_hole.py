@@ -7,14 +7,14 @@ from typing import Final, Literal, cast
 from passat.ir.op import Op, list_ops
 from passat.rules.parts_hole import PartsHole
 from passat.rules.pattern import Pattern, PCall, RuleError, TermLike, find_operator, subterms
-from passat.rules.symbolic import Symbolic
+from passat.rules.symbolic import OperatorTerm
 
 Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes"]
 TRAITS: Final[tuple[Trait, ...]] = ("elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes")
 """The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
 
 
-class OperatorHole(Symbolic):
+class OperatorHole(OperatorTerm):
     """A hole for an operator, applied as operators are: `f(x)`, or `f(x, attrs=a)` where it keeps its attributes.
 
     A rule with holes for operators stands for one rule for each choice of operators, `Rule.directions()`.
@@ -94,7 +94,7 @@ class OperatorHole(Symbolic):
 
 def any_of(names: Sequence[str]) -> str:
     """A list of which one is meant: "a, b or c"."""
-    return " or ".join([part for part in (", ".join(names[:-1]), names[-1]) if part])
+    return " or ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
 
 
 def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:

@@ -12,7 +12,7 @@ from passat.ir.custom_ops import declared_op
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
 from passat.ir.op import Op, find_op, get_op, list_ops
-from passat.rules.symbolic import AttributeTerm, Symbolic
+from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule
@@ -51,12 +51,25 @@ class Computed(AttributeTerm):
         return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
 
 
+class CaseValue(AttributeTerm):
+    """A value that depends on the case of a rule (`passat.rules.case_hole`): of an attribute, or for a guard."""
+
+    __slots__ = ("hole", "values")
+
+    def __init__(self, hole: Symbolic, values: Mapping[str, AnyValue]) -> None:
+        self.hole = hole
+        self.values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"{self.hole!r}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+
 class Pattern(Symbolic):
     """The base of terms. Two terms with the same `key` are the same term. `holes` is what `_holes` has found."""
 
     __slots__ = ("holes", "key")
     key: tuple[AnyValue, ...]
-    holes: tuple[frozenset[str], frozenset[str], frozenset[str]]
+    holes: tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]
 
     def __add__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("add"), (self, other))
@@ -100,7 +113,7 @@ class Pattern(Symbolic):
     def __abs__(self) -> "PCall":
         return PCall(get_op("abs"), (self,))
 
-    def __getitem__(self, index: "int | PVar") -> "PGet":
+    def __getitem__(self, index: "int | PVar | CaseValue") -> "PGet":
         return PGet(self, index)
 
     def __rshift__(self, right: "TermLike") -> "Rule":
@@ -158,7 +171,7 @@ class PNumber(Pattern):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Computed | AttrHole) -> None:
+    def __init__(self, value: Computed | AttrHole | CaseValue) -> None:
         self.value = value
         self.key = ("number", repr(value))
 
@@ -190,7 +203,7 @@ class PCall(Pattern):
             raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
             if name == "attrs":
-                if not isinstance(value, (AttrHole, Computed)):
+                if not isinstance(value, AttributeTerm):
                     raise RuleError(
                         f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}"
                     )
@@ -210,6 +223,20 @@ class PCall(Pattern):
         return f"{self.op.name}({', '.join(parts)})"
 
 
+class PCase(Pattern):
+    """A term that depends on the case of a rule (`passat.rules.case_hole`)."""
+
+    __slots__ = ("hole", "values")
+
+    def __init__(self, hole: Symbolic, values: Mapping[str, "TermLike"]) -> None:
+        self.hole = hole
+        self.values = {name: term(value) for name, value in values.items()}
+        self.key = ("case", repr(hole), tuple((name, value.key) for name, value in self.values.items()))
+
+    def __repr__(self) -> str:
+        return f"{self.hole!r}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+
 class PTuple(Pattern):
     """A tuple of terms; a Python tuple or list in a pattern means the same."""
 
@@ -224,21 +251,27 @@ class PTuple(Pattern):
 
 
 class PGet(Pattern):
-    """A field of a tuple-valued term. `behind` a hole for operands (`tensors_of`) as many fields come before it as these are; `index` is -1
-    until that is known."""
+    """A field of a tuple-valued term. `behind` a hole for operands (`tensors_of`) as many fields come before it as these are; or which it
+    is depends on the `case`. `index` is -1 until that is known."""
 
-    __slots__ = ("behind", "index", "of")
+    __slots__ = ("behind", "case", "index", "of")
 
-    def __init__(self, of: Pattern, index: "int | PVar") -> None:
-        if isinstance(index, bool) or not isinstance(index, (int, PVar)) or (isinstance(index, int) and index < 0):
+    def __init__(self, of: Pattern, index: "int | PVar | CaseValue") -> None:
+        if isinstance(index, bool) or not isinstance(index, (int, PVar, CaseValue)) or (isinstance(index, int) and index < 0):
             raise RuleError(f"{of!r}[{index!r}]: fields are counted from 0; parts of a tensor are op.strided_slice(...)")
         self.of = of
         self.index = index if isinstance(index, int) else -1
         self.behind = index if isinstance(index, PVar) else None
-        self.key = ("get", of.key, index if isinstance(index, int) else index.name)
+        self.case = index if isinstance(index, CaseValue) else None
+        self.key = ("get", of.key, index if isinstance(index, int) else repr(index))
 
     def __repr__(self) -> str:
-        return f"{self.of!r}[{self.index if self.behind is None else f'len({self.behind.name})'}]"
+        return f"{self.of!r}[{self._place()}]"
+
+    def _place(self) -> str:
+        if self.behind is not None:
+            return f"len({self.behind.name})"
+        return repr(self.index if self.case is None else self.case)
 
 
 TermLike: TypeAlias = Pattern | int | float | tuple["TermLike", ...] | list["TermLike"]
@@ -279,7 +312,7 @@ def constants(names: str) -> tuple[PConst, ...]:
     return tuple(PConst(name) for name in _names(names))
 
 
-def number(value: Computed | AttrHole) -> PNumber:
+def number(value: Computed | AttrHole | CaseValue) -> PNumber:
     """A computed number, or one that an attribute holds, for right sides. Raises RuleError for anything else."""
     if not isinstance(value, AttributeTerm):
         raise RuleError(f"number(...) takes an attribute, or what @computed makes, not {value!r}")
@@ -383,19 +416,24 @@ def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
         return node.args
     if isinstance(node, PTuple):
         return node.fields
+    if isinstance(node, PCase):
+        return tuple(node.values.values())
     return (node.of,) if isinstance(node, PGet) else ()
+
+
+def arguments_of(value: AnyValue) -> Sequence[AnyValue]:
+    """The values in a value that is no pattern: those that an attribute is computed from, those of the cases, those of a tuple."""
+    if isinstance(value, CaseValue):
+        return tuple(value.values.values())
+    return value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
 
 
 def patterns_in(value: AnyValue) -> Iterator[Pattern]:
     """The patterns, with their parts, in an attribute's value or an argument of a condition."""
     if isinstance(value, Pattern):
         yield from subterms(value)
-    elif isinstance(value, Computed):
-        for arg in value.args:
-            yield from patterns_in(arg)
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from patterns_in(part)
+    for part in arguments_of(value):
+        yield from patterns_in(part)
 
 
 def values_in(pattern: Pattern) -> Iterator[AnyValue]:
@@ -424,7 +462,7 @@ def holes_of(value: AnyValue) -> frozenset[str]:
         return attr_holes(value)
     if isinstance(value, AttrHole):
         return frozenset((value.name,))
-    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    parts = arguments_of(value)
     return _NONE.union(*map(holes_of, parts)) if parts else _NONE
 
 
@@ -432,7 +470,7 @@ def tensor_holes(value: AnyValue) -> frozenset[str]:
     """Names of the holes for expressions and constants in a pattern, a computed attribute or an argument."""
     if isinstance(value, Pattern):
         return _holes(value)[0]
-    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    parts = arguments_of(value)
     return _NONE.union(*map(tensor_holes, parts)) if parts else _NONE
 
 
@@ -440,20 +478,33 @@ def operator_names(value: AnyValue) -> frozenset[str]:
     """Names of the holes for operators in a pattern, a computed attribute or an argument."""
     if isinstance(value, Pattern):
         return _holes(value)[2]
-    parts = value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
+    if isinstance(value, OperatorTerm):
+        return frozenset((value.name,))
+    parts = arguments_of(value)
     return _NONE.union(*map(operator_names, parts)) if parts else _NONE
 
 
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The names of the holes for tensors, attributes and operators, looked for once: patterns are made of others, which do not change."""
+def hole_names(value: AnyValue) -> frozenset[str]:
+    """Names of the holes that are filled before a rule is run: for operators, cases and any number of operands."""
+    if isinstance(value, Pattern):
+        return _holes(value)[3]
+    own = frozenset((repr(value.hole),)) if isinstance(value, CaseValue) else operator_names(value)
+    parts = arguments_of(value)
+    return own.union(*map(hole_names, parts)) if parts else own
+
+
+def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+    """The names of the holes for tensors, attributes and operators, and of all that are filled before a rule is run, looked for once:
+    patterns are made of others, which do not change."""
     pending = [] if hasattr(pattern, "holes") else [pattern]
     while pending:
         node = pending[-1]
         if isinstance(node, (PVar, PConst)):
-            node.holes = frozenset((node.name,)), _NONE, _NONE
+            name = frozenset((node.name,))
+            node.holes = name, _NONE, _NONE, name if type(node) not in (PVar, PConst) else _NONE
             pending.pop()
             continue
         left = [part for part in pattern_parts(node) if not hasattr(part, "holes")]
@@ -464,9 +515,12 @@ def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[
         parts = [part.holes for part in pattern_parts(node)]
         own = (node.op.name,) if isinstance(node, PCall) and not isinstance(node.op, Op) else ()  # a hole for an operator
         values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
+        values += [node.case] if isinstance(node, PGet) and node.case is not None else []
+        cases = (repr(node.hole),) if isinstance(node, PCase) else ()
         node.holes = (
-            _NONE.union(*[tensors for tensors, _, _ in parts], *map(tensor_holes, values)),
-            _NONE.union(*[attributes for _, attributes, _ in parts], *map(holes_of, values)),
-            _NONE.union(*[operators for _, _, operators in parts], *map(operator_names, values), own),
+            _NONE.union(*[part[0] for part in parts], *map(tensor_holes, values)),
+            _NONE.union(*[part[1] for part in parts], *map(holes_of, values)),
+            _NONE.union(*[part[2] for part in parts], *map(operator_names, values), own),
+            _NONE.union(*[part[3] for part in parts], *map(hole_names, values), own, cases),
         )
     return pattern.holes

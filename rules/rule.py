@@ -4,8 +4,8 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
-from typing import ClassVar, Final, Literal, NoReturn
 
 from passat.rules.conditions import Condition
 from passat.rules.pattern import (
@@ -28,6 +28,9 @@ from passat.rules.pattern import (
     tensor_holes,
 )
 from passat.rules.symbolic import Symbolic
+
+if TYPE_CHECKING:
+    from passat.rules.expansion import Choice, Holes
 
 EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
 MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
@@ -231,23 +234,39 @@ class Rule:
         return self._but(name=name)
 
     def directions(self) -> "list[Rule]":
-        """The rules that this one stands for, each one-way: for each choice of operators and numbers of operands, and for both directions.
+        """The rules that this one stands for, each one-way: for each choice of cases, operators and numbers of operands, and for both
+        directions.
 
         `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a rule that goes both ways also
         `Set.swap.back[exp, copy]`.
         """
-        from passat.rules.expansion import choices, filled, holes_in  # which needs patterns and conditions
+        from passat.rules.expansion import choices  # which needs patterns and conditions
 
         ways = self._ways()
-        if not holes_in(self.lhs):
+        if not self.holes():
             return ways
         made = []
-        for choice in choices(self.lhs):
-            for way in ways:
-                sides = {name: filled(getattr(way, name), choice) for name in ("lhs", "rhs", "conditions")}
-                if sides["lhs"].key != sides["rhs"].key:
-                    made.append(way._but(name=way.name and f"{way.name}[{choice}]", **sides))
+        for choice, (lhs, rhs, conditions) in choices(self._sides()):
+            if lhs.key != rhs.key:
+                made += [way._filled(choice, *((rhs, lhs) if way.lhs is self.rhs else (lhs, rhs)), conditions) for way in ways]
         return made
+
+    def _sides(self) -> tuple[Pattern, Pattern, tuple[Condition, ...]]:
+        return self.lhs, self.rhs, self.conditions
+
+    def holes(self) -> "Holes":
+        """The holes for cases, operators and numbers of operands."""
+        from passat.rules.expansion import holes_in  # which needs conditions
+
+        return holes_in(self.lhs, self.rhs, self.conditions)
+
+    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, conditions: tuple[Condition, ...]) -> "Rule":
+        """The rule with what was chosen in the place of its holes."""
+        one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, conditions=conditions)
+        if choice.cases:
+            one._check_sides()
+            one._check_bound(one.rhs, *one.conditions)
+        return one
 
     def _ways(self) -> "list[Rule]":
         if not self.back:
@@ -289,7 +308,7 @@ def equation_of(name: str) -> str:
     return ".".join(without_operators(name).split(".")[:2])
 
 
-_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py", "parts_hole.py")
+_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py", "parts_hole.py", "case_hole.py")
 _LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in _FILES)
 
 

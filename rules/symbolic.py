@@ -106,6 +106,13 @@ for _name, _what, _instead in (
     setattr(Symbolic, f"__{_name}__", _refusing(_what, _instead))
 
 
+class OperatorTerm(Symbolic):
+    """Stands for an operator (`passat.rules.operator_hole`)."""
+
+    __slots__ = ()
+    name: str
+
+
 class AttributeTerm(Symbolic):
     """Stands for the value of an attribute. Arithmetic on it is done for each match (`passat.rules.attribute_arithmetic`)."""
 

@@ -13,7 +13,6 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.matching import same_type
-from passat.rules.expansion import holes_in
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -42,7 +41,7 @@ def check_types(rule: Rule) -> None:
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
-    if holes_in(rule.lhs):
+    if rule.holes():
         for direction in rule.directions():
             check_types(direction)
         return

@@ -97,7 +97,8 @@ def _judge(checked: Checked, instances: int) -> None:
 
 def _never_accepted(checked: Checked) -> None:
     """What refused all instances: the one that was asked last."""
-    report, asked = checked.report, [repr(condition) for condition in checked.rule.conditions]
+    report, ways = checked.report, checked.rule.directions()
+    asked = [repr(condition) for way in ways for condition in way.conditions]
     types = [by for by in report.refused if "type" in by and by not in asked]
     held = [condition for condition in asked if condition in report.refused]
     by = types[0] if types else held[-1] if held else max(report.refused, key=lambda text: report.refused[text])

@@ -16,7 +16,6 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.expansion import holes_in
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -187,7 +186,7 @@ def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
 def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules of which the first does all that the second does: its left side is more general, its right side then the same, and
     it asks for no more. A rule with holes for operators is taken for each choice of them."""
-    plain = [one for rule in rules for one in (rule.directions() if holes_in(rule.lhs) else [rule])]
+    plain = [one for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
     for i, general in enumerate(plain):
         for j, special in enumerate(plain):
             same = i != j and type(general) is type(special) is Rule and _root(general) == _root(special)

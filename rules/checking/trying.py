@@ -13,7 +13,6 @@ from passat.rules.checking.draw import Wishes, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.values import ENDLESS, EXTREME, PLAIN, Odd
-from passat.rules.expansion import holes_in
 from passat.rules.multi_root import MultiRule
 from passat.rules.rule import Rule
 
@@ -68,7 +67,7 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
     checked = Checked(rule, seed)
     ways = list(triers(rule))
     shared = isinstance(rule, MultiRule)
-    if holes_in(rule.lhs):
+    if rule.holes():
         shared, ways = True, ways[:: -(-len(ways) // _WAYS)]
     for number, trier in enumerate(ways):
         share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
@@ -81,7 +80,7 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
 def triers(rule: Rule) -> Iterator[Trier]:
     """What is tried of a rule: each of its directions; of a rule with several roots, two roots and three."""
     if isinstance(rule, MultiRule):
-        yield from (Trier(rule, roots) for roots in (2, 3))
+        yield from (Trier(direction, roots) for direction in rule.directions() for roots in (2, 3))
     else:
         yield from map(Trier, rule.directions())
 
@@ -100,8 +99,8 @@ def oddness(trier: Trier, turn: int) -> Odd:
 
 def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.Generator, enough: int) -> None:
     """Draws and tries instances until so many are accepted, or so many drawn that it is hopeless, or what is wrong is clear."""
-    report, rule = checked.report, checked.rule
-    wishes = Wishes(trier.pattern, rule.conditions, [trier.rule.rhs])
+    report = checked.report
+    wishes = Wishes(trier.pattern, trier.rule.conditions, [trier.rule.rhs])
     dice = Dice(generator)
     found: list[Case] = []
     accepted = 0
@@ -148,7 +147,7 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
     if verdict is Verdict.UNFIT:
         _ill_typed(checked, trial.reason)
     elif verdict in (Verdict.REFUSED, Verdict.UNMATCHED):
-        by = refuser(checked.rule, trial.reason)
+        by = refuser(trier.rule, trial.reason)
         count(report.refused, by)
         checked.reasons[by] = trial.reason
     else:

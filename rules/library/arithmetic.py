@@ -12,10 +12,12 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.tensor import Tensor
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Term, condition, equals, is_all, is_float, keeps_type, same_type
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -32,23 +34,33 @@ def is_no_negative_zero(c: Term) -> bool | str:
     return element is None or math.copysign(1.0, float(element)) > 0 or "the elements of the constant are -0.0"
 
 
-def _unit_rule(of: Op) -> Rule:
-    """f(x, u) = x, and f(u, x) = x where f is commutative (the matcher tries both orders)."""
-    whole = PCall(of, (x, c))
-    rule = (whole >> x).when(is_all(c, of.unit), keeps_type(x, whole))
-    if of.name == "subtract":
-        rule = rule.when(is_no_negative_zero(c))
+def _its_unit(dice: Dice, c: Draft, of: Op) -> Drafts:
+    return [Draft(elements=() if of.unit is None else (of.unit,)), None]
+
+
+@condition(draw=_its_unit)
+def is_unit(c: Term, of: Op) -> bool | str:
+    """Every element of the constant is the unit of the operator."""
+    element = c.value().uniform()
+    if element is None:
+        return "the elements of the constant differ"
+    return bool(element == of.unit) or f"the elements of the constant are {element}, not {of.unit}"
+
+
+_APART: Final = ("add", "subtract", "power")
+unital = operator("unital", *(of.name for of in list_ops() if of.unit is not None and of.arity == 2 and of.name not in _APART))
+
+
+class Units(RuleSet):
+    """A binary operator on its unit: x + 0, x * 1, x - 0, x / 1, x and true. The matcher tries both orders where it is commutative."""
+
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
-    return rule.inexact("-0.0 + 0.0 is 0.0") if of.name in ("add", "power") else rule
+    add = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
+    power = (op.power(x, c) >> x).when(is_all(c, 1), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
+    subtract = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
+    unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
 
 
-def _unit_sets() -> RuleSetMeta:
-    named = {op_.name.replace(".", "_"): op_ for op_ in list_ops()}
-    rules = {name: _unit_rule(of) for name, of in named.items() if of.unit is not None and of.arity == 2}
-    return RuleSetMeta("Units", (RuleSet,), {"__doc__": "A binary operator on its unit: x + 0, x * 1, x - 0, x / 1, x and true.", **rules})
-
-
-Units = _unit_sets()
 involution = operator("involution", involution=True, arity=1)
 idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy"))
 clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
@@ -60,6 +72,9 @@ class Repetitions(RuleSet):
     undone = involution(involution(x)) >> x
     once = idempotent(idempotent(x)) >> idempotent(x)
     alike = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
+
+
+of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 
 
 class Arithmetic(RuleSet):
@@ -77,10 +92,7 @@ class Arithmetic(RuleSet):
     where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y))).inexact(CHOSEN_ZERO)
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
     where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
-    sum_of_one = op.elemwise_sum((x,)) >> x
-    mean_of_one = op.elemwise_mean((x,)) >> x
-    max_of_one = op.elemwise_max((x,)) >> x
-    min_of_one = op.elemwise_min((x,)) >> x
+    one_of_one = of_one((x,)) >> x
 
 
 @condition

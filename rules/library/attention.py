@@ -9,7 +9,6 @@ Two traps of ONNX Runtime 1.2x are kept out: its kernel takes the lowest number 
 mask empties would be 0 instead of a mean: such masks get the number next to it; and masks have to have all rows.
 """
 
-from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import Final
 
@@ -17,12 +16,13 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.tensor import Array
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Condition, Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_float
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_scalar
-from passat.rules.pattern import Pattern, TermLike, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")
@@ -154,38 +154,85 @@ def _attention(mask: TermLike, scale: AnyValue) -> Pattern:
     return op.transpose(op.reshape(operator, newshape=split_shape(q, v)), axes=_HEADS_BACK)
 
 
-def _attention_rules() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    plain = op.nn.matmul(q, k, transpose_a=False, transpose_b=False)
-    chosen = op.where(m, c, d)
-    kept = op.where(m, c, op.clip(d, a_min=just_above_lowest(d)))
-    both = op.clip(b + chosen, a_min=just_above_lowest(b))
-    in_range = (is_all(c, 0), is_in_range(d))
-    masks: dict[str, tuple[Callable[[Pattern], Pattern], Pattern | None, tuple[Condition, ...]]] = {
-        "alone": (lambda of: of, None, ()),
-        "masked": (lambda of: of + chosen, kept, (*in_range, is_mask_of(chosen, q, k))),
-        "dropped": (lambda of: of + chosen, m, (is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))),
-        "biased": (lambda of: of + b, op.clip(b, a_min=just_above_lowest(b)), (is_in_range(b), is_mask_of(b, q, k))),
-        "biased_masked": (lambda of: (of + b) + chosen, both, (*in_range, is_in_range(b), is_mask_of(b + chosen, q, k))),
-        "added": (lambda of: of + x, op.clip(x, a_min=just_above_lowest(x)), (is_mask_of(x, q, k),)),
-        "added_twice": (lambda of: (of + x) + y, op.clip(x + y, a_min=just_above_lowest(x)), (is_mask_of(x + y, q, k),)),
-        "mask_biased": (lambda of: of + (b + chosen), both, (*in_range, is_in_range(b), is_mask_of(b + chosen, q, k))),
-    }
-    for name, (masked, mask, guards) in masks.items():
-        for prefix, scores, scale, extra in (("", plain, 1.0, ()), ("scaled_", plain * s, scale_of(s), (is_scalar(s, plain),))):
-            weights: Pattern = op.nn.softmax(masked(scores), axis=p)
-            if name == "dropped":  # without the guard there are no numbers where the operator has 0
-                weights = op.where(op.isnan(weights), 0.0, weights)
-            whole = op.nn.matmul(weights, v, transpose_a=False, transpose_b=False)
-            full = () if mask is None else op.broadcast_to(mask, shape=all_rows(mask, q))
-            rule = (whole >> _attention(full, scale)).exploring()  # small heads cost less than their transposes, where those do not vanish
-            rule = rule.when(are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, whole), *extra, *guards)
-            rules[prefix + name] = rule.finite(_EMPTIED) if name in ("dropped", "added", "added_twice") else rule.inexact(_ROUNDS)
-    doc = "Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator."
-    return RuleSetMeta("Attentions", (RuleSet,), {"__doc__": doc, **rules})
+_PLAIN: Final = op.nn.matmul(q, k, transpose_a=False, transpose_b=False)
+_CHOSEN: Final = op.where(m, c, d)
+scale = cases("scale", "one", "scaled")
+known = cases("mask", "none", "chosen", "biased", "biased_chosen", "chosen_biased")
+unknown = cases("mask", "added", "added_twice")
+_SCORES: Final = scale(one=_PLAIN, scaled=_PLAIN * s)
+_GUARDS: Final = (are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, _PLAIN), *scale.only("scaled", is_scalar(s, _PLAIN)))
 
 
-Attentions = _attention_rules()
+def _weighs(weights: Pattern) -> PCall:
+    return op.nn.matmul(weights, v, transpose_a=False, transpose_b=False)
+
+
+def _with_mask(mask: TermLike) -> Pattern:
+    """The operator with a mask that has all rows, or none."""
+    full = () if mask == () else op.broadcast_to(mask, shape=all_rows(mask, q))
+    return _attention(full, scale(one=1.0, scaled=scale_of(s)))
+
+
+def _kept(mask: Pattern, of: Pattern) -> Pattern:
+    return op.clip(mask, a_min=just_above_lowest(of))
+
+
+_WITH_BOTH: Final = _with_mask(_kept(b + _CHOSEN, b))
+
+
+_DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
+
+
+class Attentions(RuleSet):
+    """Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator."""
+
+    # Small heads cost less than their transposes, where those do not vanish.
+    with_constant_mask = (
+        (
+            _weighs(
+                op.nn.softmax(
+                    known(
+                        none=_SCORES,
+                        chosen=_SCORES + _CHOSEN,
+                        biased=_SCORES + b,
+                        biased_chosen=(_SCORES + b) + _CHOSEN,
+                        chosen_biased=_SCORES + (b + _CHOSEN),
+                    ),
+                    axis=p,
+                )
+            )
+            >> known(
+                none=_with_mask(()),
+                chosen=_with_mask(op.where(m, c, _kept(d, d))),
+                biased=_with_mask(_kept(b, b)),
+                biased_chosen=_WITH_BOTH,
+                chosen_biased=_WITH_BOTH,
+            )
+        )
+        .when(*_GUARDS)
+        .when(*known.only("chosen biased_chosen chosen_biased", is_all(c, 0), is_in_range(d)))
+        .when(*known.only("biased biased_chosen chosen_biased", is_in_range(b)))
+        .when(*known.only("chosen", is_mask_of(_CHOSEN, q, k)), *known.only("biased", is_mask_of(b, q, k)))
+        .when(*known.only("biased_chosen chosen_biased", is_mask_of(b + _CHOSEN, q, k)))
+        .inexact(_ROUNDS)
+        .exploring()
+    )
+    with_mask = (
+        (
+            _weighs(op.nn.softmax(unknown(added=_SCORES + x, added_twice=(_SCORES + x) + y), axis=p))
+            >> unknown(added=_with_mask(_kept(x, x)), added_twice=_with_mask(_kept(x + y, x)))
+        )
+        .when(*_GUARDS, is_mask_of(unknown(added=x, added_twice=x + y), q, k))
+        .finite(_EMPTIED)
+        .exploring()
+    )
+    # Without the guard of the program there are no numbers where the operator has 0.
+    with_guarded_rows = (
+        (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
+        .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
+        .finite(_EMPTIED)
+        .exploring()
+    )
 
 
 @condition
@@ -194,11 +241,18 @@ def are_stacks(x: Term) -> bool | str:
     return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
 
 
+side = cases("side", "queries", "keys")
+
+
 class ScoreScales(RuleSet):
     """A factor of queries or of keys is a factor of their scores."""
 
-    of_queries = ((q * c) @ k >> (q @ k) * c).when(are_stacks(q), is_scalar(c, q), is_float(q)).exploring().inexact("scales the product")
-    of_keys = (q @ (k * c) >> (q @ k) * c).when(are_stacks(q), is_scalar(c, k), is_float(q)).exploring().inexact("scales the product")
+    of_either = (
+        (side(queries=q * c, keys=q) @ side(queries=k, keys=k * c) >> (q @ k) * c)
+        .when(are_stacks(q), is_scalar(c, side(queries=q, keys=k)), is_float(q))
+        .exploring()
+        .inexact("scales the product")
+    )
     divided = (
         ((q @ k) / c >> (q @ k) * (1.0 / c))
         .when(are_stacks(q), is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
@@ -337,9 +391,9 @@ def _angles(factors: Pattern) -> Pattern:
 
 
 _SECOND, _FIRST = op.strided_slice(x, attrs=e), op.strided_slice(x, attrs=r)
-_SLICED = x * c + op.concatenate((op.negative(_SECOND), _FIRST), axis=p) * d
 _PARTED = op.split(x, indices_or_sections=2, axis=r)
-_SPLIT = x * c + op.concatenate((op.negative(_PARTED[1]), _PARTED[0]), axis=p) * d
+halves = cases("halves", "sliced", "split")
+_EXCHANGED = op.concatenate((op.negative(halves(sliced=_SECOND, split=_PARTED[1])), halves(sliced=_FIRST, split=_PARTED[0])), axis=p)
 _ROTATED = op.transpose(
     op.reshape(op.nn.rotary_embedding(_joined(x), _angles(c), _angles(d), num_heads=head_count(x)), newshape=split_shape(x, x)),
     axes=_HEADS_BACK,
@@ -349,13 +403,10 @@ _ROTATED = op.transpose(
 class Rotations(RuleSet):
     """Rotary positions: a head times cosines, plus the head with its halves exchanged and one of them negated, times sines."""
 
-    sliced = (
-        (_SLICED >> _ROTATED)
-        .when(are_angles(c, x), are_angles(d, x), is_half(e, x, 1), is_half(r, x, 0), is_axis(p, -1, x), has_dtype(x, "float32"))
-        .inexact(_ROUNDS)
-    )
-    split = (
-        (_SPLIT >> _ROTATED)
-        .when(are_angles(c, x), are_angles(d, x), is_axis(r, -1, x), is_axis(p, -1, x), has_dtype(x, "float32"))
+    halves = (
+        (x * c + _EXCHANGED * d >> _ROTATED)
+        .when(are_angles(c, x), are_angles(d, x))
+        .when(*halves.only("sliced", is_half(e, x, 1), is_half(r, x, 0)), *halves.only("split", is_axis(r, -1, x)))
+        .when(is_axis(p, -1, x), has_dtype(x, "float32"))
         .inexact(_ROUNDS)
     )

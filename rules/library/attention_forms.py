@@ -13,12 +13,13 @@ from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import same_dim
 from passat.ir.tensor import Array
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_finite, same_type, shape_of
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
-from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 b, c, d = constants("b c d")
@@ -153,16 +154,16 @@ class Masks(RuleSet):
     where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
 
 
-def _guarded(scores: Pattern) -> Rule:
-    weights = op.nn.softmax(scores, attrs=a)
-    whole = op.where(op.isnan(weights), 0.0, weights)
-    return (whole >> weights).when(same_type(weights, whole)).finite("infinite or undefined operands give no numbers instead of 0")
+scores = cases("scores", "products", "scaled", "masked", "biased")
+_WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + op.where(y, c, d), biased=x + c), attrs=a)
+_GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
 
 
 class SoftmaxGuards(RuleSet):
     """The guard against rows of which a mask leaves nothing: 0 where softmax is not a number. It goes where no mask is infinite."""
 
-    of_products = _guarded(x @ y)
-    of_scaled_products = _guarded((x @ y) * c)
-    of_masked = _guarded(x + op.where(y, c, d)).when(is_finite(c), is_finite(d))
-    of_biased = _guarded(x + c).when(is_finite(c))
+    drop = (
+        (_GUARDED >> _WEIGHTS)
+        .when(same_type(_WEIGHTS, _GUARDED), *scores.only("masked", is_finite(c), is_finite(d)), *scores.only("biased", is_finite(c)))
+        .finite("infinite or undefined operands give no numbers instead of 0")
+    )

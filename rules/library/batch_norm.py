@@ -7,19 +7,19 @@ convolutions and of nn.dense may be parameters of the program, which are scaled 
 """
 
 import math
-from typing import Any as AnyValue
 
 import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition
-from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 x, weight = tensors("x w")
-w, b, c, d = constants("w b c d")
+matrix, b, c, d = constants("v b c d")
 gamma, beta, mean, var = constants("gamma beta mean var")
 a, e = attributes("a e")
 _NOTE = "scales the weights instead of the result"
@@ -163,81 +163,64 @@ def _vector(per_channel_constant: Pattern) -> PCall:
 _K = gamma / op.sqrt(var + number(epsilon(e)))
 
 
-def _product_rules(
-    name: str, w: Pattern, product: PCall, scaled: AnyValue, axis: int, bias_shape: AnyValue, guards: AnyValue
-) -> dict[str, Rule]:
-    """Rules for one kind of product with the weight `w`: `scaled(k)` is the product with its weight scaled by a vector along its output
-    channels, which are axis `axis` of the result; `bias_shape` is the shape of a bias."""
-    biased = op.nn.bias_add(product, b, axis=axis)
-    normal = op.nn.batch_norm(product, gamma, beta, mean, var, attrs=e)[0]
-    normal_biased = op.nn.batch_norm(biased, gamma, beta, mean, var, attrs=e)[0]
-    folded = op.nn.bias_add(scaled(_K), beta - mean * _K, axis=axis)
-    folded_biased = op.nn.bias_add(scaled(_K), (b - mean) * _K + beta, axis=axis)
-    whole_bias = op.broadcast_to(_vector(d), shape=bias_shape)
-    rules = {
-        "normalised": (normal >> folded).when(
-            *guards,
-            scales_axis(e, normal, axis),
-            has_regular_scale(e, gamma, var),
-            is_scaled_for_less(w, product),
-            normalised_stays_finite(e, w, gamma, beta, var, mean),
-        ),
-        "normalised_biased": (normal_biased >> folded_biased).when(
-            *guards,
-            scales_axis(e, normal, axis),
-            has_regular_scale(e, gamma, var),
-            is_scaled_for_less(w, product),
-            normalised_stays_finite(e, w, gamma, beta, var, mean, b),
-        ),
-        "scaled": (product * c >> scaled(_vector(c))).when(
-            *guards, is_not(c, 1), per_channel(c, product, axis), is_scaled_for_less(w, product), stays_finite(w, c)
-        ),
-        "scaled_biased": (biased * c >> op.nn.bias_add(scaled(_vector(c)), b * _vector(c), axis=axis)).when(
-            *guards,
-            is_not(c, 1),
-            per_channel(c, product, axis),
-            is_scaled_for_less(w, product),
-            stays_finite(w, c),
-            stays_finite(b, c),
-        ),
-        "shifted": (product + d >> op.nn.bias_add(product, whole_bias, axis=axis)).when(
-            *guards, is_not(d, 0), per_channel(d, product, axis)
-        ),
-        "shifted_biased": (biased + d >> op.nn.bias_add(product, b + _vector(d), axis=axis)).when(
-            *guards, is_not(d, 0), per_channel(d, product, axis), sum_stays_finite(b, d)
-        ),
-    }
-    return {f"{name}_{key}": rule.inexact(_NOTE) for key, rule in rules.items()}
-
-
 convolution = operator("convolution", *(f"nn.conv{dims}d" for dims in (1, 2, 3)))
 transposed = operator("transposed", *(f"nn.conv{dims}d_transpose" for dims in (1, 2, 3)))
+kind, bias = cases("kind", "convolution", "transposed", "dense", "matmul"), cases("bias", "none", "biased")
 
 
-def _rules() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for conv, axis in ((convolution, 0), (transposed, 1)):
-
-        def scaled(k: Pattern, conv: OperatorHole = conv, axis: int = axis) -> PCall:
-            return conv(x, weight * op.reshape(k, newshape=along(weight, axis)), attrs=a)
-
-        product, sizes = conv(x, weight, attrs=a), channels(weight, axis)
-        rules |= _product_rules(conv.name, weight, product, scaled, 1, sizes, [usual_layout(a, axis)])
-
-    def scaled_dense(k: Pattern) -> PCall:
-        return op.nn.dense(x, weight * op.reshape(k, newshape=(-1, 1)))
-
-    rules |= _product_rules("dense", weight, op.nn.dense(x, weight), scaled_dense, -1, channels(weight, 0), [])
-
-    def scaled_matmul(k: Pattern) -> PCall:
-        return op.nn.matmul(x, w * k)
-
-    straight = op.nn.matmul(x, w, transpose_a=False, transpose_b=False)
-    rules |= _product_rules("matmul", w, straight, scaled_matmul, -1, channels(w, -1), [are_matrices(x, w)])
-    return RuleSetMeta("ScaleAxis", (RuleSet,), {"__doc__": "Scales and shifts fold into the weights and biases before them.", **rules})
+def _scaled(k: Pattern) -> Pattern:
+    """The product with a weight that is scaled along its output channels."""
+    along_rows, along_columns = (weight * op.reshape(k, newshape=along(weight, axis)) for axis in (0, 1))
+    return kind(
+        convolution=convolution(x, along_rows, attrs=a),
+        transposed=transposed(x, along_columns, attrs=a),
+        dense=op.nn.dense(x, weight * op.reshape(k, newshape=(-1, 1))),
+        matmul=op.nn.matmul(x, matrix * k),
+    )
 
 
-ScaleAxis = _rules()
+_PRODUCT = kind(
+    convolution=convolution(x, weight, attrs=a),
+    transposed=transposed(x, weight, attrs=a),
+    dense=op.nn.dense(x, weight),
+    matmul=op.nn.matmul(x, matrix, transpose_a=False, transpose_b=False),
+)
+_CHANNEL = kind(convolution=1, transposed=1, dense=-1, matmul=-1)
+_WEIGHT = kind(convolution=weight, transposed=weight, dense=weight, matmul=matrix)
+_SIZES = kind(convolution=channels(weight, 0), transposed=channels(weight, 1), dense=channels(weight, 0), matmul=channels(matrix, -1))
+_BEFORE = bias(none=_PRODUCT, biased=op.nn.bias_add(_PRODUCT, b, axis=_CHANNEL))
+_NORMAL = op.nn.batch_norm(_BEFORE, gamma, beta, mean, var, attrs=e)[0]
+_GUARDS = (
+    *kind.only("convolution", usual_layout(a, 0)),
+    *kind.only("transposed", usual_layout(a, 1)),
+    *kind.only("matmul", are_matrices(x, matrix)),
+)
+
+
+class ScaleAxis(RuleSet):
+    """Scales and shifts fold into the weights and biases before them."""
+
+    normalised = (
+        (_NORMAL >> op.nn.bias_add(_scaled(_K), bias(none=beta - mean * _K, biased=(b - mean) * _K + beta), axis=_CHANNEL))
+        .when(*_GUARDS, scales_axis(e, _NORMAL, _CHANNEL), has_regular_scale(e, gamma, var), is_scaled_for_less(_WEIGHT, _PRODUCT))
+        .when(*bias.only("none", normalised_stays_finite(e, _WEIGHT, gamma, beta, var, mean)))
+        .when(*bias.only("biased", normalised_stays_finite(e, _WEIGHT, gamma, beta, var, mean, b)))
+        .inexact(_NOTE)
+    )
+    scaled = (
+        (_BEFORE * c >> bias(none=_scaled(_vector(c)), biased=op.nn.bias_add(_scaled(_vector(c)), b * _vector(c), axis=_CHANNEL)))
+        .when(*_GUARDS, is_not(c, 1), per_channel(c, _PRODUCT, _CHANNEL), is_scaled_for_less(_WEIGHT, _PRODUCT), stays_finite(_WEIGHT, c))
+        .when(*bias.only("biased", stays_finite(b, c)))
+        .inexact(_NOTE)
+    )
+    shifted = (
+        (
+            _BEFORE + d
+            >> op.nn.bias_add(_PRODUCT, bias(none=op.broadcast_to(_vector(d), shape=_SIZES), biased=b + _vector(d)), axis=_CHANNEL)
+        )
+        .when(*_GUARDS, is_not(d, 0), per_channel(d, _PRODUCT, _CHANNEL), *bias.only("biased", sum_stays_finite(b, d)))
+        .inexact(_NOTE)
+    )
 
 
 class Normalisations(RuleSet):

@@ -12,10 +12,11 @@ from typing import Final
 
 from passat.ir.bounds import at_least
 from passat.ir.shape import Dim, same_dim
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis
 from passat.rules.multi_root import each, joined, parts
-from passat.rules.pattern import Pattern, PVar, attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import CaseValue, Pattern, PVar, attributes, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, w, b, c, d = tensors("x w b c d")
 p, q, s, t, u, k, e = attributes("p q s t u k e")
@@ -43,79 +44,86 @@ def is_row_of(c: Term, whole: Term) -> bool | str:
     return (c.type.ndim == 1 and c.type.shape == whole.type.shape[-1:]) or f"{c.type!r} is no vector along the last axis of {whole.type!r}"
 
 
-def _together(root: Pattern, whole: Pattern, axis: int, *guards: AnyValue) -> Rule:
+def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: AnyValue) -> Rule:
     rule: Rule = each(root, sharing=x) >> parts(whole, axis=axis)
     return rule.when(*guards).inexact(_NOTE)
 
 
-def _convolutions() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    held = {"strides": s, "padding": p, "dilation": q, "kernel_size": k, "data_layout": t, "kernel_layout": u, "groups": 1}
-
-    def conv(weight: Pattern) -> Pattern:
-        return op.nn.conv2d(x, weight, **held)
-
-    for layout, channels in (("NCHW", 1), ("NHWC", -1)):
-        guard = is_laid_out(t, u, layout)
-        one, many = conv(w), conv(joined(w, axis=0))
-        title = layout.lower()
-        rules[title] = _together(one, many, channels, guard)
-        biased, all_biased = op.nn.bias_add(one, b, axis=e), op.nn.bias_add(many, joined(b, axis=0), axis=e)
-        along = is_axis(e, channels, one)
-        rules[f"{title}_biased"] = _together(biased, all_biased, channels, guard, along)
-        rules[f"{title}_biased_relu"] = _together(op.nn.relu(biased), op.nn.relu(all_biased), channels, guard, along)
-        rules[f"{title}_relu"] = _together(op.nn.relu(one), op.nn.relu(many), channels, guard)
-        if layout == "NCHW":
-            scaled, all_scaled = one * c, many * joined(c, axis=-3)
-            shifted, all_shifted = one + d, many + joined(d, axis=-3)
-            of_c, of_d = is_column_of(c, one), is_column_of(d, one)
-            rules[f"{title}_scaled"] = _together(scaled, all_scaled, channels, guard, of_c)
-            rules[f"{title}_shifted"] = _together(shifted, all_shifted, channels, guard, of_d)
-            rules[f"{title}_shifted_relu"] = _together(op.nn.relu(shifted), op.nn.relu(all_shifted), channels, guard, of_d)
-    doc = "Convolutions of one tensor, with equal attributes and kernels of one size, are parts of one convolution."
-    return RuleSetMeta("ParallelConvolutions", (RuleSet,), {"__doc__": doc, **rules})
+kind, layout = cases("kind", "dense", "matmul"), cases("layout", "nchw", "nhwc")
+tail, bias = cases("tail", "plain", "biased", "shifted"), cases("bias", "none", "biased")
+end, ending = cases("end", "plain", "relu"), cases("end", "scaled", "shifted", "shifted_relu")
+_HELD: Final = {"strides": s, "padding": p, "dilation": q, "kernel_size": k, "data_layout": t, "kernel_layout": u, "groups": 1}
+_CONV, _CONVS = (op.nn.conv2d(x, weight, **_HELD) for weight in (w, joined(w, axis=0)))
+_CHANNEL: Final = layout(nchw=1, nhwc=-1)
 
 
-ParallelConvolutions = _convolutions()
+def _ended(of: Pattern) -> Pattern:
+    return end(plain=of, relu=op.nn.relu(of))
+
+
+def _biased(of: Pattern, vector: Pattern) -> Pattern:
+    return bias(none=of, biased=op.nn.bias_add(of, vector, axis=e))
+
+
+def _spread(of: Pattern, scale: Pattern, shift: Pattern) -> Pattern:
+    return ending(scaled=of * scale, shifted=of + shift, shifted_relu=op.nn.relu(of + shift))
+
+
+class ParallelConvolutions(RuleSet):
+    """Convolutions of one tensor, with equal attributes and kernels of one size, are parts of one convolution."""
+
+    biased = _together(
+        _ended(_biased(_CONV, b)),
+        _ended(_biased(_CONVS, joined(b, axis=0))),
+        _CHANNEL,
+        is_laid_out(t, u, layout(nchw="NCHW", nhwc="NHWC")),
+        *bias.only("biased", is_axis(e, _CHANNEL, _CONV)),
+    )
+    per_channel = _together(
+        _spread(_CONV, c, d),
+        _spread(_CONVS, joined(c, axis=-3), joined(d, axis=-3)),
+        1,
+        is_laid_out(t, u, "NCHW"),
+        *ending.only("scaled", is_column_of(c, _CONV)),
+        *ending.only("shifted shifted_relu", is_column_of(d, _CONV)),
+    )
 
 
 def _product(weight: Pattern) -> Pattern:
     return op.nn.matmul(x, weight, transpose_a=False, transpose_b=False)
 
 
-def _products() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    kinds: dict[str, tuple[AnyValue, int]] = {"dense": (lambda weight: op.nn.dense(x, weight), 0), "matmul": (_product, -1)}
-    for name, (of, outputs) in kinds.items():
-        one, many = of(w), of(joined(w, axis=outputs))
-        guard = has_rank(w, 2)
-        bias = joined(b, axis=0)
-        tails: dict[str, tuple[Pattern, Pattern, tuple[AnyValue, ...]]] = {
-            "": (one, many, ()),
-            "_biased": (op.nn.bias_add(one, b, axis=e), op.nn.bias_add(many, bias, axis=e), (is_axis(e, -1, one),)),
-            "_shifted": (one + b, many + bias, (is_row_of(b, one),)),
-        }
-        for tail, (root, whole, guards) in tails.items():
-            rules[f"{name}{tail}"] = _together(root, whole, -1, guard, *guards)
-            rules[f"{name}{tail}_relu"] = _together(op.nn.relu(root), op.nn.relu(whole), -1, guard, *guards)
-    doc = "Products of one operand with several weights are parts of one product."
-    return RuleSetMeta("ParallelProducts", (RuleSet,), {"__doc__": doc, **rules})
+def _tailed(of: Pattern, vector: Pattern) -> Pattern:
+    return _ended(tail(plain=of, biased=op.nn.bias_add(of, vector, axis=e), shifted=of + vector))
 
 
-ParallelProducts = _products()
+_ONE: Final = kind(dense=op.nn.dense(x, w), matmul=_product(w))
+_ALL: Final = kind(dense=op.nn.dense(x, joined(w, axis=0)), matmul=_product(joined(w, axis=-1)))
+
+
+class ParallelProducts(RuleSet):
+    """Products of one operand with several weights are parts of one product."""
+
+    together = _together(
+        _tailed(_ONE, b),
+        _tailed(_ALL, joined(b, axis=0)),
+        -1,
+        has_rank(w, 2),
+        *tail.only("biased", is_axis(e, -1, _ONE)),
+        *tail.only("shifted", is_row_of(b, _ONE)),
+    )
+
+
+operand = cases("operand", "plain", "turned")
+_TURNED: Final = operand(plain=False, turned=True)
 
 
 class ParallelBatches(RuleSet):
     """Products of one stack of matrices with several stacks are parts of one product."""
 
-    plain = _together(
-        op.nn.batch_matmul(x, w, transpose_a=p, transpose_b=False),
-        op.nn.batch_matmul(x, joined(w, axis=2), transpose_a=p, transpose_b=False),
-        2,
-    )
-    turned = _together(
-        op.nn.batch_matmul(x, w, transpose_a=p, transpose_b=True),
-        op.nn.batch_matmul(x, joined(w, axis=1), transpose_a=p, transpose_b=True),
+    together = _together(
+        op.nn.batch_matmul(x, w, transpose_a=p, transpose_b=_TURNED),
+        op.nn.batch_matmul(x, operand(plain=joined(w, axis=2), turned=joined(w, axis=1)), transpose_a=p, transpose_b=_TURNED),
         2,
     )
 
@@ -150,28 +158,23 @@ def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
     return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not take the heads to axis {rank - 3}"
 
 
-def _heads() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    kinds: dict[str, tuple[Pattern, Pattern, tuple[AnyValue, ...]]] = {
-        "matmul": (_product(w), _product(joined(w, axis=-1)), ()),
-        "matmul_biased": (
-            op.nn.bias_add(_product(w), b, axis=e),
-            op.nn.bias_add(_product(joined(w, axis=-1)), joined(b, axis=0), axis=e),
-            (is_axis(e, -1, _product(w)),),
-        ),
-    }
-    for name, (one, many, guards) in kinds.items():
-        view = op.reshape(one, newshape=q)
-        wide = op.reshape(many, newshape=all_heads(view))
-        fits = (has_rank(w, 2), *guards, makes_heads(view, one))
-        rules[f"{name}_heads"] = _together(view, wide, -2, *fits)
-        turned, all_turned = op.transpose(view, axes=p), op.transpose(wide, axes=p)
-        rules[f"{name}_heads_moved"] = _together(turned, all_turned, -3, *fits, moves_heads(p, view))
-    doc = "Projections to heads of attention, as queries, keys and values are, with the reshapes and transposes that follow."
-    return RuleSetMeta("ParallelHeads", (RuleSet,), {"__doc__": doc, **rules})
+heads = cases("heads", "plain", "moved")
+_VIEW: Final = op.reshape(_biased(_product(w), b), newshape=q)
+_WIDE: Final = op.reshape(_biased(_product(joined(w, axis=-1)), joined(b, axis=0)), newshape=all_heads(_VIEW))
 
 
-ParallelHeads = _heads()
+class ParallelHeads(RuleSet):
+    """Projections to heads of attention, as queries, keys and values are, with the reshapes and transposes that follow."""
+
+    together = _together(
+        heads(plain=_VIEW, moved=op.transpose(_VIEW, axes=p)),
+        heads(plain=_WIDE, moved=op.transpose(_WIDE, axes=p)),
+        heads(plain=-2, moved=-3),
+        has_rank(w, 2),
+        *bias.only("biased", is_axis(e, -1, _product(w))),
+        makes_heads(_VIEW, _biased(_product(w), b)),
+        *heads.only("moved", moves_heads(p, _VIEW)),
+    )
 
 
 @computed

@@ -1,6 +1,6 @@
 """What concatenations undo, and what undoes them. Operators: concatenate split strided_slice take.
 
-Rules are made for each number of parts up to `MOST`; sizes along the axis must be known.
+Sizes along the axis must be known.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,13 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_not_empty
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 MOST: Final = 4
 """Parts of a concatenation that rules look at."""
@@ -93,20 +94,37 @@ def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> b
     return found == sizes or f"parts of {sizes} are split into {found}"
 
 
-def _splits() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for count in range(2, MOST + 1):
-        cut = op.split(x, attrs=a)
-        fields = concat([cut[i] for i in range(count)])
-        rules[f"concat_of_split_{count}"] = (fields >> x).when(is_whole_split(x, cut, a, p, count))
-        parts = HOLES[:count]
-        again = op.split(concat(parts), attrs=a)
-        for i, part in enumerate(parts):
-            rules[f"split_of_concat_{count}_{i}"] = (again[i] >> part).when(is_split_where_joined(again, a, p, *parts))
-    return RuleSetMeta("SplitsOfConcats", (RuleSet,), {"__doc__": "Splits that a concatenation undoes, and the other way round.", **rules})
+count = cases("count", "two", "three", "four")
+place_of_two = cases("place_of_two", "first", "second")
+place_of_three = cases("place_of_three", "first", "second", "third")
+place_of_four = cases("place_of_four", "first", "second", "third", "fourth")
+_CUT: Final = op.split(x, attrs=a)
+_TWO, _THREE, _FOUR = (op.split(concat(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
 
 
-SplitsOfConcats = _splits()
+class SplitsOfConcats(RuleSet):
+    """Splits that a concatenation undoes, and the other way round."""
+
+    concat_of_split = (
+        count(two=concat([_CUT[0], _CUT[1]]), three=concat([_CUT[0], _CUT[1], _CUT[2]]), four=concat([_CUT[0], _CUT[1], _CUT[2], _CUT[3]]))
+        >> x
+    ).when(is_whole_split(x, _CUT, a, p, count(two=2, three=3, four=4)))
+    split_of_concat = (
+        count(
+            two=_TWO[place_of_two(first=0, second=1)],
+            three=_THREE[place_of_three(first=0, second=1, third=2)],
+            four=_FOUR[place_of_four(first=0, second=1, third=2, fourth=3)],
+        )
+        >> count(
+            two=place_of_two(first=HOLES[0], second=HOLES[1]),
+            three=place_of_three(first=HOLES[0], second=HOLES[1], third=HOLES[2]),
+            four=place_of_four(first=HOLES[0], second=HOLES[1], third=HOLES[2], fourth=HOLES[3]),
+        )
+    ).when(
+        *count.only("two", is_split_where_joined(_TWO, a, p, *HOLES[:2])),
+        *count.only("three", is_split_where_joined(_THREE, a, p, *HOLES[:3])),
+        *count.only("four", is_split_where_joined(_FOUR, a, p, *HOLES)),
+    )
 
 
 @computed
@@ -180,21 +198,17 @@ class ConcatsOfSlices(RuleSet):
     adjacent = (concat([*xs, *_CUTS, *ys]) >> concat([*xs, _ONE, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
 
 
-def _nested() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for inner in (2, 3):
-        for outer in (2, 3):
-            if inner + outer - 1 > MOST:
-                continue
-            holes = HOLES[: inner + outer - 1]
-            for place in range(outer):
-                parts = [*holes[:place], concat(holes[place : place + inner]), *holes[place + inner :]]
-                rules[f"{inner}_in_{outer}_at_{place}"] = concat(parts) >> concat(holes)
-    doc = "Concatenations of concatenations along the same axis are one."
-    return RuleSetMeta("NestedConcats", (RuleSet,), {"__doc__": doc, **rules})
+where = cases("where", "first", "later")
+inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, most=2)
+after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 
 
-NestedConcats = _nested()
+class NestedConcats(RuleSet):
+    """Concatenations of concatenations along the same axis are one."""
+
+    flatten = where(first=concat([concat([*inside]), *after]), later=concat([*before, concat([*inside]), *behind])) >> where(
+        first=concat([*inside, *after]), later=concat([*before, *inside, *behind])
+    )
 
 
 @condition

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from passat.ir.bounds import at_least
 from passat.ir.shape import ANY
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
 from passat.rules.library.linear import is_scalar
 from passat.rules.library.transposed_products import other
-from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y = tensors("x y")
 b, c = constants("b c")
@@ -83,61 +84,80 @@ def scaled_by(alpha: float, c: Term) -> float:
     return alpha * float(value)
 
 
+kind = cases("kind", "bias_gelu", "fast_gelu")
+
+
 class ContribGelus(RuleSet):
     """Gelu with the bias before it, and Swish with a factor, as single operators."""
 
     bias_gelu = (
-        (op.nn.gelu(x + b, approximate="none") >> op.contrib.bias_gelu(x, b))
-        .when(is_bias_of(b, x), has_dtype(x, "float32"))
-        .inexact(_ROUNDS)
-    )
-    fast_gelu = (
-        (op.nn.gelu(x + b, approximate="tanh") >> op.contrib.fast_gelu(x, b))
+        (
+            kind(bias_gelu=op.nn.gelu(x + b, approximate="none"), fast_gelu=op.nn.gelu(x + b, approximate="tanh"))
+            >> kind(bias_gelu=op.contrib.bias_gelu(x, b), fast_gelu=op.contrib.fast_gelu(x, b))
+        )
         .when(is_bias_of(b, x), has_dtype(x, "float32"))
         .inexact(_ROUNDS)
     )
     quick_gelu = (op.nn.swish(x, alpha=p) >> op.contrib.quick_gelu(x, alpha=p)).when(has_dtype(x, "float32")).inexact(_ROUNDS).lowering()
 
 
-def _products() -> RuleSetMeta:
-    plain = op.nn.matmul(x, y, transpose_a=False, transpose_b=False)
-    flags = {"transpose_a": e, "transpose_b": r}
-    both = {"transpose_a": False, "transpose_b": False}
-    number = is_scalar(c, plain), has_dtype(x, "float32")
-    able = are_matrices(x, y), sums_something(x, -1)
-    turned_x, turned_y = op.transpose(x, axes=p), op.transpose(y, axes=p)
-    fused = op.contrib.fused_matmul
-    rules: dict[str, Rule] = {
-        "scaled": (plain * c >> fused(x, y, alpha=scalar_of(c), **both)).when(*number, *able),
-        "divided": (plain / c >> fused(x, y, alpha=inverse_of(c), **both)).when(*number, *able),
-        "left": (
-            op.nn.matmul(turned_x, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=True, transpose_b=False)
-        ).when(swaps_last_two(p, x), are_matrices(x, y), is_turned_left(x, y), sums_something(x, -2), has_dtype(x, "float32")),
-        "right": (
-            op.nn.matmul(x, turned_y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=1.0, transpose_a=False, transpose_b=True)
-        ).when(swaps_last_two(p, y), *able, is_turned_right(x, y), has_dtype(x, "float32")),
-        "scaled_left": (op.nn.matmul(x * c, y, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
-            is_scalar(c, x), *able, has_dtype(x, "float32")
-        ),
-        "scaled_right": (op.nn.matmul(x, y * c, transpose_a=False, transpose_b=False) >> fused(x, y, alpha=scalar_of(c), **both)).when(
-            is_scalar(c, y), *able, has_dtype(x, "float32")
-        ),
-        "left_scaled_again": (fused(x * c, y, alpha=a, **flags) >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(
-            is_scalar(c, x), has_dtype(x, "float32")
-        ),
-        "right_scaled_again": (fused(x, y * c, alpha=a, **flags) >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(
-            is_scalar(c, y), has_dtype(x, "float32")
-        ),
-        "scaled_again": (fused(x, y, alpha=a, **flags) * c >> fused(x, y, alpha=scaled_by(a, c), **flags)).when(*number),
-        "left_again": (fused(turned_x, y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=other(e), transpose_b=r)).when(
-            swaps_last_two(p, x), is_turned_left(x, y), has_dtype(x, "float32")
-        ),
-        "right_again": (fused(x, turned_y, alpha=a, **flags) >> fused(x, y, alpha=a, transpose_a=e, transpose_b=other(r))).when(
-            swaps_last_two(p, y), is_turned_right(x, y), has_dtype(x, "float32")
-        ),
-    }
-    doc = "Products with factors and with transposed operands as single operators."
-    return RuleSetMeta("ContribProducts", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_ROUNDS) for name, rule in rules.items()}})
+factor = cases("factor", "product", "quotient", "left", "right")
+further = cases("factor", "product", "left", "right")
+side = cases("side", "left", "right")
 
 
-ContribProducts = _products()
+def _plain(left: Pattern, right: Pattern) -> PCall:
+    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
+
+
+def _fused(left: Pattern, right: Pattern) -> PCall:
+    return op.contrib.fused_matmul(left, right, alpha=a, transpose_a=e, transpose_b=r)
+
+
+_PLAIN = _plain(x, y)
+_TURNS = (*side.only("left", is_turned_left(x, y)), *side.only("right", is_turned_right(x, y)))
+_TURNED_X, _TURNED_Y = op.transpose(x, axes=p), op.transpose(y, axes=p)
+
+
+class ContribProducts(RuleSet):
+    """Products with factors and with transposed operands as single operators."""
+
+    scaled = (
+        (
+            factor(product=_PLAIN * c, quotient=_PLAIN / c, left=_plain(x * c, y), right=_plain(x, y * c))
+            >> op.contrib.fused_matmul(
+                *(x, y),
+                alpha=factor(product=scalar_of(c), quotient=inverse_of(c), left=scalar_of(c), right=scalar_of(c)),
+                transpose_a=False,
+                transpose_b=False,
+            )
+        )
+        .when(is_scalar(c, factor(product=_PLAIN, quotient=_PLAIN, left=x, right=y)), has_dtype(x, "float32"))
+        .when(are_matrices(x, y), sums_something(x, -1))
+        .inexact(_ROUNDS)
+    )
+    turned = (
+        (
+            _plain(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
+            >> op.contrib.fused_matmul(x, y, alpha=1.0, transpose_a=side(left=True, right=False), transpose_b=side(left=False, right=True))
+        )
+        .when(swaps_last_two(p, side(left=x, right=y)), are_matrices(x, y), sums_something(x, side(left=-2, right=-1)), *_TURNS)
+        .when(has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )
+    scaled_again = (
+        (
+            further(product=_fused(x, y) * c, left=_fused(x * c, y), right=_fused(x, y * c))
+            >> op.contrib.fused_matmul(x, y, alpha=scaled_by(a, c), transpose_a=e, transpose_b=r)
+        )
+        .when(is_scalar(c, further(product=_PLAIN, left=x, right=y)), has_dtype(x, "float32"))
+        .inexact(_ROUNDS)
+    )
+    turned_again = (
+        (
+            _fused(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
+            >> op.contrib.fused_matmul(x, y, alpha=a, transpose_a=side(left=other(e), right=e), transpose_b=side(left=r, right=other(r)))
+        )
+        .when(swaps_last_two(p, side(left=x, right=y)), has_dtype(x, "float32"), *_TURNS)
+        .inexact(_ROUNDS)
+    )

@@ -14,12 +14,13 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_unpadded, same_shape
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.batch_norm import convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import RESOLVED, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RESOLVED, RuleSet
 
 (x,) = tensors("x")
 w, v, b, d = constants("w v b d")
@@ -79,23 +80,26 @@ def _mixed() -> PCall:
     return op.reshape(matrix, newshape=mixed_shape(w, v))
 
 
-def _chains() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for dims in (1, 2, 3):
-        conv = getattr(op.nn, f"conv{dims}d")
-        inner = conv(x, w, attrs=a)
-        guards = (is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
-        both = conv(x, _mixed(), attrs=a, channels=kernel_after(a, v))
-        rules[f"conv{dims}d"] = (conv(inner, v, attrs=e) >> both).when(*guards)
-        biased = op.nn.bias_add(inner, b, axis=1)
-        bias = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
-        rules[f"conv{dims}d_biased"] = (conv(biased, v, attrs=e) >> op.nn.bias_add(both, bias, axis=1)).when(*guards)
-    doc = "A convolution and then one that only mixes channels are one convolution, where that is cheaper."
-    chains = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
-    return RuleSetMeta("ConvolutionChains", (RuleSet,), {"__doc__": doc, **chains})
+bias = cases("bias", "none", "biased")
+biases = cases("biases", "none", "left", "both")
+padded_biases = cases("biases", "none", "left", "both", "small")
+_INNER = convolution(x, w, attrs=a)
+_BOTH = convolution(x, _mixed(), attrs=a, channels=kernel_after(a, v))
+_MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
 
 
-ConvolutionChains = _chains()
+class ConvolutionChains(RuleSet):
+    """A convolution and then one that only mixes channels are one convolution, where that is cheaper."""
+
+    meet = (
+        (
+            convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
+            >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
+        )
+        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
 
 
 def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:
@@ -149,58 +153,60 @@ def _biased(convolution: Pattern, bias: Pattern) -> PCall:
     return op.nn.bias_add(convolution, bias, axis=p)
 
 
-def _of_both(left: Pattern, right: Pattern, whole: Pattern) -> dict[str, Rule]:
-    """The sum of two convolutions, with a bias of the left one or of both, as one convolution."""
-    return {
-        "": left + right >> whole,
-        "_biased": _biased(left, b) + right >> _biased(whole, b),
-        "_both_biased": _biased(left, b) + _biased(right, d) >> _biased(whole, b + d),
-    }
+_RIGHT, _SUMMED = convolution(x, v, attrs=a), convolution(x, w + v, attrs=a)
+_LARGE, _SMALL = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
+_PADDED = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
 
 
-def _sums() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    left, right = convolution(x, w, attrs=a), convolution(x, v, attrs=a)
-    rules["subtract"] = (left - right >> convolution(x, w - v, attrs=a)).when(same_shape(w, v))
-    for name, rule in _of_both(left, right, convolution(x, w + v, attrs=a)).items():
-        rules[f"add{name}"] = rule.when(same_shape(w, v))
-    left, small = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
-    whole = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
-    found = _of_both(left, small, whole)
-    found["_biased_small"] = left + _biased(small, b) >> _biased(whole, b)
-    for name, rule in found.items():
-        rules[f"padded{name}"] = rule.when(is_plain(a), fits_inside(e, a, v, w))
-    doc = "Convolutions of one tensor that are summed are one convolution."
-    sums = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
-    return RuleSetMeta("ConvolutionSums", (RuleSet,), {"__doc__": doc, **sums})
+class ConvolutionSums(RuleSet):
+    """Convolutions of one tensor that are summed are one convolution."""
 
-
-ConvolutionSums = _sums()
-
-
-def _before() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for dims in (1, 2):
-        conv = getattr(op.nn, f"conv{dims}d")
-        normal = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
-        scale = gamma / op.sqrt(var + number(epsilon(e)))
-        row = (1, -1, *(1,) * dims)
-        space = tuple(range(1, dims + 2))
-        shift: Pattern = op.sum(w * op.reshape(beta - mean * scale, newshape=row), axis=space)
-        rules[f"conv{dims}d"] = (
-            conv(normal, w, attrs=a) >> op.nn.bias_add(conv(x, w * op.reshape(scale, newshape=row), attrs=a), shift, axis=1)
-        ).when(
-            is_plain(a),
-            is_unpadded(a),
-            scales_axis(e, normal, 1),
-            has_regular_scale(e, gamma, var),
-            is_finite(beta),
-            is_finite(mean),
-            is_finite(w),
+    subtract = (_INNER - _RIGHT >> convolution(x, w - v, attrs=a)).when(same_shape(w, v)).inexact(_GROUPED, nonfinite=RESOLVED).exploring()
+    add = (
+        (
+            biases(none=_INNER + _RIGHT, left=_biased(_INNER, b) + _RIGHT, both=_biased(_INNER, b) + _biased(_RIGHT, d))
+            >> biases(none=_SUMMED, left=_biased(_SUMMED, b), both=_biased(_SUMMED, b + d))
         )
-    doc = "A batch normalisation before a convolution without padding goes into its weight and bias."
-    before = {name: rule.inexact(_GROUPED).exploring() for name, rule in rules.items()}
-    return RuleSetMeta("NormalisedConvolutions", (RuleSet,), {"__doc__": doc, **before})
+        .when(same_shape(w, v))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
+    padded = (
+        (
+            padded_biases(
+                none=_LARGE + _SMALL,
+                left=_biased(_LARGE, b) + _SMALL,
+                both=_biased(_LARGE, b) + _biased(_SMALL, d),
+                small=_LARGE + _biased(_SMALL, b),
+            )
+            >> padded_biases(none=_PADDED, left=_biased(_PADDED, b), both=_biased(_PADDED, b + d), small=_biased(_PADDED, b))
+        )
+        .when(is_plain(a), fits_inside(e, a, v, w))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
 
 
-NormalisedConvolutions = _before()
+dims = cases("dims", "one", "two")
+_NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
+_SCALE = gamma / op.sqrt(var + number(epsilon(e)))
+_ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
+_SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
+_WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
+
+
+class NormalisedConvolutions(RuleSet):
+    """A batch normalisation before a convolution without padding goes into its weight and bias."""
+
+    into = (
+        (
+            dims(one=op.nn.conv1d(_NORMAL, w, attrs=a), two=op.nn.conv2d(_NORMAL, w, attrs=a))
+            >> op.nn.bias_add(dims(one=op.nn.conv1d(x, _WEIGHT, attrs=a), two=op.nn.conv2d(x, _WEIGHT, attrs=a)), _SHIFT, axis=1)
+        )
+        .when(
+            *(is_plain(a), is_unpadded(a), scales_axis(e, _NORMAL, 1), has_regular_scale(e, gamma, var)),
+            *map(is_finite, (beta, mean, w)),
+        )
+        .inexact(_GROUPED)
+        .exploring()
+    )

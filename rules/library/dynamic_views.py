@@ -8,6 +8,7 @@ that the next operator makes by itself.
 from typing import Final
 
 from passat.ir.shape import same_dim
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Term, condition, same_type
 from passat.rules.drafts import Draft, Drafts
@@ -15,13 +16,13 @@ from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.attention_forms import batch_axes, keeps_batches
 from passat.rules.library.lookups import new_axes
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 (p,) = attributes("p")
-_VIEWS: Final = {"reshape": op.reshape(x), "expand_dims": op.expand_dims(x), "squeeze": op.squeeze(x), "flatten": op.nn.batch_flatten(x)}
+inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
 
 
 @condition
@@ -30,18 +31,25 @@ def is_dynamic(x: Term) -> bool | str:
     return not x.type.is_static or f"the sizes of {x.type!r} are known"
 
 
-def _dynamic_views() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name, inner in {"": x, **{f"_of_{name}": view for name, view in _VIEWS.items()}, "_of_dynamic": op.dyn.reshape(x, z)}.items():
-        whole: PCall = op.dyn.reshape(inner, y)
-        rules[f"new_axes{name}"] = whole >> op.expand_dims(x, axis=new_axes(x, whole))
-    again = op.reshape(op.expand_dims(x))
-    rules["spread"] = (again >> op.expand_dims(x, axis=new_axes(x, again))).when(is_dynamic(x))
-    doc = "Reshapes to a shape that is computed, of a tensor or of a view of it, of which it is known that they only put in new axes."
-    return RuleSetMeta("DynamicViews", (RuleSet,), {"__doc__": doc, **rules})
+_VIEWED: Final = op.dyn.reshape(
+    inner(
+        plain=x,
+        reshape=op.reshape(x),
+        expand_dims=op.expand_dims(x),
+        squeeze=op.squeeze(x),
+        flatten=op.nn.batch_flatten(x),
+        dynamic=op.dyn.reshape(x, z),
+    ),
+    y,
+)
+_AGAIN: Final = op.reshape(op.expand_dims(x))
 
 
-DynamicViews = _dynamic_views()
+class DynamicViews(RuleSet):
+    """Reshapes to a shape that is computed, of a tensor or of a view of it, of which it is known that they only put in new axes."""
+
+    reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
+    spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))
 
 
 @condition
@@ -52,23 +60,16 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
     return same or f"{whole.type!r} has not the first axes of {x.type!r}"
 
 
-def _turned_batches() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    merged, taken_apart = op.dyn.reshape(x, y), op.dyn.reshape
-    for name, inner, outer in (
-        ("dynamic", merged, lambda of: taken_apart(of, z)),
-        ("taken_apart", op.reshape(x), lambda of: taken_apart(of, z)),
-        ("merged", merged, op.reshape),
-    ):
-        whole: PCall = outer(op.transpose(inner, axes=p))
-        rules[name] = (whole >> op.transpose(x, axes=batch_axes(p, whole))).when(
-            keeps_batches(p, x, inner, whole), keeps_leading(p, x, whole)
-        )
-    doc = "A transpose between reshapes that merge batches and take the same ones apart again is a transpose of the last axes."
-    return RuleSetMeta("TurnedBatches", (RuleSet,), {"__doc__": doc, **rules})
+computed_shape = cases("computed", "both", "last", "first")
+_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y), last=op.reshape(x), first=op.dyn.reshape(x, y))
+_TURNED: Final = op.transpose(_MERGED, axes=p)
+_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z), last=op.dyn.reshape(_TURNED, z), first=op.reshape(_TURNED))
 
 
-TurnedBatches = _turned_batches()
+class TurnedBatches(RuleSet):
+    """A transpose between reshapes that merge batches and take the same ones apart again is a transpose of the last axes."""
+
+    turned = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(keeps_batches(p, x, _MERGED, _APART), keeps_leading(p, x, _APART))
 
 
 def _a_number(dice: Dice, c: Draft, whole: Draft, shape: Draft) -> Drafts:
@@ -100,24 +101,22 @@ g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
 h = operator("h", "subtract", "divide")  # those that are not commutative
 
 
-def _left(copy: PCall) -> Rule:
-    return (g(copy, y) >> g(x, y)).when(same_type(g(x, y), g(copy, y)))
+side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
 
 
-def _right(copy: PCall) -> Rule:
-    return (h(y, copy) >> h(y, x)).when(same_type(h(y, x), h(y, copy)))
+def _met(of: Pattern) -> Pattern:
+    """Arithmetic with something else, which comes first or last."""
+    return side(left=g(of, y), right=h(y, of))
 
 
+_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z))
 _CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
 
 
 class DynamicCopies(RuleSet):
     """What is copied to a shape that is computed, for arithmetic that would copy it by itself."""
 
-    broadcast = _left(op.dyn.broadcast_to(x, z))
-    broadcast_right = _right(op.dyn.broadcast_to(x, z))
-    full = _left(op.dyn.full(x, z))
-    full_right = _right(op.dyn.full(x, z))
+    operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
     mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
 
 

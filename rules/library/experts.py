@@ -6,16 +6,15 @@ those that were chosen are gathered: more arithmetic, and no copy. Which is chea
 the second. `gather_nd` with a shared axis counts from the back where `take` does, so nothing need be known of the indices.
 """
 
-from itertools import product as combinations
-
 from passat.ir.bounds import at_least
 from passat.ir.shape import same_dim
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.matmul_chains import product
-from passat.rules.pattern import Pattern, PCall, constant, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import constant, op, tensors
+from passat.rules.rule import RuleSet
 
 x, i = tensors("x i")
 w = constant("w")
@@ -117,27 +116,28 @@ def _size(w: Term, axis: int) -> int:
     return size
 
 
-def _chosen(rows: Pattern, indices: Pattern, axis: int) -> PCall:
-    """The products of rows with all experts, of which those that are indexed are taken. Features are an axis of the weights."""
-    weights = op.reshape(op.transpose(w, axes=(axis, 0, 3 - axis)), newshape=all_columns(w, axis))
-    products = op.reshape(op.reshape(rows, newshape=flat_rows(w, axis)) @ weights, newshape=by_expert(w, axis))
-    return op.reshape(op.gather_nd(products, indices, batch_dims=1), newshape=vectors_of(w, axis))
+gather = cases("gather", "taken", "gathered")
+rows = cases("rows", "alone", "broadcast", "tiled")
+side = cases("side", "columns", "rows")
+_AXIS = side(columns=2, rows=1)
+_RANK = gather(taken=1, gathered=2)
+_GATHERED = gather(taken=op.take(w, i, axis=0), gathered=op.gather_nd(w, i, batch_dims=0))
+_REPEATED = rows(alone=x, broadcast=op.broadcast_to(x), tiled=op.tile(x))
+_VECTORS = rows(alone=x, broadcast=op.reshape(op.broadcast_to(x)), tiled=op.reshape(op.tile(x)))
+_WHOLE = side(columns=product(_GATHERED, _VECTORS), rows=product(_VECTORS, _GATHERED))
+_INDICES = op.reshape(i, newshape=rows(alone=(-1, 1), broadcast=choices(op.broadcast_to(x)), tiled=choices(op.tile(x))))
+_ALL = op.reshape(op.transpose(w, axes=side(columns=(2, 0, 1), rows=(1, 0, 2))), newshape=all_columns(w, _AXIS))
+_PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
 
 
-def _rules_of_experts() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    gathers = {"taken": (op.take(w, i, axis=0), 1), "gathered": (op.gather_nd(w, i, batch_dims=0), 2)}
-    repetitions = {"": None, "_broadcast": op.broadcast_to(x), "_tiled": op.tile(x)}
-    for (name, (gathered, rank)), (suffix, repeated), axis in combinations(gathers.items(), repetitions.items(), (1, 2)):
-        vectors: Pattern = x if repeated is None else op.reshape(repeated)
-        whole = product(gathered, vectors) if axis == 2 else product(vectors, gathered)
-        indices = op.reshape(i, newshape=(-1, 1) if repeated is None else choices(repeated))
-        rule = (whole >> _chosen(x, indices, axis)).when(are_experts(w, i, whole, rank), is_float(w)).exploring().inexact(_NOTE)
-        side = "columns" if axis == 2 else "rows"
-        of_rows = is_batch_of_vectors(x, i, w, axis) if repeated is None else repeats_rows(x, repeated, i, w, vectors, axis)
-        rules[f"{name}_{side}{suffix}"] = rule.when(of_rows)
-    doc = "Products with gathered weights, a copy for each row, become products with all weights, of which those that count are gathered."
-    return RuleSetMeta("Experts", (RuleSet,), {"__doc__": doc, **rules})
+class Experts(RuleSet):
+    """Products with gathered weights, a copy for each row, become products with all weights, of which those that count are gathered."""
 
-
-Experts = _rules_of_experts()
+    gather_after = (
+        (_WHOLE >> op.reshape(op.gather_nd(_PRODUCTS, _INDICES, batch_dims=1), newshape=vectors_of(w, _AXIS)))
+        .when(are_experts(w, i, _WHOLE, _RANK), is_float(w))
+        .when(*rows.only("alone", is_batch_of_vectors(x, i, w, _AXIS)))
+        .when(*rows.only("broadcast tiled", repeats_rows(x, _REPEATED, i, w, _VECTORS, _AXIS)))
+        .exploring()
+        .inexact(_NOTE)
+    )

@@ -8,11 +8,12 @@ that knows `zeros(...)` and `ones(...)`.
 from typing import Final
 
 from passat.ir.ops.like import collapsed_axes
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, dtype_of, is_float, same_type, shape_of
 from passat.rules.library.views import new_shape
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import Pattern, PCall, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 
@@ -54,28 +55,19 @@ class LikeForms(RuleSet):
     collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
 
 
-_FORMS: Final[dict[str, tuple[PCall, Pattern | float]]] = {
-    "full": (op.full(y), y),
-    "full_like": (op.full_like(z, y), y),
-    "zeros": (op.zeros(), 0),
-    "ones": (op.ones(), 1),
-    "zeros_like": (op.zeros_like(z), 0),
-    "ones_like": (op.ones_like(z), 1),
-}
+form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
+_FILLED: Final = form(
+    full=op.full(y), full_like=op.full_like(z, y), zeros=op.zeros(), ones=op.ones(), zeros_like=op.zeros_like(z), ones_like=op.ones_like(z)
+)
+_VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
 f = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
 g = operator("g", "subtract", "divide")
 
 
-def _rules() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for form, (filled, value) in _FORMS.items():
-        rules[form] = (f(x, filled) >> f(x, value)).when(same_type(x, f(x, filled)))
-        rules[f"{form}_left"] = (g(filled, x) >> g(value, x)).when(same_type(x, g(filled, x)))
-        divided = (x / filled >> x / value).when(same_type(x, x / filled))
-        # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
-        rules[f"{form}_divisor"] = divided.when(is_float(x)) if value != 1 else divided
-    doc = "Arithmetic with one value repeated, in the shape of the other operand or a smaller one, is arithmetic with that value."
-    return RuleSetMeta("Fills", (RuleSet,), {"__doc__": doc, **rules})
+class Fills(RuleSet):
+    """Arithmetic with one value repeated, in the shape of the other operand or a smaller one, is arithmetic with that value."""
 
-
-Fills = _rules()
+    right = (f(x, _FILLED) >> f(x, _VALUE)).when(same_type(x, f(x, _FILLED)))
+    left = (g(_FILLED, x) >> g(_VALUE, x)).when(same_type(x, g(_FILLED, x)))
+    # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+    divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))

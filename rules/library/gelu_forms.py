@@ -10,6 +10,7 @@ import math
 import ml_dtypes
 
 from passat.ir.dtypes import to_numpy
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_float, keeps_type
 from passat.rules.library.normalisation_forms import adds_no_axes
 from passat.rules.pattern import Pattern, constants, op, tensors
@@ -38,6 +39,10 @@ def _gelu(inner: Pattern, approximate: str) -> Rule:
 _ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
 
 
+slope = cases("slope", "divided", "scaled")
+cube = cases("cube", "power", "product", "factored", "factored_square")
+
+
 class Gelus(RuleSet):
     """Gelu, by the error function or by its approximation with tanh, whatever order its factors are in."""
 
@@ -48,12 +53,18 @@ class Gelus(RuleSet):
         .exploring()
         .inexact("halves the product instead of a factor")
     )
-    erf = _gelu(op.erf(x / c), "none").when(is_about(c, _ROOT, x))
-    scaled_erf = _gelu(op.erf(x * c), "none").when(is_about(c, 1 / _ROOT, x))
-    tanh_power = _gelu(op.tanh((x + op.power(x, 3.0) * _BEND) * c), "tanh").when(is_about(c, _SLOPE, x))
-    tanh_cube = _gelu(op.tanh((x + ((x * x) * x) * _BEND) * c), "tanh").when(is_about(c, _SLOPE, x))
-    tanh_factored = _gelu(op.tanh((x * c) * (((x * _BEND) * x) + 1.0)), "tanh").when(is_about(c, _SLOPE, x))
-    tanh_factored_square = _gelu(op.tanh((x * c) * ((x * x) * _BEND + 1.0)), "tanh").when(is_about(c, _SLOPE, x))
+    erf = _gelu(op.erf(slope(divided=x / c, scaled=x * c)), "none").when(is_about(c, slope(divided=_ROOT, scaled=1 / _ROOT), x))
+    tanh = _gelu(
+        op.tanh(
+            cube(
+                power=(x + op.power(x, 3.0) * _BEND) * c,
+                product=(x + ((x * x) * x) * _BEND) * c,
+                factored=(x * c) * (((x * _BEND) * x) + 1.0),
+                factored_square=(x * c) * ((x * x) * _BEND + 1.0),
+            )
+        ),
+        "tanh",
+    ).when(is_about(c, _SLOPE, x))
 
 
 @computed
@@ -70,8 +81,8 @@ _SIXTH = 0.16666667
 """What a file keeps of 1 / 6, in 32 bits."""
 
 
-def _hard_swish(whole: Pattern) -> Rule:
-    return (whole >> op.nn.hard_swish(x)).when(has_dtype(x, "float32"), keeps_type(x, whole)).inexact(_ROUNDS)
+sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
+_HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
 
 
 class Swishes(RuleSet):
@@ -82,10 +93,11 @@ class Swishes(RuleSet):
         (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=slope_of(c))).when(has_dtype(x, "float32"), adds_no_axes(c, x)).inexact(_ROUNDS)
     )
     hard = (x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5) >> op.nn.hard_swish(x)).when(has_dtype(x, "float32")).inexact(_ROUNDS)
-    hard_inside = _hard_swish(x * (_STEP / 6.0))
-    hard_last = _hard_swish((x * _STEP) / 6.0)
-    hard_scaled = _hard_swish((x * _STEP) * c).when(is_about(c, 1 / 6, x))
-    hard_scaled_inside = _hard_swish(x * (_STEP * c)).when(is_about(c, 1 / 6, x))
+    hard_step = (
+        (_HARD >> op.nn.hard_swish(x))
+        .when(has_dtype(x, "float32"), keeps_type(x, _HARD), *sixth.only("scaled scaled_inside", is_about(c, 1 / 6, x)))
+        .inexact(_ROUNDS)
+    )
     softplus = (
         (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an exponential that overflows does no harm")
     )

@@ -12,13 +12,14 @@ from passat.ir.attrs import Attrs
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_matrix, is_row_bias
 from passat.rules.library.passages import f
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
+from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
 x, y, z = tensors("x y z")
@@ -147,7 +148,7 @@ def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
 _STACK = op.reshape(x)
 
 
-def _through(whole: PCall, flat: PCall) -> Rule:
+def _through(whole: Pattern, flat: Pattern) -> Rule:
     """What is done to a stack of rows is done to the matrix of them."""
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
 
@@ -157,29 +158,47 @@ h = operator("h", "subtract", "divide", "power")  # those that are not commutati
 reduction = operator("reduction", "sum", "mean", "max", "min")
 
 
+side = cases("side", "left", "right")
+
+
+def _met(other: Pattern, rows: Pattern = _STACK) -> Pattern:
+    """Arithmetic on rows and on something else, whichever is the first operand."""
+    return side(left=g(rows, other), right=h(other, rows))
+
+
 class Rows(RuleSet):
     """What works on rows one by one, or on their elements, does so on the matrix of the rows of a stack."""
 
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    stack = _through(g(_STACK, y), g(x, op.reshape(y, newshape=rows_of(y)))).when(same_sizes(_STACK, y))
-    stack_right = _through(h(y, _STACK), h(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
-    row = _through(g(_STACK, y), g(x, op.reshape(y, newshape=row_shape(y)))).when(is_one_row(y, _STACK))
-    row_right = _through(h(y, _STACK), h(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
+    stack = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
+    row = _through(_met(y), _met(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
     reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
         is_last_axis(p, _STACK)
     )
 
 
 _PRODUCT = x @ w
-_NORM = op.nn.layer_norm(_STACK, y, z, axis=p, epsilon=e)
-_RMS = op.nn.rms_norm(_STACK, y, axis=p, epsilon=e)
-_SOFTMAX = op.nn.softmax(_STACK, axis=p)
+norm = cases("norm", "layer_norm", "rms_norm", "softmax")
+scaled_norm = cases("norm", "layer_norm", "rms_norm")
+part = cases("part", "first", "second")
+
+
+def _normed(of: Pattern, axis: AnyValue) -> Pattern:
+    return norm(
+        layer_norm=op.nn.layer_norm(of, y, z, axis=axis, epsilon=e),
+        rms_norm=op.nn.rms_norm(of, y, axis=axis, epsilon=e),
+        softmax=op.nn.softmax(of, axis=axis),
+    )
+
+
+def _scaled(of: Pattern, axis: AnyValue) -> Pattern:
+    return scaled_norm(layer_norm=op.nn.layer_norm(of, y, z, axis=axis, epsilon=e), rms_norm=op.nn.rms_norm(of, y, axis=axis, epsilon=e))
+
+
 _TAKEN = op.take(w, x, axis=0)
-_OF_NORM = op.nn.layer_norm(x, y, z, axis=p, epsilon=e)
-_OF_RMS = op.nn.rms_norm(x, y, axis=p, epsilon=e)
 
 
-def _part(index: int) -> Rule:
+def _part(index: int | CaseValue) -> Rule:
     whole = op.split(_STACK, attrs=a)[index]
     flat = op.split(x, indices_or_sections=cut_places(a), axis=-1)[index]
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
@@ -200,14 +219,11 @@ class HiddenStates(RuleSet):
         .exploring()
         .inexact("ONNX's Gemm may add the bias before it rounds")
     )
-    layer_norm = _through(_NORM, op.nn.layer_norm(x, y, z, axis=-1, epsilon=e)).when(is_axis(p, -1, _STACK))
-    rms_norm = _through(_RMS, op.nn.rms_norm(x, y, axis=-1, epsilon=e)).when(is_axis(p, -1, _STACK))
-    softmax = _through(_SOFTMAX, op.nn.softmax(x, axis=-1)).when(is_axis(p, -1, _STACK))
-    first_part = _part(0)
-    second_part = _part(1)
+    normalised = _through(_normed(_STACK, p), _normed(x, -1)).when(is_axis(p, -1, _STACK))
+    parts = _part(part(first=0, second=1))
 
 
-def _before(whole: PCall, flat: PCall) -> Rule:
+def _before(whole: Pattern, flat: Pattern) -> Rule:
     """The matrix of the rows of a result is the result of the matrix."""
     return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole))).exploring()
 
@@ -216,10 +232,7 @@ class Embeddings(RuleSet):
     """The matrix that the rows of a stack make is computed as one from the start: from sums and normalisations."""
 
     of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_sizes(x, y))
-    of_layer_norm = _before(_OF_NORM, op.nn.layer_norm(op.reshape(x, newshape=rows_of(x)), y, z, axis=-1, epsilon=e)).when(
-        is_axis(p, -1, _OF_NORM)
-    )
-    of_rms_norm = _before(_OF_RMS, op.nn.rms_norm(op.reshape(x, newshape=rows_of(x)), y, axis=-1, epsilon=e)).when(is_axis(p, -1, _OF_RMS))
+    of_norm = _before(_scaled(x, p), _scaled(op.reshape(x, newshape=rows_of(x)), -1)).when(is_axis(p, -1, _scaled(x, p)))
 
 
 class ThirdParts(RuleSet):

@@ -8,12 +8,12 @@ By themselves they make nothing better; where a transpose meets its inverse, bot
 others, as those of attention, meet no convolution.
 """
 
-from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.op import list_ops
-from passat.rules.conditions import compose, is_identity, same_rank
+from passat.rules.case_hole import cases
+from passat.rules.conditions import Condition, compose, is_identity, same_rank
 from passat.rules.library.arithmetic import CHOSEN_ZERO, TIES
 from passat.rules.library.layout_axes import (
     axis_behind,
@@ -44,7 +44,7 @@ from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import operator
 from passat.rules.parts_hole import PartsHole, tensors_of
 from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import Rule, RuleSet
 
 x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
 a, p, q = attributes("a p q")
@@ -75,149 +75,194 @@ def _back(of: Pattern) -> PCall:
     return op.transpose(of, axes=transposed_back(p, x))
 
 
-_TURNED: Final = op.transpose(x, axes=p)
-Rules = dict[str, Rule]
-
-
-def _one_operand() -> tuple[Rules, Rules]:
-    """Operators on one tensor, some with vectors for its channels."""
-    down: Rules = {}
-    up: Rules = {}
-
-    def add(
-        name: str, of: AnyValue, before: dict[str, AnyValue], behind: dict[str, AnyValue], *, note: str = "", guard: AnyValue = None
-    ) -> None:
-        """`of` makes the call; `before` are the attributes that it has on the tensor where those on the transpose were `q` and `a`, and
-        `behind` those that it has on the transpose where those on the tensor were. `guard` makes a condition of what it works on."""
-        plain = {"attrs": a, **{key: q for key in before if key in ("axis", "layout", "pad_width")}}
-        rule = of(_TURNED, **plain) >> op.transpose(of(x, **{**plain, **before}), axes=p)
-        other = op.transpose(of(x, **plain), axes=p) >> of(_TURNED, **{**plain, **behind})
-        if guard is not None:
-            rule, other = rule.when(guard(_TURNED)), other.when(guard(x))
-        down[name] = rule.inexact(note) if note else rule
-        up[name] = (other.inexact(note) if note else other).when(lays_out(p, x))
-
-    axis = {"axis": axis_before(q, p, x)}, {"axis": axis_behind(q, p, x)}
-    add("bias_add", lambda data, **attrs: op.nn.bias_add(data, beta, **attrs), *axis)
-    add("batch_norm", lambda data, **attrs: op.nn.batch_norm(data, gamma, beta, mean, var, **attrs)[0], *axis)
-    add("along", along, *axis)
-    add("lp_normalize", op.nn.lp_normalize, *axis, note=_SUMS)
-    add("pool", pool, {"layout": layout_before(q, p, x)}, {"layout": layout_behind(q, p, x)})
-    add("pad", op.nn.pad, {"pad_width": widths_before(q, p, x)}, {"pad_width": widths_behind(q, p, x)})
-    parts = ("begin", "end", "strides", "axes")
-    add("strided_slice", op.strided_slice, *({part: sliced(a, p, x, part, way) for part in parts} for way in (False, True)))
-    for i in range(MOST):
-        enough = lambda data, i=i: has_part(op.split(data, attrs=a, axis=q), a, x, i)  # noqa: E731  # one of each number
-        add(f"split_{i}", lambda data, i=i, **attrs: op.split(data, **attrs)[i], *axis, guard=enough)
-    add("norm", lambda data, **attrs: norm(data, gamma, beta, **attrs), *axis, note=_SUMS, guard=lambda _: keeps_batch(p, x))
-    return down, up
-
-
-def _reductions() -> Rules:
-    """What takes axes of a transpose away takes them of the tensor; it is transposed where the axes left are in another order."""
-    axes, axis = reduced_before(p, a, x), one_axis_before(q, p, x)
-    calls = {
-        "quantifier": (quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=axes, exclude=False)),
-        "total": (total(_TURNED, attrs=a), total(x, attrs=a, axis=axes, exclude=False)),
-        "place": (place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=axis)),
-        "squeeze": (op.squeeze(_TURNED, attrs=a), op.squeeze(x, attrs=a, axis=axes)),
-    }
-    rules: Rules = {}
-    for name, (before, behind) in calls.items():
-        rules[f"{name}_alone"] = (before >> behind).when(keeps_order(p, a, x, False))
-        rules[name] = (before >> op.transpose(behind, axes=kept_order(p, a, x))).when(keeps_order(p, a, x, True))
-    return {name: rule.inexact(_SUMS) if name.startswith("total") else rule for name, rule in rules.items()}
-
-
-def _two_operands() -> tuple[Rules, Rules]:
-    """Operators that broadcast: the other operand is transposed the other way, or is one number."""
-    down: Rules = {}
-    up: Rules = {}
-    calls: dict[str, Callable[[Pattern, Pattern], PCall]] = {
-        "binary": g,
-        "binary_right": lambda one, other: h(other, one),
-        "extremum": extremum,
-    }
-    for name, made in calls.items():
-        down[name] = (made(_TURNED, y) >> op.transpose(made(x, _back(y)), axes=p)).when(lays_out(p, x), same_rank(x, y), has_several(y))
-        down[f"{name}_wider"] = (made(_TURNED, y) >> op.transpose(made(x, _back(_widened(y))), axes=p)).when(
-            lays_out(p, x), has_fewer_axes(y, x)
-        )
-        down[f"{name}_number"] = (made(_TURNED, y) >> op.transpose(made(x, y), axes=p)).when(lays_out(p, x), is_number(y, x))
-        if name != "binary_right":
-            both = op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(y, axes=p))
-            up[name] = both.when(lays_out(p, x), same_rank(x, y), has_several(y), has_several(x))
-        up[f"{name}_wider"] = (op.transpose(made(x, y), axes=p) >> made(_TURNED, op.transpose(_widened(y), axes=p))).when(
-            lays_out(p, x), has_fewer_axes(y, x)
-        )
-        up[f"{name}_number"] = (op.transpose(made(x, y), axes=p) >> made(_TURNED, y)).when(lays_out(p, x), is_number(y, x))
-    for rules in (down, up):
-        rules.update({name: rule.inexact(TIES) for name, rule in rules.items() if name.startswith("extremum")})
-    prelu = {
-        "prelu": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(y)), axes=p)).when(same_rank(x, y), has_several(y)),
-        "prelu_wider": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _back(_widened(y))), axes=p)).when(has_fewer_axes(y, x)),
-        "prelu_number": (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, y), axes=p)).when(is_number(y, x)),
-    }
-    return down | prelu, up
-
-
 def _widened(of: Pattern) -> PCall:
     """A tensor with as many axes as the other one."""
     return op.expand_dims(of, axis=0, num_newaxis=missing_axes(of, x))
 
 
-def _several_operands() -> tuple[Rules, Rules]:
-    """Concatenations, sums and choices, where one operand is transposed, and where the result is."""
-    ranks = same_rank(x, xs), same_rank(x, ys)
-    turned, inner = (*xs, _TURNED, *ys), (*map(_back, xs), x, *map(_back, ys))
-    down: Rules = {
-        "concat": _concat_down(turned, inner),
-        "sum": (op.elemwise_sum(turned) >> op.transpose(op.elemwise_sum(inner), axes=p)).when(lays_out(p, x), *ranks),
-    }
-    summed = op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs)))
-    up: Rules = {
-        "concat": _concat_up(zs),
-        "sum": (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> summed).when(lays_out(p, x), same_rank(x, zs)),
-    }
-    down["where"] = (
-        (op.where(y, _TURNED, z) >> op.transpose(op.where(_back(y), x, _back(z)), axes=p))
-        .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
-        .inexact(CHOSEN_ZERO)
+_TURNED: Final = op.transpose(x, axes=p)
+_BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
+_PARTS: Final = ("begin", "end", "strides", "axes")
+one = cases("one", "bias_add", "batch_norm", "along", "split")
+part = cases("part", "first", "second", "third", "fourth")
+_PART: Final = part(first=0, second=1, third=2, fourth=3)
+window = cases("window", "pool", "pad")
+
+
+def _along_one(data: Pattern, axis: AnyValue) -> Pattern:
+    """An operator that works along one axis, on data, or on each place along it."""
+    return one(
+        bias_add=op.nn.bias_add(data, beta, attrs=a, axis=axis),
+        batch_norm=op.nn.batch_norm(data, gamma, beta, mean, var, attrs=a, axis=axis)[0],
+        along=along(data, attrs=a, axis=axis),
+        split=op.split(data, attrs=a, axis=axis)[_PART],
     )
-    down["where_else"] = (
-        (op.where(y, z, _TURNED) >> op.transpose(op.where(_back(y), _back(z), x), axes=p))
-        .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
-        .inexact(CHOSEN_ZERO)
-    )
-    return down, up
+
+
+def _summing(data: Pattern, axis: AnyValue) -> Pattern:
+    """An operator that sums what is not along one axis, or along it."""
+    return sums(lp_normalize=op.nn.lp_normalize(data, attrs=a, axis=axis), norm=norm(data, gamma, beta, attrs=a, axis=axis))
+
+
+def _in_windows(data: Pattern, layout: AnyValue, widths: AnyValue) -> Pattern:
+    return window(pool=pool(data, attrs=a, layout=layout), pad=op.nn.pad(data, attrs=a, pad_width=widths))
+
+
+def _sliced(data: Pattern, behind: bool | None = None) -> PCall:
+    moved = {} if behind is None else {each: sliced(a, p, x, each, behind) for each in _PARTS}
+    return op.strided_slice(data, attrs=a, **moved)
+
+
+def _has_part(data: Pattern) -> Condition:
+    return has_part(op.split(data, attrs=a, axis=q), a, x, _PART)
+
+
+sums = cases("sums", "lp_normalize", "norm")
+side = cases("side", "left", "right")
+other = cases("other", "alike", "wider", "number")
+_Y_BEFORE: Final = other(alike=_back(y), wider=_back(_widened(y)), number=y)
+_Y_BEHIND: Final = other(alike=op.transpose(y, axes=p), wider=op.transpose(_widened(y), axes=p), number=y)
+_FITS: Final = (
+    *other.only("alike", same_rank(x, y), has_several(y)),
+    *other.only("wider", has_fewer_axes(y, x)),
+    *other.only("number", is_number(y, x)),
+)
+
+
+def _binary(of: Pattern, with_: Pattern) -> Pattern:
+    return side(left=g(of, with_), right=h(with_, of))
+
+
+def _either(of: Pattern, with_: Pattern) -> Pattern:
+    """The operands are told apart where they are not alike."""
+    return other(alike=g(of, with_), wider=_binary(of, with_), number=_binary(of, with_))
+
+
+left = cases("left", "in_order", "turned")
+what = cases("what", "quantifier", "place", "squeeze")
+_AXES, _AXIS = reduced_before(p, a, x), one_axis_before(q, p, x)
+_REDUCED: Final = what(
+    quantifier=quantifier(x, attrs=a, axis=_AXES, exclude=False),
+    place=place(x, attrs=a, axis=_AXIS),
+    squeeze=op.squeeze(x, attrs=a, axis=_AXES),
+)
+_TOTAL: Final = total(x, attrs=a, axis=_AXES, exclude=False)
+_ORDER: Final = (*left.only("in_order", keeps_order(p, a, x, False)), *left.only("turned", keeps_order(p, a, x, True)))
+
+
+def _what_is_left(of: Pattern) -> Pattern:
+    return left(in_order=of, turned=op.transpose(of, axes=kept_order(p, a, x)))
+
+
+choice = cases("choice", "then", "otherwise")
+
+
+def _chosen(where: Pattern, of: Pattern, with_: Pattern) -> PCall:
+    return op.where(where, choice(then=of, otherwise=with_), choice(then=with_, otherwise=of))
 
 
 def _concat_down(turned: tuple[Pattern, ...], inner: tuple[Pattern, ...]) -> Rule:
     """A concatenation of which one part is transposed."""
-    rule = op.concatenate(turned, axis=q) >> op.transpose(op.concatenate(inner, axis=axis_before(q, p, x)), axes=p)
-    return rule.when(lays_out(p, x))
+    rule = op.concatenate(turned, axis=q) >> op.transpose(op.concatenate(inner, axis=_BEFORE), axes=p)
+    return rule.when(lays_out(p, x)).exploring()
 
 
 def _concat_up(others: PartsHole) -> Rule:
     """A concatenation that is transposed."""
-    parts = op.concatenate((_TURNED, *(op.transpose(part, axes=p) for part in others)), axis=axis_behind(q, p, x))
-    return (op.transpose(op.concatenate((x, *others), axis=q), axes=p) >> parts).when(lays_out(p, x))
+    parts = op.concatenate((_TURNED, *(op.transpose(part, axes=p) for part in others)), axis=_BEHIND)
+    return (op.transpose(op.concatenate((x, *others), axis=q), axes=p) >> parts).when(lays_out(p, x)).exploring()
 
 
-def _made(title: str, rules: Rules, doc: str) -> RuleSetMeta:
-    return RuleSetMeta(title, (RuleSet,), {"__doc__": doc, **{name: rule.exploring() for name, rule in rules.items()}})
+_SOME: Final = (*xs, _TURNED, *ys)
+_SOME_BEFORE: Final = (*map(_back, xs), x, *map(_back, ys))
 
 
-_ONE, _TWO, _SEVERAL = _one_operand(), _two_operands(), _several_operands()
-LayoutsDown = _made("LayoutsDown", _ONE[0] | _reductions() | _TWO[0] | _SEVERAL[0], "Transposes move from an operand to the result.")
-LayoutsUp = _made("LayoutsUp", _ONE[1] | _TWO[1] | _SEVERAL[1], "Transposes move from the result to the operands.")
+class LayoutsDown(RuleSet):
+    """Transposes move from an operand to the result."""
+
+    along = (
+        (_along_one(_TURNED, q) >> op.transpose(_along_one(x, _BEFORE), axes=p)).when(*one.only("split", _has_part(_TURNED))).exploring()
+    )
+    sums = (
+        (_summing(_TURNED, q) >> op.transpose(_summing(x, _BEFORE), axes=p))
+        .when(*sums.only("norm", keeps_batch(p, x)))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    windows = (
+        _in_windows(_TURNED, q, q) >> op.transpose(_in_windows(x, layout_before(q, p, x), widths_before(q, p, x)), axes=p)
+    ).exploring()
+    slice = (_sliced(_TURNED) >> op.transpose(_sliced(x, False), axes=p)).exploring()
+    reduction = (
+        (
+            what(quantifier=quantifier(_TURNED, attrs=a), place=place(_TURNED, attrs=a, axis=q), squeeze=op.squeeze(_TURNED, attrs=a))
+            >> _what_is_left(_REDUCED)
+        )
+        .when(*_ORDER)
+        .exploring()
+    )
+    total = (total(_TURNED, attrs=a) >> _what_is_left(_TOTAL)).when(*_ORDER).inexact(_SUMS).exploring()
+    binary = (_binary(_TURNED, y) >> op.transpose(_binary(x, _Y_BEFORE), axes=p)).when(lays_out(p, x), *_FITS).exploring()
+    extremum = (extremum(_TURNED, y) >> op.transpose(extremum(x, _Y_BEFORE), axes=p)).when(lays_out(p, x), *_FITS).inexact(TIES).exploring()
+    prelu = (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _Y_BEFORE), axes=p)).when(*_FITS).exploring()
+    concat = _concat_down(_SOME, _SOME_BEFORE)
+    sum = (
+        (op.elemwise_sum(_SOME) >> op.transpose(op.elemwise_sum(_SOME_BEFORE), axes=p))
+        .when(lays_out(p, x), same_rank(x, xs), same_rank(x, ys))
+        .exploring()
+    )
+    where = (
+        (_chosen(y, _TURNED, z) >> op.transpose(_chosen(_back(y), x, _back(z)), axes=p))
+        .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
+        .inexact(CHOSEN_ZERO)
+        .exploring()
+    )
+
+
+class LayoutsUp(RuleSet):
+    """Transposes move from the result to the operands."""
+
+    along = (
+        (op.transpose(_along_one(x, q), axes=p) >> _along_one(_TURNED, _BEHIND))
+        .when(*one.only("split", _has_part(x)), lays_out(p, x))
+        .exploring()
+    )
+    sums = (
+        (op.transpose(_summing(x, q), axes=p) >> _summing(_TURNED, _BEHIND))
+        .when(*sums.only("norm", keeps_batch(p, x)), lays_out(p, x))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    windows = (
+        (op.transpose(_in_windows(x, q, q), axes=p) >> _in_windows(_TURNED, layout_behind(q, p, x), widths_behind(q, p, x)))
+        .when(lays_out(p, x))
+        .exploring()
+    )
+    slice = (op.transpose(_sliced(x), axes=p) >> _sliced(_TURNED, True)).when(lays_out(p, x)).exploring()
+    binary = (
+        (op.transpose(_either(x, y), axes=p) >> _either(_TURNED, _Y_BEHIND))
+        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
+        .exploring()
+    )
+    extremum = (
+        (op.transpose(extremum(x, y), axes=p) >> extremum(_TURNED, _Y_BEHIND))
+        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
+        .inexact(TIES)
+        .exploring()
+    )
+    concat = _concat_up(zs)
+    sum = (
+        (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs))))
+        .when(lays_out(p, x), same_rank(x, zs))
+        .exploring()
+    )
 
 
 class WideConcats(RuleSet):
     """Concatenations of more parts than those of `LayoutsUp` and `LayoutsDown`; of these the first part may be transposed."""
 
-    up = _concat_up(many).exploring()
-    down = _concat_down((_TURNED, *many), (x, *map(_back, many))).exploring()
+    up = _concat_up(many)
+    down = _concat_down((_TURNED, *many), (x, *map(_back, many)))
 
 
 class Meetings(RuleSet):

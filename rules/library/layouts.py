@@ -10,16 +10,20 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
-from passat.ir.op import OpTypeError, list_ops
+from passat.ir.op import Op, OpTypeError, list_ops
 from passat.ir.ops.windows import SPATIAL, axes_of
 from passat.rules.conditions import Term, computed, condition
-from passat.rules.pattern import PCall, RuleError, attributes, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.pattern import RuleError, attributes, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, w = tensors("x w")
 (a,) = attributes("a")
 DEFAULT: Final = "default"
 """The kernel layout that goes with a data layout."""
+LAST: Final = "channels last"
+FIRST: Final = "channels first"
+"""The data layout of each operator in which the channels are the last axis, or axis 1."""
 CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params}
 POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params}
 
@@ -33,6 +37,16 @@ def _letters(name: str) -> str:
     """The data layout that an operator has where nothing is said."""
     found: str = (CONVOLUTIONS | POOLINGS)[name].defaults[data_attribute(name)]
     return found
+
+
+def channels_last(of: Op) -> str:
+    """The data layout of an operator in which the channels are the last axis."""
+    return f"N{_letters(of.name)[2:]}C"
+
+
+def channels_first(of: Op) -> str:
+    """The data layout of an operator in which the channels are axis 1."""
+    return _letters(of.name)
 
 
 def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
@@ -81,64 +95,72 @@ def wanted(name: str, attrs: Attrs, shape: tuple[AnyValue, ...] | None, data: st
     return {"data_layout": data, "kernel_layout": kernel_layout(name, data, kernel, depthwise=depthwise)}
 
 
+def _named(layout: str, of: Op) -> str:
+    return {LAST: channels_last, FIRST: channels_first}[layout](of) if layout in (LAST, FIRST) else layout
+
+
 @condition
-def is_laid_out_otherwise(attrs: Attrs, w: Term | None, name: str, data: str, kernel: str) -> bool | str:
+def is_laid_out_otherwise(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> bool | str:
     """The convolution or pooling is not in these layouts yet."""
-    goal = wanted(name, attrs, None if w is None else w.type.shape, data, kernel)
-    return any(attrs[key] != layout for key, layout in goal.items()) or f"it is in {data} already"
+    goal = wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel)
+    return any(attrs[key] != layout for key, layout in goal.items()) or f"it is in {_named(data, of)} already"
 
 
 @computed
-def in_layout(attrs: Attrs, w: Term | None, name: str, data: str, kernel: str) -> Attrs:
+def in_layout(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> Attrs:
     """The attributes of the call in these layouts."""
-    return Attrs(attrs, **wanted(name, attrs, None if w is None else w.type.shape, data, kernel))
+    return Attrs(attrs, **wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel))
 
 
 @computed
-def to_layout(attrs: Attrs, key: str, layout: str) -> tuple[int, ...]:
+def to_layout(attrs: Attrs, of: Op, layout: str) -> tuple[int, ...]:
     """The permutation of a tensor that lays it out so."""
-    return axes_of(attrs[key], layout)
+    return axes_of(attrs[data_attribute(of.name)], _named(layout, of))
 
 
 @computed
-def from_layout(attrs: Attrs, key: str, layout: str) -> tuple[int, ...]:
+def from_layout(attrs: Attrs, of: Op, layout: str) -> tuple[int, ...]:
     """The permutation that undoes that."""
-    return axes_of(layout, attrs[key])
+    return axes_of(_named(layout, of), attrs[data_attribute(of.name)])
 
 
 @computed
-def to_kernel_layout(attrs: Attrs, w: Term, name: str, data: str, kernel: str) -> tuple[int, ...]:
+def to_kernel_layout(attrs: Attrs, w: Term, of: Op, data: str, kernel: str) -> tuple[int, ...]:
     """The permutation of a weight that lays it out so."""
-    return axes_of(attrs["kernel_layout"], wanted(name, attrs, w.type.shape, data, kernel)["kernel_layout"])
+    return axes_of(attrs["kernel_layout"], wanted(of.name, attrs, w.type.shape, _named(data, of), kernel)["kernel_layout"])
 
 
 def conversion(name: str, data: str, kernel: str = DEFAULT) -> Rule:
     """The rule that an operator may as well be in these layouts. Raises RuleError where it has not these."""
     check_layouts(name, data, kernel)
-    key = data_attribute(name)
-    turned = PCall(_TRANSPOSE, (x,), {"axes": to_layout(a, key, data)})
-    if name in POOLINGS:
-        pool = POOLINGS[name]
-        made = PCall(pool, (turned,), {"attrs": in_layout(a, None, name, data, kernel)})
-        rule = PCall(pool, (x,), {"attrs": a}) >> PCall(_TRANSPOSE, (made,), {"axes": from_layout(a, key, data)})
-        return rule.when(is_laid_out_otherwise(a, None, name, data, kernel)).exploring()
-    conv = CONVOLUTIONS[name]
-    weight = PCall(_TRANSPOSE, (w,), {"axes": to_kernel_layout(a, w, name, data, kernel)})
-    made = PCall(conv, (turned, weight), {"attrs": in_layout(a, w, name, data, kernel)})
-    rule = PCall(conv, (x, w), {"attrs": a}) >> PCall(_TRANSPOSE, (made,), {"axes": from_layout(a, key, data)})
-    return rule.when(is_laid_out_otherwise(a, w, name, data, kernel)).exploring()
+    return _of_pooling(operator("pool", name), data) if name in POOLINGS else _of_convolution(operator("conv", name), data, kernel)
 
 
-_TRANSPOSE: Final = next(of for of in list_ops() if of.name == "transpose")
+def _of_convolution(conv: OperatorHole, data: str, kernel: str = DEFAULT) -> Rule:
+    weight = op.transpose(w, axes=to_kernel_layout(a, w, conv, data, kernel))
+    made = conv(op.transpose(x, axes=to_layout(a, conv, data)), weight, attrs=in_layout(a, w, conv, data, kernel))
+    rule = conv(x, w, attrs=a) >> op.transpose(made, axes=from_layout(a, conv, data))
+    return rule.when(is_laid_out_otherwise(a, w, conv, data, kernel)).exploring()
 
 
-def _all(title: str, last: bool, doc: str) -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name in (*CONVOLUTIONS, *POOLINGS):
-        letters = _letters(name)
-        rules[name.removeprefix("nn.")] = conversion(name, f"N{letters[2:]}C" if last else letters)
-    return RuleSetMeta(title, (RuleSet,), {"__doc__": doc, **rules})
+def _of_pooling(pool: OperatorHole, data: str) -> Rule:
+    made = pool(op.transpose(x, axes=to_layout(a, pool, data)), attrs=in_layout(a, None, pool, data, DEFAULT))
+    rule = pool(x, attrs=a) >> op.transpose(made, axes=from_layout(a, pool, data))
+    return rule.when(is_laid_out_otherwise(a, None, pool, data, DEFAULT)).exploring()
 
 
-ChannelsLast = _all("ChannelsLast", True, "Convolutions and poolings of data whose channels are the last axis (NHWC).")
-ChannelsFirst = _all("ChannelsFirst", False, "Convolutions and poolings of data whose channels are axis 1 (NCHW).")
+conv, pool = operator("conv", *CONVOLUTIONS), operator("pool", *POOLINGS)
+
+
+class ChannelsLast(RuleSet):
+    """Convolutions and poolings of data whose channels are the last axis (NHWC)."""
+
+    convolution = _of_convolution(conv, LAST)
+    pooling = _of_pooling(pool, LAST)
+
+
+class ChannelsFirst(RuleSet):
+    """Convolutions and poolings of data whose channels are axis 1 (NCHW)."""
+
+    convolution = _of_convolution(conv, FIRST)
+    pooling = _of_pooling(pool, FIRST)

@@ -3,10 +3,12 @@ comparisons. Operators: where cast logical_not logical_and equal not_equal less 
 divide.
 """
 
+from passat.rules.case_hole import cases
 from passat.rules.conditions import equals, has_dtype, is_all, is_finite, is_float, is_integer, same_type
 from passat.rules.library.arithmetic import CHOSEN_ZERO
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.operator_hole import operator
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z, v = tensors("x y z v")
 c, d, e = constants("c d e")
@@ -34,26 +36,29 @@ class MaskArithmetic(RuleSet):
     second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
 
 
-def _choices() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name in ("add", "subtract", "multiply", "divide"):
-        of = getattr(op, name)
-        whole: PCall = of(op.where(x, c, d), e)
-        rule = (whole >> op.where(x, of(c, e), of(d, e))).when(same_type(op.where(x, c, d), whole), is_float(c))
-        rules[f"{name}_constant"] = rule.inexact(CHOSEN_ZERO)
-    doc = "Arithmetic on a choice between constants is a choice between other constants."
-    return RuleSetMeta("MaskConstants", (RuleSet,), {"__doc__": doc, **rules})
+_CHOICE = op.where(x, c, d)
+f = operator("f", "add", "subtract", "multiply", "divide")
 
 
-MaskConstants = _choices()
+class MaskConstants(RuleSet):
+    """Arithmetic on a choice between constants is a choice between other constants."""
+
+    either = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)
+
+
+equal = cases("equal", "equal", "not_equal")
+order = cases("order", "less", "less_equal", "greater", "greater_equal")
 
 
 class NegatedComparisons(RuleSet):
     """The negation of a comparison is another one."""
 
-    equal = op.logical_not(op.equal(x, y)) >> op.not_equal(x, y)
-    not_equal = op.logical_not(op.not_equal(x, y)) >> op.equal(x, y)
-    less = (op.logical_not(op.less(x, y)) >> op.greater_equal(x, y)).when(is_integer(x))
-    less_equal = (op.logical_not(op.less_equal(x, y)) >> op.greater(x, y)).when(is_integer(x))
-    greater = (op.logical_not(op.greater(x, y)) >> op.less_equal(x, y)).when(is_integer(x))
-    greater_equal = (op.logical_not(op.greater_equal(x, y)) >> op.less(x, y)).when(is_integer(x))
+    equality = op.logical_not(equal(equal=op.equal(x, y), not_equal=op.not_equal(x, y))) >> equal(
+        equal=op.not_equal(x, y), not_equal=op.equal(x, y)
+    )
+    order = (
+        op.logical_not(
+            order(less=op.less(x, y), less_equal=op.less_equal(x, y), greater=op.greater(x, y), greater_equal=op.greater_equal(x, y))
+        )
+        >> order(less=op.greater_equal(x, y), less_equal=op.greater(x, y), greater=op.less_equal(x, y), greater_equal=op.less(x, y))
+    ).when(is_integer(x))

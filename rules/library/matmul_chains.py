@@ -7,17 +7,17 @@ takes factors out, as these two do, leaves infinities as they are. In chains of 
 """
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from passat.ir.bounds import at_least
 from passat.ir.shape import same_dim
+from passat.rules.case_hole import CaseHole, cases
 from passat.rules.conditions import Term, condition, has_rank, is_axis, is_finite, is_float, same_shape
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite
 from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.linear import is_product_bias, is_scalar
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
@@ -33,19 +33,17 @@ def product(left: Pattern, right: Pattern) -> PCall:
     return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
-def _dense(left: Pattern, right: Pattern) -> PCall:
-    return op.nn.dense(left, right)
+def _weighted(kind: CaseHole, left: Pattern, weight: Pattern) -> Pattern:
+    """The product with a weight, however it is written."""
+    return kind(matmul=product(left, weight), dense=op.nn.dense(left, weight))
 
 
-def _turned(weight: Pattern) -> PCall:
-    return op.transpose(weight, axes=(1, 0))
+def _right(kind: CaseHole, weight: Pattern) -> Pattern:
+    """The weight as the right operand of a product."""
+    return kind(matmul=weight, dense=op.transpose(weight, axes=(1, 0)))
 
 
-KINDS: Final[dict[str, tuple[Callable[[Pattern, Pattern], PCall], Callable[[Pattern], Pattern]]]] = {
-    "matmul": (product, lambda weight: weight),
-    "dense": (_dense, _turned),
-}
-"""How a product with a weight is written, and the weight as the right operand of a product."""
+first, second = cases("first", "matmul", "dense"), cases("second", "matmul", "dense")
 
 
 @condition
@@ -78,51 +76,49 @@ def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
     return (c.type.ndim == 1 and c.type.shape[0] == w.type.shape[axis]) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
 
 
-def _chains() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for first, (inner, right_w) in KINDS.items():
-        for second, (outer, right_v) in KINDS.items():
-            guards = (
-                *(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(right_w(w), right_v(v))),
-                products_stay_finite(w, v, right_v(v), 0),
-            )
-            name, both = f"{first}_{second}", product(right_w(w), right_v(v))
-            rules[f"{name}"] = (outer(inner(x, w), v) >> product(x, both)).when(*guards)
-            rules[f"{name}_shifted"] = (outer(inner(x, w) + b, v) >> product(x, both) + product(b, right_v(v))).when(
-                *guards, is_product_bias(b, inner(x, w))
-            )
-            biased = op.nn.bias_add(inner(x, w), b, axis=p)
-            rules[f"{name}_biased"] = (outer(biased, v) >> product(x, both) + product(b, right_v(v))).when(
-                *guards, is_axis(p, -1, inner(x, w))
-            )
-    doc = "Linear maps by constant weights that follow each other become one, where that is cheaper."
-    chains = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
-    return RuleSetMeta("MatmulChains", (RuleSet,), {"__doc__": doc, **chains})
+_INNER, _RIGHT_W, _RIGHT_V = _weighted(first, x, w), _right(first, w), _right(second, v)
+_BOTH: Final = product(x, product(_RIGHT_W, _RIGHT_V))
+_SHIFTED: Final = _BOTH + product(b, _RIGHT_V)
+bias = cases("bias", "none", "added", "biased")
+_MEETING: Final = bias(none=_INNER, added=_INNER + b, biased=op.nn.bias_add(_INNER, b, axis=p))
 
 
-MatmulChains = _chains()
+class MatmulChains(RuleSet):
+    """Linear maps by constant weights that follow each other become one, where that is cheaper."""
+
+    meet = (
+        (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
+        .when(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(_RIGHT_W, _RIGHT_V), products_stay_finite(w, v, _RIGHT_V, 0))
+        .when(*bias.only("added", is_product_bias(b, _INNER)), *bias.only("biased", is_axis(p, -1, _INNER)))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
 
 
-def _sums() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for first, (left, right_w) in KINDS.items():
-        for second, (right, right_v) in KINDS.items():
-            guards = (has_rank(w, 2), has_rank(v, 2), same_shape(right_w(w), right_v(v)))
-            summed = product(x, right_w(w) + right_v(v))
-            if (first, second) != ("dense", "matmul"):  # sums are matched in both orders
-                rules[f"{first}_add_{second}"] = (left(x, w) + right(x, v) >> summed).when(*guards)
-                both = op.nn.bias_add(left(x, w), b, axis=p) + op.nn.bias_add(right(x, v), c, axis=p)
-                rules[f"{first}_add_{second}_biased"] = (both >> op.nn.bias_add(summed, b + c, axis=p)).when(*guards)
-            rules[f"{first}_shifted_add_{second}"] = ((left(x, w) + y) + right(x, v) >> summed + y).when(*guards)
-            one = op.nn.bias_add(left(x, w), b, axis=p) + right(x, v)
-            rules[f"{first}_biased_add_{second}"] = (one >> op.nn.bias_add(summed, b, axis=p)).when(*guards)
-            rules[f"{first}_subtract_{second}"] = (left(x, w) - right(x, v) >> product(x, right_w(w) - right_v(v))).when(*guards)
-    doc = "Products of one operand with several weights, summed, are one product: what merges a LoRA adapter into its weight."
-    sums = {name: rule.inexact(_GROUPED, nonfinite=RESOLVED).exploring() for name, rule in rules.items()}
-    return RuleSetMeta("MatmulSums", (RuleSet,), {"__doc__": doc, **sums})
+biases = cases("biases", "none", "shifted", "left", "both")
+_LEFT, _OTHER = _weighted(first, x, w), _weighted(second, x, v)
+_SUM: Final = product(x, _RIGHT_W + _RIGHT_V)
 
 
-MatmulSums = _sums()
+class MatmulSums(RuleSet):
+    """Products of one operand with several weights, summed, are one product: what merges a LoRA adapter into its weight."""
+
+    add = (
+        (
+            biases(none=_LEFT, shifted=_LEFT + y, left=op.nn.bias_add(_LEFT, b, axis=p), both=op.nn.bias_add(_LEFT, b, axis=p))
+            + biases(none=_OTHER, shifted=_OTHER, left=_OTHER, both=op.nn.bias_add(_OTHER, c, axis=p))
+            >> biases(none=_SUM, shifted=_SUM + y, left=op.nn.bias_add(_SUM, b, axis=p), both=op.nn.bias_add(_SUM, b + c, axis=p))
+        )
+        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
+    subtract = (
+        (_LEFT - _OTHER >> product(x, _RIGHT_W - _RIGHT_V))
+        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
 
 
 class Grouping(RuleSet):
@@ -151,26 +147,30 @@ class Grouping(RuleSet):
     )
 
 
-def _before() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name, (of, right) in KINDS.items():
-        column = op.reshape(c, newshape=(-1, 1))
-        one = op.reshape(c, newshape=())
-        rules[f"{name}_scaled"] = (of(x * c, w) >> product(x, right(w) * one)).when(
-            has_rank(w, 2), is_scalar(c, x), is_not(c, 1), is_finite(c), stays_finite(w, c)
-        )
-        rules[f"{name}_scaled_rows"] = (of(x * c, w) >> product(x, right(w) * column)).when(
-            has_rank(w, 2), is_row_scale(c, right(w), 0), is_product_bias(c, x), is_finite(c), stays_finite(w, c)
-        )
-        rules[f"{name}_shifted_rows"] = (of(x + c, w) >> product(x, right(w)) + product(c, right(w))).when(
-            has_rank(w, 2), is_row_scale(c, right(w), 0), is_product_bias(c, x), is_finite(c), is_float(x)
-        )
-    doc = "Scales and shifts before a product with a constant weight go into the weight and behind the product."
-    before = {name: rule.inexact(_NOTE).exploring().budget(64) for name, rule in rules.items()}
-    return RuleSetMeta("AffineBefore", (RuleSet,), {"__doc__": doc, **before})
+class AffineBefore(RuleSet):
+    """Scales and shifts before a product with a constant weight go into the weight and behind the product."""
 
-
-AffineBefore = _before()
+    scaled = (
+        (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=())))
+        .when(has_rank(w, 2), is_scalar(c, x), is_not(c, 1), is_finite(c), stays_finite(w, c))
+        .inexact(_NOTE)
+        .exploring()
+        .budget(64)
+    )
+    scaled_rows = (
+        (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=(-1, 1))))
+        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_finite(c), stays_finite(w, c))
+        .inexact(_NOTE)
+        .exploring()
+        .budget(64)
+    )
+    shifted_rows = (
+        (_weighted(first, x + c, w) >> product(x, _RIGHT_W) + product(c, _RIGHT_W))
+        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_finite(c), is_float(x))
+        .inexact(_NOTE)
+        .exploring()
+        .budget(64)
+    )
 
 
 @condition
@@ -179,6 +179,10 @@ def is_regular_divisor(c: Term) -> bool | str:
     value = c.value().uniform()
     size = abs(float(value)) if value is not None else 0.0
     return 1e-4 < size < 1e4 or f"the divisor is {value}"
+
+
+side = cases("side", "left", "right")
+_NUMBER: Final = op.reshape(c, newshape=())
 
 
 class AttentionScale(RuleSet):
@@ -190,15 +194,9 @@ class AttentionScale(RuleSet):
         .inexact("two roundings")
         .exploring()
     )
-    scores_left = (
-        (product(x, y) * c >> product(x * op.reshape(c, newshape=()), y))
-        .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(x, c))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    scores_right = (
-        (product(x, y) * c >> product(x, y * op.reshape(c, newshape=())))
-        .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(y, c))
+    scores = (
+        (product(x, y) * c >> product(side(left=x * _NUMBER, right=x), side(left=y, right=y * _NUMBER)))
+        .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(side(left=x, right=y), c))
         .inexact(_NOTE)
         .exploring()
     )

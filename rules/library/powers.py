@@ -4,10 +4,11 @@ Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply. 
 `arithmetic.Constants`.) SimplifyRSqrt is `normalisation_forms.Roots`.
 """
 
+from passat.rules.case_hole import cases
 from passat.rules.conditions import is_all, is_finite, is_float, keeps_type, same_type
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.pattern import constants, op, tensors
-from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
 x, y = tensors("x y")
 c, d = constants("c d")
@@ -52,21 +53,22 @@ class Sums(RuleSet):
     )
 
 
-def _binomials() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for place, mixed in (("outside", (x * y) * 2), ("inside", (x * 2) * y)):
-        wholes = {
-            f"sum_{place}_between": (x * x + mixed) + y * y,
-            f"sum_{place}_last": (x * x + y * y) + mixed,
-            f"difference_{place}_between": (x * x - mixed) + y * y,
-            f"difference_{place}_last": (x * x + y * y) - mixed,
-        }
-        for name, whole in wholes.items():
-            root = x + y if name.startswith("sum") else x - y
-            guards = (is_float(x), same_type(x, whole), same_type(y, whole))
-            rules[name] = (whole >> root * root).when(*guards).inexact("sums before products", nonfinite=RESOLVED)
-    doc = "Both squares and twice the product are the square of a sum or a difference."
-    return RuleSetMeta("Binomials", (RuleSet,), {"__doc__": doc, **rules})
+sign = cases("sign", "sum", "difference")
+order = cases("order", "between", "last")
+two = cases("two", "outside", "inside")
+_MIXED = two(outside=(x * y) * 2, inside=(x * 2) * y)
+_WHOLE = order(
+    between=sign(sum=x * x + _MIXED, difference=x * x - _MIXED) + y * y,
+    last=sign(sum=(x * x + y * y) + _MIXED, difference=(x * x + y * y) - _MIXED),
+)
+_ROOT = sign(sum=x + y, difference=x - y)
 
 
-Binomials = _binomials()
+class Binomials(RuleSet):
+    """Both squares and twice the product are the square of a sum or a difference."""
+
+    square = (
+        (_WHOLE >> _ROOT * _ROOT)
+        .when(is_float(x), same_type(x, _WHOLE), same_type(y, _WHOLE))
+        .inexact("sums before products", nonfinite=RESOLVED)
+    )

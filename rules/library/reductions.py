@@ -9,12 +9,13 @@ from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.ops.reduction import reduced_axes
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
 from passat.rules.library.arithmetic import TIES
 from passat.rules.library.linear import is_scalar, no_axes
 from passat.rules.library.normalisation_forms import are_same_axes
 from passat.rules.operator_hole import OperatorHole, operator
-from passat.rules.pattern import OpNames, PCall, attributes, constants, number, op, tensors
+from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
 x, y = tensors("x y")
@@ -185,9 +186,11 @@ def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
 _BOTH: Final = op.concatenate((x, y), axis=p)
 
 
-def _along(of: OpNames, joined: OpNames) -> Rule:
-    rule = of(_BOTH, attrs=a) >> joined(of(x, attrs=a), of(y, attrs=a))
-    return rule.when(reduces_axis(a, p, _BOTH)).exploring().inexact(_ORDER)
+along = cases("along", "sum", "max", "min")
+
+
+def _each(of: Pattern) -> Pattern:
+    return along(sum=op.sum(of, attrs=a), max=op.max(of, attrs=a), min=op.min(of, attrs=a))
 
 
 def _across(of: OpNames | OperatorHole) -> Rule:
@@ -197,9 +200,19 @@ def _across(of: OpNames | OperatorHole) -> Rule:
 class ReducedConcats(RuleSet):
     """A reduction of tensors side by side reduces each of them."""
 
-    sum_along = _along(op.sum, op.add)
-    max_along = _along(op.max, op.maximum)
-    min_along = _along(op.min, op.minimum)
+    along = (
+        (
+            _each(_BOTH)
+            >> along(
+                sum=op.sum(x, attrs=a) + op.sum(y, attrs=a),
+                max=op.maximum(op.max(x, attrs=a), op.max(y, attrs=a)),
+                min=op.minimum(op.min(x, attrs=a), op.min(y, attrs=a)),
+            )
+        )
+        .when(reduces_axis(a, p, _BOTH))
+        .exploring()
+        .inexact(_ORDER)
+    )
     sum_across = _across(op.sum).inexact(_ORDER)
     extremum_across = _across(extremum).inexact(TIES)
 
@@ -208,38 +221,40 @@ linear = operator("linear", "sum", "mean")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 
 
+scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
+negated = cases("of", "sum", "max", "min")
+_OR_SIGN: Final = "sums in another order, or the sign of 0"
+
+
 class ScaledReductions(RuleSet):
     """Scales, shifts and signs move behind a reduction, where there is less to compute."""
 
     scaled = (
-        (linear(x * c, attrs=a) >> linear(x, attrs=a) * _MOVED).when(is_scalar(c, x), is_float(x), is_finite(c)).inexact(_ORDER).exploring()
+        (
+            scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
+            >> scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)) * _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_finite(c)), *scaling.only("extremum", is_positive(c)))
+        .inexact(_OR_SIGN)
+        .exploring()
     )
-    scaled_extremum = (
-        (extremum(x * c, attrs=a) >> extremum(x, attrs=a) * _MOVED)
-        .when(is_scalar(c, x), is_float(x), is_positive(c))
+    shifted = (
+        (
+            shifting(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
+            >> shifting(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), is_finite(c))
+        .inexact(_OR_SIGN)
+        .exploring()
+    )
+    negative = (
+        (
+            negated(sum=op.sum(op.negative(x), attrs=a), max=op.max(op.negative(x), attrs=a), min=op.min(op.negative(x), attrs=a))
+            >> op.negative(negated(sum=op.sum(x, attrs=a), max=op.min(x, attrs=a), min=op.max(x, attrs=a)))
+        )
+        .when(is_float(x))
         .inexact("the sign of 0")
         .exploring()
-    )
-    shifted_mean = (
-        (op.mean(x + c, attrs=a) >> op.mean(x, attrs=a) + _MOVED)
-        .when(is_scalar(c, x), is_float(x), is_finite(c))
-        .inexact(_ORDER)
-        .exploring()
-    )
-    shifted_max = (
-        (op.max(x + c, attrs=a) >> op.max(x, attrs=a) + _MOVED)
-        .when(is_scalar(c, x), is_float(x), is_finite(c))
-        .inexact("the sign of 0")
-        .exploring()
-    )
-    negative_sum = (
-        (op.sum(op.negative(x), attrs=a) >> op.negative(op.sum(x, attrs=a))).when(is_float(x)).inexact("the sign of 0").exploring()
-    )
-    negative_max = (
-        (op.max(op.negative(x), attrs=a) >> op.negative(op.min(x, attrs=a))).when(is_float(x)).inexact("the sign of 0").exploring()
-    )
-    negative_min = (
-        (op.min(op.negative(x), attrs=a) >> op.negative(op.max(x, attrs=a))).when(is_float(x)).inexact("the sign of 0").exploring()
     )
 
 

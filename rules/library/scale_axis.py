@@ -7,18 +7,17 @@ Shifts, which would have them summed in each run too, fold into constant ones.
 Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `passat.rules.library.scale_movement`.
 """
 
-from typing import Any as AnyValue
-
 from passat.ir.attrs import Attrs
 from passat.ir.ops.windows import SPATIAL
 from passat.ir.types import TensorType
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
-from passat.rules.library.batch_norm import convolution, is_not, is_scaled_for_less, stays_finite, sum_stays_finite, transposed
+from passat.rules.library.batch_norm import bias, convolution, is_not, is_scaled_for_less, stays_finite, sum_stays_finite, transposed
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 x, weight = tensors("x w")
-w, b, c, d = constants("w b c d")
+w, b, c, d = constants("v b c d")
 a, p, q = attributes("a p q")
 _NOTE = "scales the weights instead of the data"
 
@@ -156,81 +155,117 @@ def _grouped(constant: Pattern, lead: str) -> PCall:
     return op.reshape(op.broadcast_to(rows, shape=group_blocks(a, weight, lead)), newshape=group_weight(a, weight, lead))
 
 
-def _forward() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    guards = (is_float(x), is_not(c, 1), per_channel_of(c, x, a), is_scaled_for_less(weight, x), stays_finite(weight, c))
-    laid_out = weight * op.reshape(_vector(c), newshape=laid_on(a, "I"))
-    rules["conv_scaled"] = (convolution(x * c, weight, attrs=a) >> convolution(x, laid_out, attrs=a)).when(
-        *guards, one_group_or_number(a, c)
+product = cases("product", "convolution", "grouped", "transposed", "dense", "matmul", "matmul_transposed")
+shifting = cases("product", "convolution", "dense", "matmul", "matmul_transposed")
+
+
+def _plain(left: Pattern) -> Pattern:
+    return op.nn.matmul(left, w, transpose_a=False, transpose_b=False)
+
+
+def _turned(left: Pattern, right: Pattern = w) -> Pattern:
+    return op.nn.matmul(left, right, transpose_a=False, transpose_b=True)
+
+
+_SCALED, _SHIFTED = x * c, x + d
+_ALONG_INPUTS = weight * op.reshape(_vector(c), newshape=laid_on(a, "I"))
+_ROWS, _COLUMNS = op.reshape(c, newshape=(-1, 1)), op.reshape(c, newshape=(1, -1))
+_SHIFT_ROWS, _SHIFT_COLUMNS = op.reshape(d, newshape=(-1, 1)), op.reshape(d, newshape=(1, -1))
+_SHIFT_INPUTS = op.reshape(_vector(d), newshape=laid_on(a, "I"))
+
+
+class ForwardScaleAxis(RuleSet):
+    """Scales and shifts of the data of a product become part of its weights and bias."""
+
+    scaled = (
+        (
+            product(
+                convolution=convolution(_SCALED, weight, attrs=a),
+                grouped=convolution(_SCALED, weight, attrs=a),
+                transposed=transposed(_SCALED, weight, attrs=a),
+                dense=op.nn.dense(_SCALED, weight),
+                matmul=_plain(_SCALED),
+                matmul_transposed=_turned(_SCALED),
+            )
+            >> product(
+                convolution=convolution(x, _ALONG_INPUTS, attrs=a),
+                grouped=convolution(x, weight * _grouped(c, "O"), attrs=a),
+                transposed=transposed(x, _ALONG_INPUTS, attrs=a),
+                dense=op.nn.dense(x, weight * _vector(c)),
+                matmul=op.nn.matmul(x, w * _ROWS, transpose_a=False, transpose_b=False),
+                matmul_transposed=_turned(x, w * _COLUMNS),
+            )
+        )
+        .when(is_float(x), is_not(c, 1))
+        .when(*product.only("convolution grouped transposed", per_channel_of(c, x, a)))
+        .when(*product.only("dense matmul matmul_transposed", per_column(c, x)))
+        .when(*product.only("convolution grouped transposed dense", is_scaled_for_less(weight, x), stays_finite(weight, c)))
+        .when(*product.only("matmul matmul_transposed", stays_finite(w, c), is_matrix_of_floats(w), is_row_stack(x, 64)))
+        .when(*product.only("convolution", one_group_or_number(a, c)), *product.only("grouped", has_groups(a, weight, c, "O")))
+        .inexact(_NOTE)
     )
-    rules["conv_scaled_grouped"] = (convolution(x * c, weight, attrs=a) >> convolution(x, weight * _grouped(c, "O"), attrs=a)).when(
-        *guards, has_groups(a, weight, c, "O")
+    shifted = (
+        (
+            shifting(
+                convolution=convolution(_SHIFTED, w, attrs=a),
+                dense=op.nn.dense(_SHIFTED, w),
+                matmul=_plain(_SHIFTED),
+                matmul_transposed=_turned(_SHIFTED),
+            )
+            >> op.nn.bias_add(
+                shifting(convolution=convolution(x, w, attrs=a), dense=op.nn.dense(x, w), matmul=_plain(x), matmul_transposed=_turned(x)),
+                shifting(
+                    convolution=op.sum(w * _SHIFT_INPUTS, axis=axis_of(a, "O"), exclude=True),
+                    dense=op.sum(w * _vector(d), axis=1),
+                    matmul=op.sum(w * _SHIFT_ROWS, axis=0),
+                    matmul_transposed=op.sum(w * _SHIFT_COLUMNS, axis=1),
+                ),
+                axis=shifting(convolution=axis_of(a, "C"), dense=-1, matmul=-1, matmul_transposed=-1),
+            )
+        )
+        .when(is_float(x), is_not(d, 0))
+        .when(*shifting.only("convolution", per_channel_of(d, x, a), is_unpadded_group(a)))
+        .when(*shifting.only("dense matmul matmul_transposed", per_column(d, x), is_row_stack(x, 2)))
+        .when(*shifting.only("matmul matmul_transposed", is_matrix_of_floats(w)))
+        .when(stays_finite(w, d))
+        .inexact(_NOTE)
     )
-    rules["conv_transpose_scaled"] = (transposed(x * c, weight, attrs=a) >> transposed(x, laid_out, attrs=a)).when(*guards)
-    bias = op.sum(w * op.reshape(_vector(d), newshape=laid_on(a, "I")), axis=axis_of(a, "O"), exclude=True)
-    rules["conv_shifted"] = (convolution(x + d, w, attrs=a) >> op.nn.bias_add(convolution(x, w, attrs=a), bias, axis=axis_of(a, "C"))).when(
-        is_float(x), is_not(d, 0), per_channel_of(d, x, a), is_unpadded_group(a), stays_finite(w, d)
+
+
+behind = cases("product", "convolution", "transposed", "grouped", "matmul_transposed")
+_ALONG_OUTPUTS = weight * op.reshape(_vector(c), newshape=laid_on(a, "O"))
+_PRODUCT = behind(
+    convolution=convolution(x, weight, attrs=a),
+    transposed=transposed(x, weight, attrs=a),
+    grouped=transposed(x, weight, attrs=a),
+    matmul_transposed=_turned(x),
+)
+_NOW = behind(
+    convolution=convolution(x, _ALONG_OUTPUTS, attrs=a),
+    transposed=transposed(x, _ALONG_OUTPUTS, attrs=a),
+    grouped=transposed(x, weight * _grouped(c, "I"), attrs=a),
+    matmul_transposed=_turned(x, w * _ROWS),
+)
+_CHANNELS = behind(convolution=p, transposed=p, grouped=1, matmul_transposed=p)
+
+
+class BackwardScaleAxis(RuleSet):
+    """Scales behind a product fold into its weights where its channels are last, and into those of transposed convolutions in groups."""
+
+    scaled = (
+        (
+            bias(none=_PRODUCT, biased=op.nn.bias_add(_PRODUCT, b, axis=_CHANNELS)) * c
+            >> bias(none=_NOW, biased=op.nn.bias_add(_NOW, b * _vector(c), axis=_CHANNELS))
+        )
+        .when(is_float(x), is_not(c, 1))
+        .when(*behind.only("convolution transposed", has_channels_last(a)), *behind.only("grouped", has_channels_first(a)))
+        .when(*behind.only("convolution transposed grouped", per_channel_of(c, _PRODUCT, a), is_scaled_for_less(weight, _PRODUCT)))
+        .when(*behind.only("convolution transposed grouped", stays_finite(weight, c)))
+        .when(*behind.only("transposed", one_group_or_number(a, c)), *behind.only("grouped", has_groups(a, weight, c, "I")))
+        .when(*behind.only("matmul_transposed", per_column(c, _PRODUCT), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)))
+        .when(*bias.only("biased", stays_finite(b, c), *behind.only("convolution transposed matmul_transposed", is_axis(p, -1, _PRODUCT))))
+        .inexact(_NOTE)
     )
-    columns = (is_float(x), is_not(c, 1), per_column(c, x))
-    rules["dense_scaled"] = (op.nn.dense(x * c, weight) >> op.nn.dense(x, weight * _vector(c))).when(
-        *columns, is_scaled_for_less(weight, x), stays_finite(weight, c)
-    )
-    rules["dense_shifted"] = (op.nn.dense(x + d, w) >> op.nn.bias_add(op.nn.dense(x, w), op.sum(w * _vector(d), axis=1), axis=-1)).when(
-        is_float(x), is_not(d, 0), per_column(d, x), is_row_stack(x, 2), stays_finite(w, d)
-    )
-    for name, flag, newshape, axis in (("matmul", False, (-1, 1), 0), ("matmul_transposed", True, (1, -1), 1)):
-        product = op.nn.matmul(x, w, transpose_a=False, transpose_b=flag)
-        laid = op.reshape(c, newshape=newshape)
-        rules[f"{name}_scaled"] = (
-            op.nn.matmul(x * c, w, transpose_a=False, transpose_b=flag) >> op.nn.matmul(x, w * laid, transpose_a=False, transpose_b=flag)
-        ).when(*columns, stays_finite(w, c), is_matrix_of_floats(w), is_row_stack(x, 64))
-        bias = op.sum(w * op.reshape(d, newshape=newshape), axis=axis)
-        rules[f"{name}_shifted"] = (
-            op.nn.matmul(x + d, w, transpose_a=False, transpose_b=flag) >> op.nn.bias_add(product, bias, axis=-1)
-        ).when(is_float(x), is_not(d, 0), per_column(d, x), is_matrix_of_floats(w), is_row_stack(x, 2), stays_finite(w, d))
-    doc = "Scales and shifts of the data of a product become part of its weights and bias."
-    return RuleSetMeta("ForwardScaleAxis", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_NOTE) for name, rule in rules.items()}})
-
-
-def _scaled_after(product: PCall, now: AnyValue, axis: AnyValue, guards: AnyValue) -> dict[str, Rule]:
-    """A product and a scale, with and without a bias between them: `now` is the product of the scaled weight."""
-    biased_guards = [] if isinstance(axis, int) else [is_axis(axis, -1, product)]
-    biased = op.nn.bias_add(product, b, axis=axis)
-    return {
-        "scaled": (product * c >> now).when(*guards),
-        "scaled_biased": (biased * c >> op.nn.bias_add(now, b * _vector(c), axis=axis)).when(*guards, *biased_guards, stays_finite(b, c)),
-    }
-
-
-def _backward() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    now = weight * op.reshape(_vector(c), newshape=laid_on(a, "O"))
-    for of in (convolution, transposed):
-        product = of(x, weight, attrs=a)
-        guards = [
-            has_channels_last(a),
-            is_float(x),
-            is_not(c, 1),
-            per_channel_of(c, product, a),
-            is_scaled_for_less(weight, product),
-            stays_finite(weight, c),
-        ]
-        if of is transposed:
-            guards.append(one_group_or_number(a, c))
-        rules |= {f"{of.name}_{key}": rule for key, rule in _scaled_after(product, of(x, now, attrs=a), p, guards).items()}
-    grouped = [has_channels_first(a), *guards[1:-1], has_groups(a, weight, c, "I")]
-    found = _scaled_after(product, transposed(x, weight * _grouped(c, "I"), attrs=a), 1, grouped)
-    rules |= {f"transposed_{key}_grouped": rule for key, rule in found.items()}
-    product = op.nn.matmul(x, w, transpose_a=False, transpose_b=True)
-    now = op.nn.matmul(x, w * op.reshape(c, newshape=(-1, 1)), transpose_a=False, transpose_b=True)
-    guards = [is_float(x), is_not(c, 1), per_column(c, product), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)]
-    rules |= {f"matmul_transposed_{key}": rule for key, rule in _scaled_after(product, now, p, guards).items()}
-    doc = "Scales behind a product fold into its weights where its channels are last, and into those of transposed convolutions in groups."
-    return RuleSetMeta("BackwardScaleAxis", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_NOTE) for name, rule in rules.items()}})
-
-
-ForwardScaleAxis = _forward()
-BackwardScaleAxis = _backward()
 
 
 class Biases(RuleSet):

@@ -13,19 +13,21 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_no_zero, is_finite, is_float, is_positive, keeps_type, same_type
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.scale_axis import lies_along
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 x, y, bias = tensors("x y b")
 b, c, d = constants("b c d")
 a, p = attributes("a p")
 max_pool = operator("max_pool", *(f"nn.{kind}max_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
 avg_pool = operator("avg_pool", *(f"nn.{kind}avg_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
+rectifier = operator("rectifier", "nn.relu", "nn.leaky_relu", "abs")
 sum_or_difference = operator("sum_or_difference", "add", "subtract")
 _NOTE = "scales earlier or later, and rounds there"
 
@@ -109,63 +111,88 @@ def _transposed(axes: AnyValue, whole: Pattern) -> PCall:
     return op.transpose(op.reshape(c, newshape=full_rank(c, whole)), axes=axes)
 
 
-def _both_ways() -> tuple[dict[str, Rule], dict[str, Rule]]:
-    """Equations f(x) * c = f(x * c), read from the left and from the right."""
-    up: dict[str, Rule] = {}
-    down: dict[str, Rule] = {}
+passing = cases("passing", "rectifier", "prelu", "max_pool", "avg_pool", "pad")
+_BELOW = passing(
+    rectifier=rectifier(x, attrs=a) * c,
+    prelu=op.nn.prelu(x, y) * c,
+    max_pool=max_pool(x, attrs=a) * c,
+    avg_pool=avg_pool(x, attrs=a) * c,
+    pad=op.nn.pad(x, attrs=a) * c,
+)
+_ABOVE = passing(
+    rectifier=rectifier(x * c, attrs=a),
+    prelu=op.nn.prelu(x * c, y),
+    max_pool=max_pool(x * c, attrs=a),
+    avg_pool=avg_pool(x * c, attrs=a),
+    pad=op.nn.pad(x * c, attrs=a),
+)
+_PASSING = (
+    *(is_float(x), is_finite(c)),
+    *passing.only("rectifier prelu max_pool", is_positive(c)),
+    *passing.only("rectifier prelu", keeps_type(x, x * c)),
+    *passing.only("max_pool avg_pool", varies_outside_windows(c, x, a)),
+    *passing.only("pad", varies_outside_padding(c, x, a)),
+)
+_TURNED: PCall = op.transpose(x, axes=p)
+_VECTOR = op.reshape(c, newshape=(-1,))
+_DIFFERENCE, _BOTH = sum_or_difference(x * c, d), sum_or_difference(x, y) * c
 
-    def add(name: str, below: Pattern, above: Pattern, *guards: AnyValue) -> None:
-        up[name] = (below >> above).when(is_float(x), is_finite(c), *guards)
-        down[name] = (above >> below).when(is_float(x), is_finite(c), *guards)
 
-    for name, of, attrs in (("relu", op.nn.relu, {}), ("leaky_relu", op.nn.leaky_relu, {"attrs": a}), ("abs", op.abs, {})):
-        add(name, of(x, **attrs) * c, of(x * c, **attrs), is_positive(c), keeps_type(x, x * c))
-    add("prelu", op.nn.prelu(x, y) * c, op.nn.prelu(x * c, y), is_positive(c), keeps_type(x, x * c))
-    add("max_pool", max_pool(x, attrs=a) * c, max_pool(x * c, attrs=a), is_positive(c), varies_outside_windows(c, x, a))
-    add("avg_pool", avg_pool(x, attrs=a) * c, avg_pool(x * c, attrs=a), varies_outside_windows(c, x, a))
-    add("pad", op.nn.pad(x, attrs=a) * c, op.nn.pad(x * c, attrs=a), varies_outside_padding(c, x, a))
-    return up, down
+class ScalesUp(RuleSet):
+    """Scales go up, towards the product before them."""
+
+    passing = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_NOTE)
+    transpose = (
+        (_TURNED * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p))
+        .when(is_float(x), keeps_type(_TURNED, _TURNED * c))
+        .exploring()
+        .inexact(_NOTE)
+    )
+    bias_add = (
+        (op.nn.bias_add(x, bias, axis=p) * c >> op.nn.bias_add(x * c, bias * _VECTOR, axis=p))
+        .when(is_float(x), is_along(c, x, p), is_finite(c), stays_finite(bias, c))
+        .exploring()
+        .inexact(_NOTE)
+    )
+    sum = (
+        (_BOTH >> sum_or_difference(x * c, y * c))
+        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH))
+        .exploring()
+        .inexact(_NOTE)
+    )
+    add_bias = (
+        ((x + y) * c >> x * c + y * c)
+        .when(is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c))
+        .exploring()
+        .inexact(_NOTE)
+    )
 
 
-def _rules() -> tuple[RuleSetMeta, RuleSetMeta]:
-    up, down = _both_ways()
-    # Before a rectifier TasoElementwise has the equation too; here the factors stand the other way round, so that each has its own.
-    down["relu"] = (op.nn.relu(x * c) >> c * op.nn.relu(x)).when(is_float(x), is_finite(c), is_positive(c), keeps_type(x, x * c))
-    turned: PCall = op.transpose(x, axes=p)
-    up["transpose"] = (turned * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p)).when(
-        is_float(x), keeps_type(turned, turned * c)
+class ScalesDown(RuleSet):
+    """Scales go down, towards the product behind them."""
+
+    passing = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_NOTE)
+    transpose = (
+        (op.transpose(x * c, axes=p) >> _TURNED * _transposed(p, x)).when(is_float(x), keeps_type(x, x * c)).exploring().inexact(_NOTE)
     )
-    down["transpose"] = (op.transpose(x * c, axes=p) >> turned * _transposed(p, x)).when(is_float(x), keeps_type(x, x * c))
-    flat = op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
-    down["flatten"] = (op.nn.batch_flatten(x * c, attrs=a) >> op.nn.batch_flatten(x, attrs=a) * flat).when(
-        is_float(x), keeps_batch(c, x), keeps_type(x, x * c)
-    )
-    vector = op.reshape(c, newshape=(-1,))
-    up["bias_add"] = (op.nn.bias_add(x, bias, axis=p) * c >> op.nn.bias_add(x * c, bias * vector, axis=p)).when(
-        is_float(x), is_along(c, x, p), is_finite(c), stays_finite(bias, c)
-    )
-    down["bias_add"] = (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / vector, axis=p) * c).when(
-        is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c)
-    )
-    whole = sum_or_difference(x * c, d)
-    down["sum"] = (whole >> sum_or_difference(x, d / c) * c).when(
-        is_float(x), keeps_type(x, whole), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c)
-    )
-    both = sum_or_difference(x, y) * c
-    up["sum"] = (both >> sum_or_difference(x * c, y * c)).when(is_float(x), is_finite(c), same_type(x, y), same_type(x, both))
-    up["add_bias"] = ((x + y) * c >> x * c + y * c).when(
-        is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c)
-    )
-    made = []
-    for name, rules, where in (
-        ("ScalesUp", up, "up, towards the product before"),
-        ("ScalesDown", down, "down, towards the product behind"),
-    ):
-        doc = f"Scales go {where} them."
-        made.append(
-            RuleSetMeta(name, (RuleSet,), {"__doc__": doc, **{key: rule.exploring().inexact(_NOTE) for key, rule in rules.items()}})
+    flatten = (
+        (
+            op.nn.batch_flatten(x * c, attrs=a)
+            >> op.nn.batch_flatten(x, attrs=a) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
         )
-    return made[0], made[1]
-
-
-ScalesUp, ScalesDown = _rules()
+        .when(is_float(x), keeps_batch(c, x), keeps_type(x, x * c))
+        .exploring()
+        .inexact(_NOTE)
+    )
+    bias_add = (
+        (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / _VECTOR, axis=p) * c)
+        .when(is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c))
+        .exploring()
+        .inexact(_NOTE)
+    )
+    sum = (
+        (_DIFFERENCE >> sum_or_difference(x, d / c) * c)
+        .when(is_float(x), keeps_type(x, _DIFFERENCE), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c))
+        .exploring()
+        .inexact(_NOTE)
+    )

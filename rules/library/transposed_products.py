@@ -7,11 +7,12 @@ and the Gemm of ONNX are made for. `passat.rules.library.passages` has how trans
 
 from collections.abc import Sequence
 
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Term, computed, condition, has_rank, is_float
 from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.matmul_chains import product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import RuleSet
 
 x, y = tensors("x y")
 (w,) = constants("w")
@@ -57,65 +58,87 @@ def turned(of: Pattern) -> PCall:
     return op.transpose(of, axes=exchanged(of))
 
 
-def _flags() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for flag in (False, True):
-        plain, now = {"transpose_a": p, "transpose_b": flag}, {"transpose_a": p, "transpose_b": not flag}
-        matrix = op.transpose(y, axes=(1, 0))
-        rules[f"right_{'back' if flag else 'turned'}"] = op.nn.matmul(x, matrix, **plain) >> op.nn.matmul(x, y, **now)
-        plain, now = {"transpose_a": flag, "transpose_b": p}, {"transpose_a": not flag, "transpose_b": p}
-        matrix = op.transpose(x, axes=(1, 0))
-        rules[f"left_{'back' if flag else 'turned'}"] = op.nn.matmul(matrix, y, **plain) >> op.nn.matmul(x, y, **now)
-    doc = "A transpose of a matrix goes into the product that reads it."
-    named = {name: rule.when(is_float(x), has_rank(y, 2), has_rank(x, 2)).inexact(_NOTE).exploring() for name, rule in rules.items()}
-    weights = {
-        "right_weight": op.nn.matmul(x, w, transpose_a=p, transpose_b=True)
-        >> op.nn.matmul(x, op.transpose(w, axes=(1, 0)), transpose_a=p, transpose_b=False),
-        "left_weight": op.nn.matmul(w, x, transpose_a=True, transpose_b=p)
-        >> op.nn.matmul(op.transpose(w, axes=(1, 0)), x, transpose_a=False, transpose_b=p),
-    }
-    named |= {name: rule.when(is_not_constant(x)).inexact(_NOTE).exploring() for name, rule in weights.items()}
-    return RuleSetMeta("TransposedOperands", (RuleSet,), {"__doc__": doc, **named})
+side = cases("side", "left", "right")
+flag = cases("flag", "turned", "back")
+_SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
 
 
-TransposedOperands = _flags()
+class TransposedOperands(RuleSet):
+    """A transpose of a matrix goes into the product that reads it."""
+
+    matrix = (
+        (
+            side(
+                left=op.nn.matmul(op.transpose(x, axes=(1, 0)), y, transpose_a=_SET, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(y, axes=(1, 0)), transpose_a=p, transpose_b=_SET),
+            )
+            >> side(left=op.nn.matmul(x, y, transpose_a=_NOW, transpose_b=p), right=op.nn.matmul(x, y, transpose_a=p, transpose_b=_NOW))
+        )
+        .when(is_float(x), has_rank(y, 2), has_rank(x, 2))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    weight = (
+        (
+            side(left=op.nn.matmul(w, x, transpose_a=True, transpose_b=p), right=op.nn.matmul(x, w, transpose_a=p, transpose_b=True))
+            >> side(
+                left=op.nn.matmul(op.transpose(w, axes=(1, 0)), x, transpose_a=False, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(w, axes=(1, 0)), transpose_a=p, transpose_b=False),
+            )
+        )
+        .when(is_not_constant(x))
+        .inexact(_NOTE)
+        .exploring()
+    )
 
 
-def _products() -> RuleSetMeta:
-    whole, dense, batches = product(x, y), op.nn.dense(x, y), op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
-    flagged = op.nn.matmul(x, y, transpose_a=p, transpose_b=q)
-    now = {"transpose_a": other(q), "transpose_b": other(p)}
-    rules = {
-        "matmul": (op.transpose(whole, axes=r) >> product(turned(y), turned(x))).when(
-            transposes_matrices(r, whole), is_stack(x), is_stack(y)
-        ),
-        "matmul_flags": (op.transpose(flagged, axes=r) >> op.nn.matmul(y, x, **now)).when(transposes_matrices(r, flagged), is_set(p, q)),
-        "dense": (op.transpose(dense, axes=r) >> product(y, turned(x))).when(transposes_matrices(r, dense)),
-        "batch_matmul": (op.transpose(batches, axes=r) >> op.nn.batch_matmul(y, x, **now)).when(transposes_matrices(r, batches)),
-        "both_turned": (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x))).when(
-            transposes_matrices(p, x), transposes_matrices(q, y)
-        ),
-    }
-    doc = "The transpose of a product is the product of the transposes, the other way round."
-    return RuleSetMeta("TransposedProducts", (RuleSet,), {"__doc__": doc, **{k: v.inexact(_NOTE).exploring() for k, v in rules.items()}})
+kind = cases("kind", "matmul", "dense")
+flagged = cases("flagged", "matmul", "batch_matmul")
+_WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
+_FLAGGED = flagged(
+    matmul=op.nn.matmul(x, y, transpose_a=p, transpose_b=q), batch_matmul=op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
+)
+_EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
 
 
-TransposedProducts = _products()
+class TransposedProducts(RuleSet):
+    """The transpose of a product is the product of the transposes, the other way round."""
+
+    plain = (
+        (op.transpose(_WHOLE, axes=r) >> product(kind(matmul=turned(y), dense=y), turned(x)))
+        .when(transposes_matrices(r, _WHOLE), *kind.only("matmul", is_stack(x), is_stack(y)))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    flags = (
+        (
+            op.transpose(_FLAGGED, axes=r)
+            >> flagged(matmul=op.nn.matmul(y, x, **_EXCHANGED), batch_matmul=op.nn.batch_matmul(y, x, **_EXCHANGED))
+        )
+        .when(transposes_matrices(r, _FLAGGED), *flagged.only("matmul", is_set(p, q)))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    both_turned = (
+        (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x)))
+        .when(transposes_matrices(p, x), transposes_matrices(q, y))
+        .inexact(_NOTE)
+        .exploring()
+    )
+
+
+written = cases("kind", "matmul", "matmul_turned", "dense")
 
 
 class WeightsLast(RuleSet):
     """A weight that multiplies from the left multiplies from the right what is transposed before and behind."""
 
-    matmul = (
-        (product(w, x) >> turned(product(turned(x), turned(w))))
-        .when(is_stack(w), is_stack(x), is_not_constant(x))
+    exchange = (
+        (
+            written(matmul=product(w, x), matmul_turned=op.nn.matmul(w, x, transpose_a=False, transpose_b=True), dense=op.nn.dense(w, x))
+            >> turned(product(written(matmul=turned(x), matmul_turned=x, dense=x), turned(w)))
+        )
+        .when(*written.only("matmul", is_stack(w), is_stack(x)), is_not_constant(x))
         .inexact(_NOTE)
         .exploring()
     )
-    matmul_turned = (
-        (op.nn.matmul(w, x, transpose_a=False, transpose_b=True) >> turned(product(x, turned(w))))
-        .when(is_not_constant(x))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    dense = (op.nn.dense(w, x) >> turned(product(x, turned(w)))).when(is_not_constant(x)).inexact(_NOTE).exploring()

@@ -10,14 +10,14 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
+from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, is_not_empty, shape_of
 from passat.rules.pattern import Pattern, PCall, attributes, number, op, tensors
-from passat.rules.rule import MIXED, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import MIXED, RuleSet
 
 x, gamma, beta, mean, var = tensors("x gamma beta mean var")
 a, p = attributes("a p")
 _ROUNDS = "each operator rounds by itself"
-_APART = "an infinite gamma or mean multiplies the data and the mean apart"
 
 
 @condition
@@ -113,71 +113,71 @@ def channels_are_last(axis: int, x: Term, last: bool) -> bool | str:
     return (x.type.axis(axis) == x.type.ndim - 1) is last or f"the channels are axis {axis} of {x.type!r}"
 
 
-def _along(vector: Pattern, last: bool) -> Pattern:
-    return vector if last else op.expand_dims(vector, axis=1, num_newaxis=behind(p, x))
+channels = cases("channels", "inner", "last")
+has = cases("has", "both", "gamma", "beta", "neither")
+shift = cases("shift", "beta", "none")
+_LAST = channels_are_last(p, x, channels(inner=False, last=True))
+
+
+def _along(vector: Pattern) -> Pattern:
+    return channels(inner=op.expand_dims(vector, axis=1, num_newaxis=behind(p, x)), last=vector)
 
 
 _EPSILON = number(added(a, "epsilon"))
+_INVERSE = 1.0 / op.sqrt(var + _EPSILON)
+_FACTOR = has(both=_INVERSE * gamma, gamma=_INVERSE * gamma, beta=_INVERSE, neither=_INVERSE)
+_SHIFT = op.negative(mean) * _FACTOR
+_BATCH_NORM = op.nn.batch_norm(
+    *(x, gamma, beta, mean, var),
+    axis=p,
+    scale=has(both=True, gamma=True, beta=False, neither=False),
+    center=has(both=True, gamma=False, beta=True, neither=False),
+    attrs=a,
+)[0]
+_GROUPED = _standardised(op.reshape(x, newshape=in_groups(a, x)), of_group(a, x), _EPSILON)
+_LAYER = _standardised(x, from_axis(a, x), _EPSILON) * gamma
+_SQUARE = op.sum(x * x, axis=all_or(a, x), keepdims=True)
 
 
-def _batch_norms(last: bool) -> dict[str, Rule]:
-    rules: dict[str, Rule] = {}
-    inverse = 1.0 / op.sqrt(var + _EPSILON)
-    for name, scale, center in (
-        ("", True, True),
-        ("_without_gamma", False, True),
-        ("_without_beta", True, False),
-        ("_alone", False, False),
-    ):
-        whole = op.nn.batch_norm(x, gamma, beta, mean, var, axis=p, scale=scale, center=center, attrs=a)[0]
-        factor: Pattern = inverse * gamma if scale else inverse
-        shift: Pattern = op.negative(mean) * factor
-        made = x * _along(factor, last) + _along(shift + beta if center else shift, last)
-        rules[f"batch_norm{name}"] = (whole >> made).when(keeps_its_epsilon(x, a, "epsilon")).inexact(_APART, nonfinite=MIXED)
-    return rules
+class Unpacking(RuleSet):
+    """Normalisations fall into means, roots, products and sums."""
 
-
-def _per_channel(last: bool) -> dict[str, Rule]:
-    """The rules on normalisations that have channels, for those that are the last axis or for others."""
-    instance = _standardised(x, but_batch_and_channels(a, x), _EPSILON)
-    grouped = op.reshape(_standardised(op.reshape(x, newshape=in_groups(a, x)), of_group(a, x), _EPSILON), newshape=shape_of(x))
-    found = {
-        "instance_norm": op.nn.instance_norm(x, gamma, beta, axis=p, attrs=a) >> instance * _along(gamma, last) + _along(beta, last),
-        "group_norm": op.nn.group_norm(x, gamma, beta, axis=p, attrs=a) >> grouped * _along(gamma, last) + _along(beta, last),
-    }
-    rules = {name: rule.when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon")) for name, rule in found.items()}
-    rules["instance_norm"] = rules["instance_norm"].inexact(_APART, nonfinite=MIXED)
-    rules |= _batch_norms(last)
-    return {f"{name}{'_last' if last else ''}": rule.when(channels_are_last(p, x, last)) for name, rule in rules.items()}
-
-
-def _rules() -> RuleSetMeta:
-    layer = _standardised(x, from_axis(a, x), _EPSILON) * gamma
-    rules = {
-        "layer_norm": op.nn.layer_norm(x, gamma, beta, attrs=a) >> layer + beta,
-        "layer_norm_without_beta": op.nn.layer_norm(x, gamma, (), attrs=a) >> layer,
-    }
-    rules = {name: rule.when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon")) for name, rule in rules.items()}
-    rules |= _per_channel(False) | _per_channel(True)
-    square = op.sum(x * x, axis=all_or(a, x), keepdims=True)
-    rules["l2_normalize"] = (op.nn.l2_normalize(x, attrs=a) >> x / op.sqrt(op.maximum(square, number(added(a, "eps"))))).when(
-        has_axes(x), is_wide(x)
+    layer_norm = (
+        (op.nn.layer_norm(x, gamma, shift(beta=beta, none=()), attrs=a) >> shift(beta=_LAYER + beta, none=_LAYER))
+        .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"))
+        .inexact(_ROUNDS)
+        .lowering()
     )
-    doc = "Normalisations fall into means, roots, products and sums."
-    return RuleSetMeta(
-        "Unpacking", (RuleSet,), {"__doc__": doc, **{name: rule.inexact(_ROUNDS).lowering() for name, rule in rules.items()}}
+    instance_norm = (
+        (
+            op.nn.instance_norm(x, gamma, beta, axis=p, attrs=a)
+            >> _standardised(x, but_batch_and_channels(a, x), _EPSILON) * _along(gamma) + _along(beta)
+        )
+        .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"), _LAST)
+        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma multiplies the data and the mean apart
+        .lowering()
     )
-
-
-Unpacking = _rules()
+    group_norm = (
+        (op.nn.group_norm(x, gamma, beta, axis=p, attrs=a) >> op.reshape(_GROUPED, newshape=shape_of(x)) * _along(gamma) + _along(beta))
+        .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"), _LAST)
+        .inexact(_ROUNDS)
+        .lowering()
+    )
+    batch_norm = (
+        (_BATCH_NORM >> x * _along(_FACTOR) + _along(has(both=_SHIFT + beta, gamma=_SHIFT, beta=_SHIFT + beta, neither=_SHIFT)))
+        .when(keeps_its_epsilon(x, a, "epsilon"), _LAST)
+        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma or mean multiplies the data and the mean apart
+        .lowering()
+    )
+    l2_normalize = (
+        (op.nn.l2_normalize(x, attrs=a) >> x / op.sqrt(op.maximum(_SQUARE, number(added(a, "eps")))))
+        .when(has_axes(x), is_wide(x))
+        .inexact(_ROUNDS)
+        .lowering()
+    )
 
 
 class CanonicalOps(RuleSet):
     """Operators that are spelled as others, which more passes know: Relay's CanonicalizeOps."""
 
-    bias_add = (
-        (op.nn.bias_add(x, beta, axis=p) >> x + op.expand_dims(beta, axis=1, num_newaxis=behind(p, x)))
-        .when(channels_are_last(p, x, False))
-        .lowering()
-    )
-    bias_add_last = (op.nn.bias_add(x, beta, axis=p) >> x + beta).when(channels_are_last(p, x, True)).lowering()
+    bias_add = (op.nn.bias_add(x, beta, axis=p) >> x + _along(beta)).when(_LAST).lowering()

@@ -11,16 +11,14 @@ from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.slicing import compose_slices, is_identity_slice
 from passat.ir.types import TupleType
+from passat.rules.case_hole import CaseHole, cases
 from passat.rules.conditions import Refuse, Term, compose, computed, condition, is_identity, same_type
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
+from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 a, b, p, q, t, u = attributes("a b p q t u")
-
-VIEWS = {"reshape": op.reshape, "expand_dims": op.expand_dims, "squeeze": op.squeeze, "flatten": op.nn.batch_flatten}
-_OUTER, _INNER = {"reshape": {"newshape": p}}, {"reshape": {"newshape": q}}
 
 
 @condition
@@ -45,20 +43,23 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
     return newshape
 
 
-def _view_rules() -> RuleSetMeta:
-    rules: dict[str, Rule] = {}
-    for name, view in VIEWS.items():
-        whole = view(x)
-        rules[f"{name}_to_same"] = (whole >> x).when(keeps_shape(x, whole))
-        for inner_name, inner in VIEWS.items():
-            pair = view(inner(x, **_INNER.get(inner_name, {})), **_OUTER.get(name, {}))
-            given = [hole for kind, hole in ((name, p), (inner_name, q)) if kind == "reshape"]
-            rules[f"{name}_of_{inner_name}"] = pair >> op.reshape(x, newshape=new_shape(x, pair, *given))
-    doc = "Views of views: reshapes, new axes, dropped axes and flattenings that meet become one reshape, or nothing."
-    return RuleSetMeta("Views", (RuleSet,), {"__doc__": doc, **rules})
+VIEWS: Final = ("reshape", "expand_dims", "squeeze", "flatten")
+outer, inner = cases("outer", *VIEWS), cases("inner", *VIEWS)
 
 
-Views = _view_rules()
+def _view(kind: CaseHole, of: Pattern, **attrs: AttrHole) -> Pattern:
+    return kind(reshape=op.reshape(of, **attrs), expand_dims=op.expand_dims(of), squeeze=op.squeeze(of), flatten=op.nn.batch_flatten(of))
+
+
+_ONE, _PAIR = _view(outer, x), _view(outer, _view(inner, x, newshape=q), newshape=p)
+_GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, hole in ((outer, p), (inner, q))]
+
+
+class Views(RuleSet):
+    """Views of views: reshapes, new axes, dropped axes and flattenings that meet become one reshape, or nothing."""
+
+    to_same = (_ONE >> x).when(keeps_shape(x, _ONE))
+    fuse = _PAIR >> op.reshape(x, newshape=new_shape(x, _PAIR, *_GIVEN))
 
 
 @computed

@@ -5,6 +5,7 @@ all operators in the wanted layouts and few transposes between them. A walk from
 by what it has seen so far.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
@@ -27,10 +28,20 @@ from passat.rules.library.arithmetic import Units
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.clips import Clips
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.layouts import DEFAULT, POOLINGS, ChannelsFirst, ChannelsLast, check_layouts, conversion, wanted
+from passat.rules.library.layouts import (
+    DEFAULT,
+    POOLINGS,
+    ChannelsFirst,
+    ChannelsLast,
+    channels_first,
+    channels_last,
+    check_layouts,
+    conversion,
+    wanted,
+)
 from passat.rules.library.passages import RowPassages, UnaryPassages
 from passat.rules.library.views import Casts, NewAxes, Transposes, Views
-from passat.rules.pattern import RuleError
+from passat.rules.pattern import PCall, RuleError
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
@@ -42,7 +53,7 @@ _DEAR: Final = 1000.0
 ROUNDS: Final = 64
 """Rounds of a saturation, where `rules.rounds` does not say: a transpose that passes one operator takes one."""
 _NONE: Final = "no layouts are wanted, of the pass or by the target"
-_CONVERSIONS: Final = (ChannelsLast, ChannelsFirst)
+_CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
 def _passages() -> tuple[RuleSetMeta, ...]:
@@ -53,8 +64,9 @@ def _passages() -> tuple[RuleSetMeta, ...]:
 
 
 _WITHOUT: Final = (
-    *(rule.name for rule in UnaryPassages if rule.name.startswith("UnaryPassages.reshape_")),
-    *(rule.name for rule in ScaleAxis if not rule.name.endswith("_shifted")),
+    UnaryPassages.reshape.name,
+    *(rule.name for rule in ScaleAxis if rule is not ScaleAxis.shifted),
+    *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
 )
 """Reshapes stay where they are. Of `ScaleAxis` those rules run that make biases of constants again, which CanonicalizeOps has taken out."""
 
@@ -100,9 +112,9 @@ class LayoutPass(RulePass):
         self.layouts = {op: _pair(op, given) for op, given in layouts.items()}
         self.given_sets = tuple(sets)
         chosen = [_conversion(op, *pair) for op, pair in self.layouts.items()]
-        known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in rules}
+        known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in _conversions(rules)}
         self._without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
-        own = {rule.name: rule for rule in chosen if not any(rule in rules.rules for rules in _CONVERSIONS)}
+        own = {rule.name: rule for rule in chosen if "." not in rule.name}
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_passages()))
         # equal constants must be one: else one that is transposed there and back is always a new one
@@ -149,15 +161,18 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
     return pair
 
 
+@functools.cache
+def _conversions(rules: RuleSetMeta) -> list[Rule]:
+    return [direction for rule in rules for direction in rule.directions()]
+
+
 def _conversion(op: str, data: str, kernel: str) -> Rule:
     """The rule of the library that lays an operator out so; else one of its own."""
-    name = op.removeprefix("nn.")
-    if kernel == DEFAULT:
-        for rules in _CONVERSIONS:
-            found: Rule = getattr(rules, name)
-            if data in found.conditions[0].args:
-                return found
-    return conversion(op, data, kernel).named(f"{name}_{data}_{kernel}")
+    for rules, layout in _CONVERSIONS.items():
+        for rule in _conversions(rules) if kernel == DEFAULT else []:
+            if isinstance(rule.lhs, PCall) and rule.lhs.op.name == op and layout(rule.lhs.op) == data:
+                return rule
+    return conversion(op, data, kernel).named(f"{op.removeprefix('nn.')}_{data}_{kernel}")
 
 
 def _remade(

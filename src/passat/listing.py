@@ -13,7 +13,6 @@ from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
 from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
-from passat.rules.expansion import holes_in
 from passat.rules.library import rule_sets
 from passat.rules.rule import KEPT, MIXED, RESOLVED, RuleSetMeta
 
@@ -213,7 +212,7 @@ def _row(rule: Rule) -> RuleRow:
     return RuleRow(
         name=rule.name,
         rule=repr(rule),
-        holes=holes_in(rule.lhs).meanings(),
+        holes=rule.holes().meanings(),
         conditions=conditions,
         math=rule.math,
         nonfinite=rule.nonfinite,

@@ -1,4 +1,4 @@
-"""Pages on rules: families, what is told of each rule, and `passat rules doc`."""
+"""Pages on rules: what is told of each rule, and `passat rules doc`."""
 
 import os
 import re
@@ -13,10 +13,9 @@ from passat.cli.app import app
 from passat.listing import rule_rows
 from passat.pipelines import build_pipeline
 from passat.rule_pages.catalogue import library_subjects, operators_of, registered_rule_passes, runners, subjects_of
-from passat.rule_pages.families import elided, families
 from passat.rule_pages.markdown import library_page, page
 from passat.rule_pages.words import call_of, meaning, named_functions
-from passat.rules import library, operator
+from passat.rules import library
 from passat.rules.conditions import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
 from passat.rules.passes import default_pipeline
@@ -93,47 +92,14 @@ def test_no_cell_of_a_table_breaks_it(whole: str) -> None:
             widths = []
 
 
-def test_a_family_is_told_once() -> None:
-    class Twice(RuleSet):
-        """Three that differ in an operator, and one that has a hole for it."""
-
-        absolute = op.abs(op.abs(x)) >> op.abs(x)
-        floor = op.floor(op.floor(x)) >> op.floor(x)
-        ceil = op.ceil(op.ceil(x)) >> op.ceil(x)
-        either = operator("g", "abs", "nn.relu")(op.exp(x)) >> op.exp(x)
-
-    told, held = families(Twice)
-    assert (told.equation, told.letters, told.values) == ("f(f(x)) -> f(x)", ("f",), (("abs",), ("floor",), ("ceil",)))
-    assert (held.equation, held.letters, len(held.rules)) == ("g(exp(x)) -> exp(x)", (), 1)
-
-
 def test_holes_for_operators_are_explained(whole: str) -> None:
     assert "involution is any involution operator of 1 operand." in whole
     assert "extremum is maximum or minimum." in whole
 
 
-def test_operators_between_their_operands_are_a_family_too() -> None:
-    class Shifts(RuleSet):
-        """Three that differ in an operator and a number."""
-
-        sums = (x + c >> x).when(is_all(c, 0))
-        products = (x * c >> x).when(is_all(c, 1))
-        quotients = (x / c >> x).when(is_all(c, 2))
-
-    (family,) = families(Shifts)
-    assert (family.equation, family.conditions, family.letters) == ("(x ∘ c) -> x", ("is_all(c, n)",), ("∘", "n"))
-    assert family.values == (("+", "0"), ("*", "1"), ("/", "2"))
-
-
-def test_rules_that_differ_in_more_stay_apart() -> None:
-    class Mixed(RuleSet):
-        """Three operators that have nothing to do with each other, of two kinds."""
-
-        one = op.exp(op.log(op.abs(x))) >> op.abs(x)
-        two = op.sqrt(op.exp(op.sign(x))) >> op.sign(x)
-        three = (op.tanh(op.cos(op.sin(x))) >> op.exp(x)).exploring()
-
-    assert [len(family.rules) for family in families(Mixed)] == [1, 1, 1]
+def test_cases_are_explained(whole: str) -> None:
+    assert "biases is none, shifted, left or both." in whole
+    assert "has_groups(a, w, c, 'O') if product is grouped" in " ".join(whole.split())
 
 
 def test_the_left_side_is_not_repeated_in_conditions() -> None:
@@ -142,23 +108,20 @@ def test_the_left_side_is_not_repeated_in_conditions() -> None:
 
         sums = (x + c >> x).when(same_type(x, x + c))
 
-    assert families(Units)[0].conditions == ("same_type(x, left)",)
+    assert "| `Units.sums` | `(x + c) -> x` | `same_type(x, left)` |" in page(subjects_of([Units]))
 
 
-def test_operands_that_are_alike_are_left_out() -> None:
-    holes = tensors(" ".join(f"x{i}" for i in range(9)))
+def test_parts_that_a_long_equation_repeats_have_a_letter() -> None:
+    long = op.exp(op.log(op.abs(op.negative(op.sqrt(op.exp(op.log(x)))))))
 
-    class Wide(RuleSet):
-        """Rules that differ in how many operands there are."""
+    class Repeated(RuleSet):
+        """One rule."""
 
-        six = op.transpose(op.concatenate(holes[:6], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:6])), axis=1)
-        seven = op.transpose(op.concatenate(holes[:7], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:7])), axis=1)
-        eight = op.transpose(op.concatenate(holes[:8], axis=0)) >> op.concatenate(tuple(map(op.transpose, holes[:8])), axis=1)
+        twice = (long * long + op.exp(long * long) >> op.exp(long) * op.exp(long)).when(same_type(x, long))
 
-    (family,) = families(Wide)
-    assert family.equation == ("transpose(concatenate((x0, ..., n), axis=0)) -> concatenate((transpose(x0), ..., transpose(n)), axis=1)")
-    assert family.values == (("x5",), ("x6",), ("x7",))
-    assert elided("f((x1,), (x1, x2, x3), (x0, x2, x4, x6))") == "f((x1,), (x1, x2, x3), (x0, x2, x4, x6))"
+    text = page(subjects_of([Repeated]))
+    assert "where same_type(x, " in text
+    assert re.search(r"^  [A-Z] = exp\(log\(abs\(", text, re.MULTILINE)
 
 
 def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
@@ -240,7 +203,7 @@ def test_what_the_command_cannot_do(arguments: tuple[str, ...], sentence: str) -
 def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:
     rows = {row["name"]: row["passes"] for row in rule_rows()}
     assert rows["HiddenStates.product"] == ["FlattenHiddenState"]
-    assert "FoldScaleAxis" not in rows["ScaleAxis.dense_scaled"], "its passes have names of their own"
+    assert "FoldScaleAxis" not in rows["ScaleAxis.scaled"], "its passes have names of their own"
 
 
 def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:

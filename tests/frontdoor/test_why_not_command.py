@@ -50,16 +50,16 @@ def test_a_rule_that_nearly_matches() -> None:
 
 
 def test_a_condition_that_refused() -> None:
-    result = run("Units.multiply", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
+    result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
-        "Units.multiply: (x * c) -> x",
+        "Units.unit[multiply]: (x * c) -> x",
         "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is refused: is_all(c, 1): the elements of the "
         "constant are 0.5, not 1",
     ]
 
 
 def test_a_rule_that_fired() -> None:
-    result = run("ScaleAxis.convolution_normalised[nn.conv2d]", RESNET)
+    result = run("ScaleAxis.normalised[none, convolution, nn.conv2d]", RESNET)
     assert "it did fire, 22 times, and what it made was taken: at '/1/BatchNormalization', " in result.stdout
 
 
@@ -74,11 +74,11 @@ def test_a_rule_of_ones_own_that_was_not_worth_it() -> None:
 
 
 def test_passes_that_do_not_run() -> None:
-    text = run("ScaleAxis.dense_scaled", RESNET, "-O", "1", "--passes", SMALL).stdout
+    text = run("ScaleAxis.scaled[none, dense]", RESNET, "-O", "1", "--passes", SMALL).stdout
     assert text.splitlines()[1] == "FoldBatchNorm does not run: its level 2 > 1"
-    text = run("ScaleAxis.dense_scaled", RESNET, "--disable", "FoldBatchNorm", "--passes", SMALL).stdout
+    text = run("ScaleAxis.scaled[none, dense]", RESNET, "--disable", "FoldBatchNorm", "--passes", SMALL).stdout
     assert text.splitlines()[1] == "FoldBatchNorm does not run: disabled_pass names it"
-    text = run("ScaleAxis.dense_scaled", RESNET, "--passes", "SimplifyExpr").stdout
+    text = run("ScaleAxis.scaled[none, dense]", RESNET, "--passes", "SimplifyExpr").stdout
     held = "AlterOpLayout, BackwardFoldScaleAxis, Explore, FoldBatchNorm and 1 more"
     assert text.splitlines()[1] == f"no pass of the pipeline has it; {held} do"
     off = run("Units.add", RESNET, "--config", 'rules.disabled=["Units"]').stdout

@@ -37,7 +37,7 @@ from passat.rules.checking.values import EXTREME, PLAIN, draw_array
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
 
 Environment = Mapping[Var, AnyValue]
@@ -172,7 +172,7 @@ class Outcome:
 
     def fired(self, rule: str) -> float:
         """How many unions a rule has made."""
-        return self.count(f"fired:{rule}")
+        return self.count(f"fired:{without_operators(rule)}")
 
     def applied(self, rules: RuleSetMeta) -> float:
         """How often the rules of a set were applied."""
@@ -198,12 +198,21 @@ def optimise(function: Function, *sets: RuleSetMeta, merge: bool = False, **conf
     return apply(RulePass(sets, name="Tried", merge=merge), function, **config)
 
 
+def in_case(rule: Rule) -> list[Rule]:
+    """The directions of a rule; of one that is named `Set.rule[dense]` those whose names begin so."""
+    if not rule.holes():
+        return rule.directions()
+    directions = rule.named(without_operators(rule.name)).directions()
+    start = rule.name.rstrip("]")
+    return [one for one in directions if start == rule.name or one.name.startswith((f"{start}]", f"{start},"))]
+
+
 def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:
     """What a rule makes of the whole body of a function, once for each of its matches there, whatever that costs; and why it refused."""
     infer_type(function)
     made: list[Function] = []
     reasons: list[str] = []
-    for direction in rule.directions():
+    for direction in in_case(rule):
         matcher = Matcher(direction)
         for variant in matcher.variants:
             graph = Graph()

@@ -17,9 +17,7 @@ from passat.rule_pages.catalogue import (
     registered_rule_passes,
     runners,
 )
-from passat.rule_pages.families import Family, families
 from passat.rule_pages.words import call_of, meaning, named_functions
-from passat.rules.expansion import holes_in
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -28,17 +26,14 @@ LEVELS: Final = range(5)
 _FREELY: Final = {KEPT: "", RESOLVED: "; NaN may become infinite", MIXED: "; infinities and NaN may become one another"}
 _LONG: Final = 130
 """Equations of more characters are no longer told in tables."""
-_MANY: Final = 4
-"""Of more rules than this the names are folded away."""
 _WIDTH: Final = 110
 _REPEATED: Final = 24
 """Parts of so many characters, at least, get a letter where they stand there twice."""
 _BREAK: Final = "\n"
 _INTRODUCTION: Final = """\
 In an equation, `x`, `y`, `z` ... stand for any tensors and `c`, `d`, `w` ... for constants where the guards need their values; attributes
-that a left side does not name may be anything. A letter in front of operands (`f`, `∘`) or in place of a number or an operand (`n`) stands
-for several, each of which is a rule of its own. Parts that are long and stand there several times have capital letters; of operands that
-are alike, `...` are those between the first and the last.
+that a left side does not name may be anything. What holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands
+(`*xs`) stand for is said above the rules. Parts that are long and stand there several times have capital letters.
 
 * **where**: the guards. The rule fires where all of them hold, and otherwise says which one does not, and why. What each means is said
   below the rules of its file; `left` is the left side as a whole.
@@ -198,18 +193,17 @@ def _rule_set(rules: RuleSetMeta, run_by: list[str] | None) -> list[str]:
     if run_by is not None:
         by = ", ".join(map(_code, run_by)) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
         said.insert(0, f"Run by {by}.")
-    meanings = dict.fromkeys(meaning for rule in rules for meaning in holes_in(rule.lhs).meanings())
+    meanings = dict.fromkeys(meaning for rule in rules for meaning in rule.holes().meanings())
     said += [f"{_text(meaning)}." for meaning in meanings]
     kinds, values = {_kind(rule) for rule in rules}, {_values(rule) for rule in rules}
     if len(kinds) == 1 or len(values) == 1:
         common = [each.pop() for each in (set(kinds), set(values)) if len(each) == 1]
         said.append(f"{'All rules are' if len(rules) > 1 else 'The rule is'} {' and '.join(common)}.")
-    found = families(rules)
     columns: list[tuple[str, Callable[[Rule], str]]] = []
     columns += [("kind", _kind)] if len(kinds) > 1 else []
     columns += [("values", _values)] if len(values) > 1 else []
-    body = _entries if any(len(family.equation) > _LONG for family in found) else _rows
-    return [f"### {rules.__name__}", _text(doc), " ".join(said), body(found, columns)]
+    body = _entries if any(len(repr(rule)) > _LONG for rule in rules) else _rows
+    return [f"### {rules.__name__}", _text(doc), " ".join(said), body(list(rules), columns)]
 
 
 def _kind(rule: Rule) -> str:
@@ -221,68 +215,39 @@ def _values(rule: Rule) -> str:
     return EXACT if rule.math == EXACT else f"{FINITE if rule.math == FINITE else 'inexact'} ({_text(rule.note)}{_FREELY[rule.nonfinite]})"
 
 
-def _letters(family: Family) -> str:
-    return " and ".join(map(_code, family.letters))
+def _guards(rule: Rule) -> list[str]:
+    """The conditions, in which the left side as a whole is `left`."""
+    return [repr(condition).replace(repr(rule.lhs), "left") for condition in rule.conditions]
 
 
-def _names(family: Family) -> str:
-    return ", ".join(_code(rule.name) for rule in family.rules)
-
-
-def _meant(family: Family) -> str:
-    """What the letters of a small family stand for, in the order of its rules."""
-    return f"{_letters(family)} being {', '.join(' and '.join(map(_code, each)) for each in dict.fromkeys(family.values))}"
-
-
-def _folded(family: Family, title: str) -> str:
-    """The names of a large family, each with what the letters stand for in it where its name does not say that."""
-    rules = []
-    for rule, values in zip(family.rules, family.values, strict=True):
-        said = len(values) == 1 and values[0].rpartition(".")[2] in rule.name
-        rules.append(_code(rule.name) + ("" if said else f" ({', '.join(map(_code, values))})"))
-    return f"<details><summary>{title}</summary>\n\n{_letters(family)} in each: {', '.join(rules)}.\n\n</details>"
-
-
-def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _rows(found: Sequence[Family], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
-    """Rules as a table; the names of large families below it, folded away."""
-    guarded = any(family.conditions for family in found)
+def _rows(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
+    """Rules as a table."""
+    guarded = any(rule.conditions for rule in rules)
     header = ["rule", "equation", *(["where"] if guarded else []), *(title for title, _ in columns)]
-    rows, below = [], []
-    for family in found:
-        many = len(family.rules) > _MANY
-        if many:
-            below.append(_folded(family, f"The {len(family.rules)} rules with <code>{_html(family.equation)}</code>"))
-        row = [f"{len(family.rules)} rules, below" if many else _names(family)]
-        row.append(_code(family.equation) + (f", {_meant(family)}" if family.letters and not many else ""))
-        row += [", ".join(map(_code, family.conditions))] if guarded else []
-        rows.append([*row, *(tell(family.rules[0]) for _, tell in columns)])
-    return "\n\n".join([_table(header, rows), *below])
+    rows = []
+    for rule in rules:
+        guards = [", ".join(map(_code, _guards(rule)))] if guarded else []
+        rows.append([_code(rule.name), _code(repr(rule)), *guards, *(tell(rule) for _, tell in columns)])
+    return _table(header, rows)
 
 
-def _entries(found: Sequence[Family], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
+def _entries(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
     """Rules as a list, with room for long equations."""
     lines = []
-    for family in found:
-        many = len(family.rules) > _MANY
-        told = [tell(family.rules[0]) for _, tell in columns] + ([_meant(family)] if family.letters and not many else [])
-        name = f"{len(family.rules)} rules, which differ in {_letters(family)}" if many else _names(family)
-        equation, *conditions, shared = _shortened(family)
+    for rule in rules:
+        told = [tell(rule) for _, tell in columns]
+        equation, *conditions, shared = _shortened([repr(rule), *_guards(rule)])
         sides = re.sub(r" (->|<->) ", r"\n\1 ", equation).split("\n")
         text = [*sides, *(["where " + ", ".join(conditions)] if conditions else []), *shared.splitlines()]
         wrapped = [piece for line in text for piece in textwrap.wrap(line, _WIDTH, subsequent_indent="     ", break_on_hyphens=False)]
         block = "\n".join(f"  {line}" for line in wrapped)
-        lines.append(f"* {name}{': ' if told else ''}{'; '.join(told)}\n\n  ```text\n{block}\n  ```\n")
-        lines += [f"  {_folded(family, 'Their names')}\n".replace("\n\n", "\n\n  ")] if many else []
+        lines.append(f"* {_code(rule.name)}{': ' if told else ''}{'; '.join(told)}\n\n  ```text\n{block}\n  ```\n")
     return "\n".join(lines)
 
 
-def _shortened(family: Family) -> list[str]:
-    """The equation and the conditions of a family, and last which parts of it the capital letters in them stand for."""
-    texts = [family.equation, *family.conditions, ""]
+def _shortened(texts: Sequence[str]) -> list[str]:
+    """The equation and the conditions of a rule, and last which parts of it the capital letters in them stand for."""
+    texts = [*texts, ""]
     for letter in string.ascii_uppercase:
         whole = _BREAK.join(texts)
         repeated = [part for part in _calls(whole) if len(part) >= _REPEATED and whole.count(part) > 1]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta, without_operators
 from tests.rules.building import func
-from tests.rules.running import assert_equal_in_value, optimise, result_type, rewritten
+from tests.rules.running import assert_equal_in_value, in_case, optimise, result_type, rewritten
 
 
 class Case(NamedTuple):
@@ -26,25 +26,33 @@ def case(positive: Expr, negative: Expr, reason: str) -> Case:
 
 
 def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMeta, Rule, Case]]:
-    """The rules of sets with their cases; rules without one, and cases without a rule, are an error."""
+    """The rules of sets with their cases; rules without one, and cases without a rule, are an error. A rule with holes may have several, as
+    `Set.rule[dense]` and `Set.rule[matmul]`: such a case is of the directions whose names begin so, and the rule has that name."""
     names = {rule.name for rules in sets for rule in rules}
-    assert not names - cases.keys(), f"no case for {sorted(names - cases.keys())}"
-    assert not cases.keys() - names, f"no rule for {sorted(cases.keys() - names)}"
-    return [(rules, rule, cases[rule.name]) for rules in sets for rule in rules]
+    found: dict[str, list[str]] = {}
+    for key in cases:
+        found.setdefault(without_operators(key), []).append(key)
+    assert not names - found.keys(), f"no case for {sorted(names - found.keys())}"
+    assert not found.keys() - names, f"no rule for {sorted(found.keys() - names)}"
+    made = [(rules, rule.named(key), cases[key]) for rules in sets for rule in rules for key in found[rule.name]]
+    assert not [rule.name for _, rule, _ in made if not in_case(rule)], "cases of no direction"
+    return made
 
 
-def _options(rule: Rule) -> dict[str, AnyValue]:
-    """What a rule needs to run at all."""
-    return {"rules__math": FINITE} if rule.math == FINITE else {}
+def options(rules: RuleSetMeta, rule: Rule) -> dict[str, AnyValue]:
+    """What a rule needs to run at all, and without its other directions."""
+    name, own = without_operators(rule.name), {direction.name for direction in in_case(rule)}
+    others = [direction.name for each in rules if each.name == name for direction in each.directions() if direction.name not in own]
+    return {"rules__disabled": others} | ({"rules__math": FINITE} if rule.math == FINITE else {})
 
 
 def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule fires on its first program; the result has the same value and type, whether or not constants are folded."""
     before = example.positive
     for folding in ((), (ConstantFolding,)):
-        outcome = optimise(before, rules, *folding, **_options(rule))
+        outcome = optimise(before, rules, *folding, **options(rules, rule))
         if not folding:
-            assert outcome.fired(rule.name) > 0, outcome.remarks
+            assert outcome.fired(without_operators(rule.name)) > 0, outcome.remarks
         assert result_type(outcome.function) == result_type(before)
         exact = all(other.math == EXACT for other in rules if outcome.fired(other.name))
         assert_equal_in_value(before, outcome.function, exact=exact)
@@ -52,12 +60,13 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule does not fire on its second program, and says why."""
-    outcome = optimise(example.negative, rules, **_options(rule))
-    assert outcome.fired(rule.name) == 0
+    name = without_operators(rule.name)
+    outcome = optimise(example.negative, rules, **options(rules, rule))
+    assert outcome.fired(name) == 0
     if not example.reason:
-        assert outcome.count(f"matched:{rule.name}") == 0
+        assert outcome.count(f"matched:{name}") == 0
     else:
-        said = [remark for remark in outcome.remarks if remark.startswith(f"{rule.name} refused")]
+        said = [remark for remark in outcome.remarks if remark.startswith(f"{name} refused")]
         assert any(example.reason in remark for remark in said), outcome.remarks
 
 

@@ -48,7 +48,11 @@ def negated(value: Expr) -> Expr:
 
 
 CASES: dict[str, Case] = {
-    **{f"Units.{of.name.replace('.', '_')}": unit_case(of) for of in list_ops() if of.unit is not None and of.arity == 2},
+    **{
+        (f"Units.{of.name}" if of.name in ("add", "subtract", "power") else f"Units.unit[{of.name}]"): unit_case(of)
+        for of in list_ops()
+        if of.unit is not None and of.arity == 2
+    },
     "Repetitions.undone": case(ops.negative(ops.negative(x)), ops.negative(ops.exp(x)), ""),
     "Repetitions.once": case(ops.nn.relu(ops.nn.relu(x)), ops.nn.relu(ops.exp(x)), ""),
     "Repetitions.alike": case(
@@ -69,10 +73,10 @@ CASES: dict[str, Case] = {
     "Arithmetic.where_true": case(ops.where(splat(1, (3,), "bool"), x, y), ops.where(const([True, False, True], "bool"), x, y), "differ"),
     "Arithmetic.where_false": case(ops.where(splat(0, (3,), "bool"), x, y), ops.where(splat(1, (3,), "bool"), x, y), "not 0"),
     "Arithmetic.where_same": case(ops.where(cond, y, y), ops.where(cond, var("v", (3,)), var("v", (3,))), ""),
-    "Arithmetic.sum_of_one": case(ops.elemwise_sum(tup(x)), ops.elemwise_sum(tup(x, y)), ""),
-    "Arithmetic.mean_of_one": case(ops.elemwise_mean(tup(x)), ops.elemwise_mean(tup(x, y)), ""),
-    "Arithmetic.max_of_one": case(ops.elemwise_max(tup(x)), ops.elemwise_max(tup(x, y)), ""),
-    "Arithmetic.min_of_one": case(ops.elemwise_min(tup(x)), ops.elemwise_min(tup(x, y)), ""),
+    "Arithmetic.one_of_one[elemwise_sum]": case(ops.elemwise_sum(tup(x)), ops.elemwise_sum(tup(x, y)), ""),
+    "Arithmetic.one_of_one[elemwise_mean]": case(ops.elemwise_mean(tup(x)), ops.elemwise_mean(tup(x, y)), ""),
+    "Arithmetic.one_of_one[elemwise_max]": case(ops.elemwise_max(tup(x)), ops.elemwise_max(tup(x, y)), ""),
+    "Arithmetic.one_of_one[elemwise_min]": case(ops.elemwise_min(tup(x)), ops.elemwise_min(tup(x, y)), ""),
     "Constants.add_add": with_constants(lambda a, c, d: (a + c) + d, name="add"),
     "Constants.add_subtract": with_constants(lambda a, c, d: (a + c) - d, name="subtract"),
     "Constants.subtract_add": with_constants(lambda a, c, d: (a - c) + d, name="subtract"),
@@ -104,7 +108,7 @@ def test_where_of_a_wider_condition_is_no_identity() -> None:
 
 def test_a_unit_that_enlarges_is_kept() -> None:
     outcome = optimise(func(x * splat(1.0, (4, 2, 3))), Units)
-    assert outcome.fired("Units.multiply") == 0
+    assert outcome.fired("Units.unit") == 0
     assert any("the types differ" in remark for remark in outcome.remarks)
 
 
@@ -124,7 +128,7 @@ def test_a_constant_that_may_enlarge_an_unknown_size_is_kept() -> None:
     unknown = var("u", ("?", 3))
     for ones in (splat(1.0, (2, 3)), splat(1.0, (1, 1, 3))):
         outcome = optimise(func(unknown * ones), Units)
-        assert outcome.fired("Units.multiply") == 0
+        assert outcome.fired("Units.unit") == 0
         assert any("the types differ" in remark for remark in outcome.remarks)
     for ones in (splat(1.0), splat(1.0, (3,)), splat(1.0, (1, 3))):
         assert optimise(func(unknown * ones), Units).function.body == unknown

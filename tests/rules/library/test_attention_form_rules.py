@@ -58,10 +58,10 @@ CASES: dict[str, Case] = {
     "Masks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
     ),
-    "SoftmaxGuards.of_products": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
-    "SoftmaxGuards.of_scaled_products": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
-    "SoftmaxGuards.of_masked": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
-    "SoftmaxGuards.of_biased": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
+    "SoftmaxGuards.drop[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
+    "SoftmaxGuards.drop[scaled]": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
+    "SoftmaxGuards.drop[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
+    "SoftmaxGuards.drop[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
     "LayerScale.product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
     "LayerScale.biased": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is no bias"

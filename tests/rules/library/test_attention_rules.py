@@ -38,24 +38,32 @@ def guarded(of: Expr) -> Expr:
 
 
 def _attentions() -> dict[str, Case]:
-    cases: dict[str, Case] = {}
+    found: dict[str, Case] = {}
     flat_q = var("flat", (4, 3, 6))
-    for prefix, scaled in (("", False), ("scaled_", True)):
+    for scale, scaled in (("one", False), ("scaled", True)):
         of = scores(scaled)
         plain = ops.nn.matmul(flat_q, var("k3", (4, 6, 5)))
         alone = plain * splat(0.25) if scaled else plain
         made = {
-            "alone": case(attend(of), ops.nn.matmul(ops.nn.softmax(alone), var("v3", (4, 5, 6))), "are not heads of known sizes"),
-            "masked": case(attend(of + chosen(-9.0)), attend(of + chosen(-9.0, 1.0)), "not 0"),
-            "dropped": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not minus infinity"),
-            "biased": case(attend(of + table), attend(of + splat(float("inf"), (1, 4, 3, 5))), "infinite"),
-            "biased_masked": case(attend((of + table) + chosen(-9.0)), attend((of + table) + chosen(-9.0, 1.0)), "not 0"),
-            "mask_biased": case(attend(of + (table + chosen(-9.0))), attend(of + (table + chosen(-9.0, 1.0))), "not 0"),
-            "added": case(attend(of + added), attend(of + var("line", (5,))), "is no mask of four dimensions"),
-            "added_twice": case(attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "no mask of four"),
+            "with_constant_mask[none": case(
+                attend(of), ops.nn.matmul(ops.nn.softmax(alone), var("v3", (4, 5, 6))), "are not heads of known sizes"
+            ),
+            "with_constant_mask[chosen": case(attend(of + chosen(-9.0)), attend(of + chosen(-9.0, 1.0)), "not 0"),
+            "with_guarded_rows[": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not minus infinity"),
+            "with_constant_mask[biased": case(attend(of + table), attend(of + splat(float("inf"), (1, 4, 3, 5))), "infinite"),
+            "with_constant_mask[biased_chosen": case(
+                attend((of + table) + chosen(-9.0)), attend((of + table) + chosen(-9.0, 1.0)), "not 0"
+            ),
+            "with_constant_mask[chosen_biased": case(
+                attend(of + (table + chosen(-9.0))), attend(of + (table + chosen(-9.0, 1.0))), "not 0"
+            ),
+            "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is no mask of four dimensions"),
+            "with_mask[added_twice": case(
+                attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "no mask of four"
+            ),
         }
-        cases |= {f"Attentions.{prefix}{name}": example for name, example in made.items()}
-    return cases
+        found |= {f"Attentions.{name}, {scale}]".replace("[, ", "["): example for name, example in made.items()}
+    return found
 
 
 def repeated(heads: Expr, times: int = 2) -> Expr:
@@ -98,14 +106,14 @@ half = splat(0.5)
 three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
-    "ScoreScales.of_queries": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
-    "ScoreScales.of_keys": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
+    "ScoreScales.of_either[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
+    "ScoreScales.of_either[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
     "ScoreScales.divided": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
     "SharedHeads.drop": case(
         shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat heads"
     ),
-    "Rotations.sliced": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
-    "Rotations.split": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
+    "Rotations.halves[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
+    "Rotations.halves[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
 }
 TABLE = pairs(CASES, Attentions, ScoreScales, SharedHeads, Rotations)
 

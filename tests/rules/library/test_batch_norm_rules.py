@@ -40,14 +40,14 @@ def column(dims: int) -> Constant:
 def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int, along: Constant) -> dict[str, Case]:
     """The cases of one kind of product: `other` is a product of which the channels lie elsewhere, and `reason` says so."""
     wrap: dict[str, Callable[[Expr], Expr]] = {
-        "normalised": norm,
-        "normalised_biased": lambda of: norm(biased(of, axis)),
-        "scaled": lambda of: of * along,
-        "scaled_biased": lambda of: biased(of, axis) * along,
-        "shifted": lambda of: of + along,
-        "shifted_biased": lambda of: biased(of, axis) + along,
+        "normalised[none": norm,
+        "normalised[biased": lambda of: norm(biased(of, axis)),
+        "scaled[none": lambda of: of * along,
+        "scaled[biased": lambda of: biased(of, axis) * along,
+        "shifted[none": lambda of: of + along,
+        "shifted[biased": lambda of: biased(of, axis) + along,
     }
-    return {f"ScaleAxis.{name}_{key}": case(make(product), make(other), reason) for key, make in wrap.items()}
+    return {f"ScaleAxis.{key}, {name}]": case(make(product), make(other), reason) for key, make in wrap.items()}
 
 
 def convolution_cases() -> dict[str, Case]:
@@ -70,14 +70,14 @@ CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases("dense", dense, dense, "", -1, row),
     **product_cases("matmul", matmul, ops.nn.matmul(cube, numbers((3, 3))), "multiplies Tensor[(2, 3, 3), float32]", -1, row),
-    "ScaleAxis.dense_normalised": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
-    "ScaleAxis.dense_normalised_biased": case(
+    "ScaleAxis.normalised[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
+    "ScaleAxis.normalised[biased, dense]": case(
         norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalises axis 1"
     ),
-    "ScaleAxis.dense_scaled": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
-    "ScaleAxis.dense_scaled_biased": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
-    "ScaleAxis.dense_shifted": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
-    "ScaleAxis.dense_shifted_biased": case(biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "does not vary along axis 1"),
+    "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
+    "ScaleAxis.scaled[biased, dense]": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
+    "ScaleAxis.shifted[none, dense]": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
+    "ScaleAxis.shifted[biased, dense]": case(biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "does not vary along axis 1"),
     "Normalisations.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "does not vary along axis 1"),
     "Normalisations.shifted": case(norm(image) + column(2), norm(image, scale=False) + column(2), "it does not scale and shift"),
 }
@@ -115,7 +115,7 @@ def test_groups() -> None:
     outcome = optimise(grouped, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
-    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.transposed_scaled", "2 groups")
+    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.scaled", "2 groups")
 
 
 def test_one_number_scales_every_channel() -> None:
@@ -127,8 +127,8 @@ def test_one_number_scales_every_channel() -> None:
 
 def test_a_normalisation_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    refuses(norm(square, axis=2), "ScaleAxis.convolution_normalised", "it normalises axis 2")
-    refuses(norm(square, center=False), "ScaleAxis.convolution_normalised", "it does not scale and shift")
+    refuses(norm(square, axis=2), "ScaleAxis.normalised", "it normalises axis 2")
+    refuses(norm(square, center=False), "ScaleAxis.normalised", "it does not scale and shift")
 
 
 def test_a_normalisation_of_vectors_has_no_channels() -> None:
@@ -137,21 +137,21 @@ def test_a_normalisation_of_vectors_has_no_channels() -> None:
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
     zero = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), splat(0.0, (3,)), epsilon=0.0)[0]
-    refuses(zero, "ScaleAxis.convolution_normalised", "is not finite")
+    refuses(zero, "ScaleAxis.normalised", "is not finite")
     negative = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), const([1.0, -1.0, 2.0]))[0]
-    refuses(negative, "ScaleAxis.convolution_normalised", "is not finite")
+    refuses(negative, "ScaleAxis.normalised", "is not finite")
 
 
 def test_the_epsilon_of_narrow_types_does_not_vanish() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), numbers((3, 2, 2, 2), "float16")
     parts = [numbers((3,), "float16", i) for i in range(3)]
     vanishing = ops.nn.batch_norm(ops.nn.conv2d(data, weight), *parts, splat(0.0, (3,), "float16"), epsilon=1e-12)[0]
-    refuses(vanishing, "ScaleAxis.convolution_normalised", "is not finite")
+    refuses(vanishing, "ScaleAxis.normalised", "is not finite")
 
 
 def test_weights_of_half_precision_do_not_overflow() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), splat(300.0, (3, 2, 2, 2), "float16")
-    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.convolution_scaled", "may reach 90000")
+    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.scaled", "may reach 90000")
 
 
 def test_named_sizes_are_no_obstacle() -> None:

@@ -24,40 +24,40 @@ fused = ops.contrib.fused_matmul
 HUGE = splat(1e30)
 
 CASES: dict[str, Case] = {
-    "ContribGelus.bias_gelu": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no vector along the last axis"),
-    "ContribGelus.fast_gelu": case(
+    "ContribGelus.bias_gelu[bias_gelu]": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no vector along the last axis"),
+    "ContribGelus.bias_gelu[fast_gelu]": case(
         ops.nn.gelu(x + bias, approximate="tanh"), ops.nn.gelu(x + rows, approximate="tanh"), "is no vector along the last axis"
     ),
     "ContribGelus.quick_gelu": case(ops.nn.swish(x, alpha=1.5), ops.nn.swish(var("h", (3,), "float64")), "float64"),
-    "ContribProducts.scaled": case(ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"),
-    "ContribProducts.divided": case(ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"),
-    "ContribProducts.left": case(
+    "ContribProducts.scaled[product]": case(ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"),
+    "ContribProducts.scaled[quotient]": case(ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"),
+    "ContribProducts.turned[left]": case(
         ops.nn.matmul(ops.transpose(t, axes=LAST), y),
         ops.nn.matmul(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.right": case(
+    "ContribProducts.turned[right]": case(
         ops.nn.matmul(x, ops.transpose(u, axes=LAST)),
         ops.nn.matmul(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST)),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.scaled_left": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
-    "ContribProducts.scaled_right": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
-    "ContribProducts.left_scaled_again": case(
+    "ContribProducts.scaled[left]": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
+    "ContribProducts.scaled[right]": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
+    "ContribProducts.scaled_again[left]": case(
         fused(x * splat(2.0), y, alpha=2.0, **FLAGS), fused(x * numbers((4,)), y, alpha=2.0, **FLAGS), "is not one number"
     ),
-    "ContribProducts.right_scaled_again": case(
+    "ContribProducts.scaled_again[right]": case(
         fused(x, y * splat(2.0), alpha=2.0, **FLAGS), fused(x, y * HUGE, alpha=1e20, **FLAGS), "is out of range"
     ),
-    "ContribProducts.scaled_again": case(
+    "ContribProducts.scaled_again[product]": case(
         fused(x, y, alpha=2.0, **FLAGS) * splat(3.0), fused(x, y, alpha=1e20, **FLAGS) * HUGE, "is out of range"
     ),
-    "ContribProducts.left_again": case(
+    "ContribProducts.turned_again[left]": case(
         fused(ops.transpose(t, axes=LAST), y, alpha=2.0, **FLAGS),
         fused(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y, alpha=2.0, **FLAGS),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.right_again": case(
+    "ContribProducts.turned_again[right]": case(
         fused(x, ops.transpose(u, axes=LAST), alpha=2.0, **FLAGS),
         fused(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST), alpha=2.0, **FLAGS),
         "does not exchange the last two dimensions",

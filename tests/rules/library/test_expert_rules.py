@@ -1,5 +1,7 @@
 """Rules on mixtures of experts: each on a program where it holds, and on one where it does not."""
 
+from itertools import product
+
 import pytest
 
 from passat.ir.expr import Expr
@@ -40,19 +42,21 @@ def products(weights: Expr, vectors: Expr, axis: int) -> Expr:
 
 
 def _cases() -> dict[str, Case]:
-    cases: dict[str, Case] = {}
-    for rule in Experts:
-        name, side, *how = rule.name.partition(".")[2].split("_")
+    found: dict[str, Case] = {}
+    good: Expr
+    bad: Expr
+    for side, name, how in product(("columns", "rows"), ("taken", "gathered"), ("alone", "broadcast", "tiled")):
         axis = 2 if side == "columns" else 1
         weights = chosen_weights(name, axis)
-        if how:
-            good, bad, reason = repeated(how[0], axis), repeated(how[0], axis, place=0), "are no repeated rows of"
-        else:
+        if how == "alone":
             several = (2 * ROWS, FEATURES, 2) if axis == 2 else (2 * ROWS, 2, FEATURES)
             good, bad = var("vectors", vector_shape(axis)), var("vectors", several)
             reason = "has not a vector of"
-        cases[rule.name] = case(products(weights, good, axis), products(weights, bad, axis), reason)
-    return cases
+        else:
+            good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "are no repeated rows of"
+        key = ", ".join((side, name, how) if side == "columns" else (side, how, name))
+        found[f"Experts.gather_after[{key}]"] = case(products(weights, good, axis), products(weights, bad, axis), reason)
+    return found
 
 
 TABLE = pairs(_cases(), Experts)
@@ -72,7 +76,7 @@ def test_indices_from_the_back_count_from_the_back() -> None:
     places = ops.subtract(chosen, const(4, "int64"))  # -4 and -3
     before = func(products(chosen_weights("taken", 2, places), repeated("tiled", 2), 2))
     outcome = optimise(before, Experts)
-    assert outcome.fired("Experts.taken_columns_tiled") > 0, outcome.remarks
+    assert outcome.fired("Experts.gather_after") > 0, outcome.remarks
     assert_equal_in_value(before, outcome.function, exact=False)
 
 

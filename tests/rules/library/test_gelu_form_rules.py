@@ -33,12 +33,12 @@ def halves(inner: Expr) -> dict[str, Expr]:
 def inners(slope: float, root: float) -> dict[str, Expr]:
     c, d = splat(slope), splat(BEND)
     return {
-        "erf": ops.erf(x / splat(root)),
-        "scaled_erf": ops.erf(splat(1 / root) * x),
-        "tanh_power": ops.tanh(c * (x + d * ops.power(x, splat(3.0)))),
-        "tanh_cube": ops.tanh((x + (x * (x * x)) * d) * c),
-        "tanh_factored": ops.tanh((x * c) * (one + x * (x * d))),
-        "tanh_factored_square": ops.tanh((x * c) * (one + (x * x) * d)),
+        "erf[divided]": ops.erf(x / splat(root)),
+        "erf[scaled]": ops.erf(splat(1 / root) * x),
+        "tanh[power]": ops.tanh(c * (x + d * ops.power(x, splat(3.0)))),
+        "tanh[product]": ops.tanh((x + (x * (x * x)) * d) * c),
+        "tanh[factored]": ops.tanh((x * c) * (one + x * (x * d))),
+        "tanh[factored_square]": ops.tanh((x * c) * (one + (x * x) * d)),
     }
 
 
@@ -46,12 +46,12 @@ def plainly(slope: float, root: float) -> dict[str, Expr]:
     """x * (1 + inner) / 2 as the rules have it, constants last."""
     c, d = splat(slope), splat(BEND)
     found = {
-        "erf": ops.erf(x / splat(root)),
-        "scaled_erf": ops.erf(x * splat(1 / root)),
-        "tanh_power": ops.tanh((x + ops.power(x, splat(3.0)) * d) * c),
-        "tanh_cube": ops.tanh((x + ((x * x) * x) * d) * c),
-        "tanh_factored": ops.tanh((x * c) * (((x * d) * x) + one)),
-        "tanh_factored_square": ops.tanh((x * c) * ((x * x) * d + one)),
+        "erf[divided]": ops.erf(x / splat(root)),
+        "erf[scaled]": ops.erf(x * splat(1 / root)),
+        "tanh[power]": ops.tanh((x + ops.power(x, splat(3.0)) * d) * c),
+        "tanh[product]": ops.tanh((x + ((x * x) * x) * d) * c),
+        "tanh[factored]": ops.tanh((x * c) * (((x * d) * x) + one)),
+        "tanh[factored_square]": ops.tanh((x * c) * ((x * x) * d + one)),
     }
     return {name: (x * (inner + one)) * half for name, inner in found.items()}
 
@@ -72,10 +72,10 @@ CASES: dict[str, Case] = {
     "Swishes.hard": case(
         x * ops.nn.hard_sigmoid(x, alpha=0.16666667, beta=0.5), x * ops.nn.hard_sigmoid(x, alpha=0.2, beta=0.5), "alpha is 0.2"
     ),
-    "Swishes.hard_inside": case(x * (step / splat(6.0)), x * (other_step / splat(6.0)), "a_max is 7.0"),
-    "Swishes.hard_last": case((x * step) / splat(6.0), (x * other_step) / splat(6.0), "a_max is 7.0"),
-    "Swishes.hard_scaled": case((x * step) * sixth, (x * step) * splat(0.2), "is not 0.16666667"),
-    "Swishes.hard_scaled_inside": case(x * (step * sixth), x * (step * splat(0.2)), "is not 0.16666667"),
+    "Swishes.hard_step[inside]": case(x * (step / splat(6.0)), x * (other_step / splat(6.0)), "a_max is 7.0"),
+    "Swishes.hard_step[last]": case((x * step) / splat(6.0), (x * other_step) / splat(6.0), "a_max is 7.0"),
+    "Swishes.hard_step[scaled]": case((x * step) * sixth, (x * step) * splat(0.2), "is not 0.16666667"),
+    "Swishes.hard_step[scaled_inside]": case(x * (step * sixth), x * (step * splat(0.2)), "is not 0.16666667"),
     "Swishes.softplus": case(ops.log(ops.exp(x) + one), ops.log(ops.exp(x) + x), ""),
     "Swishes.mish": case(x * ops.tanh(ops.nn.softplus(x)), x * ops.tanh(ops.exp(x)), ""),
 }

@@ -76,46 +76,51 @@ for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
         reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
     )
 for _name in ("sum", "max", "min"):
-    CASES[f"ReducedConcats.{_name}_along"] = case(reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0")
+    CASES[f"ReducedConcats.along[{_name}]"] = case(
+        reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0"
+    )
 for _kind, _name in (("sum", "sum"), ("extremum", "min")):
     CASES[f"ReducedConcats.{_kind}_across"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
-for _kind, _name in (("scaled", "sum"), ("scaled_extremum", "min")):
-    CASES[f"ScaledReductions.{_kind}"] = case(reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number")
+for _kind, _name in (("linear", "sum"), ("extremum", "min")):
+    CASES[f"ScaledReductions.scaled[{_kind}]"] = case(
+        reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number"
+    )
 for _name in ("mean", "max"):
-    CASES[f"ScaledReductions.shifted_{_name}"] = case(
+    CASES[f"ScaledReductions.shifted[{_name}]"] = case(
         reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
     )
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
-    CASES[f"ScaledReductions.negative_{_name}"] = case(
+    CASES[f"ScaledReductions.negative[{_name}]"] = case(
         reduced(_name, ops.negative(x), 1), reduced(_name, _whole, 1), "not floating-point numbers"
     )
 _tiles = [var(f"t{i}", (2 + i, 3)) for i in range(4)]
-for _count in (2, 3, 4):
+for _count, _many in ((2, "two"), (3, "three"), (4, "four")):
     _parts, _thirds = _tiles[:_count], ops.split(var("s", (12, 3)), indices_or_sections=_count, axis=0)
     _places = tuple(sum(2 + i for i in range(j)) for j in range(1, _count))
     _again = ops.split(join(*_parts), indices_or_sections=_places, axis=0)
     _off = ops.split(join(*_parts), indices_or_sections=tuple(place - 1 for place in _places), axis=0)
     _more = ops.split(var("s", (20, 3)), indices_or_sections=5, axis=0)
-    CASES[f"SplitsOfConcats.concat_of_split_{_count}"] = case(
+    CASES[f"SplitsOfConcats.concat_of_split[{_many}]"] = case(
         join(*(_thirds[i] for i in range(_count))), join(*(_more[i] for i in range(_count))), "the split has 5 parts"
     )
-    for _i in range(_count):
-        CASES[f"SplitsOfConcats.split_of_concat_{_count}_{_i}"] = case(_again[_i], _off[_i], "are split into")
+    for _i, _place in enumerate(("first", "second", "third", "fourth")[:_count]):
+        CASES[f"SplitsOfConcats.split_of_concat[{_many}, {_place}]"] = case(_again[_i], _off[_i], "are split into")
 CASES["SlicesOfConcats.of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice takes range")
 _halves, _gap = (cut(row, 0, 3), cut(row, 3, 8)), (cut(row, 0, 3), cut(row, 3, 3))
 _other = var("other", (2, 4))
 CASES["ConcatsOfSlices.adjacent"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
 for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
-    for _place in range(_outer):
+    for _before in range(_outer):
         _holes = _tiles[: _inner + _outer - 1]
-        _middle = join(*_holes[_place : _place + _inner])
-        _around = [*_holes[:_place], _middle, *_holes[_place + _inner :]]
+        _middle = join(*_holes[_before : _before + _inner])
+        _around = [*_holes[:_before], _middle, *_holes[_before + _inner :]]
         _across = [var(f"c{i}", (2, 3)) for i in range(_inner + _outer - 1)]
-        _wide_middle = join(*_across[_place : _place + _inner], axis=1)
+        _wide_middle = join(*_across[_before : _before + _inner], axis=1)
         _wide_rest = [var(f"w{i}", (2, 3 * _inner)) for i in range(_outer - 1)]
-        CASES[f"NestedConcats.{_inner}_in_{_outer}_at_{_place}"] = case(
-            join(*_around), join(*_wide_rest[:_place], _wide_middle, *_wide_rest[_place:]), "has two values"
+        _label = f"later, {_outer - 1 - _before}, {_before}, {_inner}" if _before else f"first, {_inner}, {_outer - 1}"
+        CASES[f"NestedConcats.flatten[{_label}]"] = case(
+            join(*_around), join(*_wide_rest[:_before], _wide_middle, *_wide_rest[_before:]), "has two values"
         )
 
 
@@ -134,30 +139,29 @@ for _first in ("matmul", "dense"):
     for _second in ("matmul", "dense"):
         _one = weighed(_first, row, 4, 5)
         _stack: Expr = ops.nn.matmul(row, numbers((2, 4, 5)))
-        _name, _refused = f"MatmulChains.{_first}_{_second}", weighed(_second, var("r", (2, 8, 5)), 5, 3)
+        _refused = weighed(_second, var("r", (2, 8, 5)), 5, 3)
         _unlike = weighed(_first, row, 4, 1)
-        CASES[_name] = case(weighed(_second, _one, 5, 3), _refused, "")
-        CASES[f"{_name}_shifted"] = case(
+        CASES[f"MatmulChains.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _refused, "")
+        CASES[f"MatmulChains.meet[{_second}, added, {_first}]"] = case(
             weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is no bias"
         )
-        CASES[f"{_name}_biased"] = case(
+        CASES[f"MatmulChains.meet[{_second}, biased, {_first}]"] = case(
             weighed(_second, ops.nn.bias_add(_one, numbers((5,)), axis=-1), 5, 3),
             weighed(_second, ops.nn.bias_add(_one, numbers((8,)), axis=0), 5, 3),
             "is not axis -1",
         )
         _plus = weighed(_second, row, 4, 5, seed=1)
-        if (_first, _second) != ("dense", "matmul"):
-            CASES[f"MatmulSums.{_first}_add_{_second}"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
-            CASES[f"MatmulSums.{_first}_add_{_second}_biased"] = case(
-                last_biased(_one, 5) + last_biased(_plus, 5, 1), last_biased(_unlike, 1) + last_biased(_plus, 5, 1), "the shapes differ"
-            )
-        CASES[f"MatmulSums.{_first}_shifted_add_{_second}"] = case(
+        CASES[f"MatmulSums.add[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
+        CASES[f"MatmulSums.add[both, {_first}, {_second}]"] = case(
+            last_biased(_one, 5) + last_biased(_plus, 5, 1), last_biased(_unlike, 1) + last_biased(_plus, 5, 1), "the shapes differ"
+        )
+        CASES[f"MatmulSums.add[shifted, {_first}, {_second}]"] = case(
             (_one + numbers((5,))) + _plus, (_unlike + numbers((5,))) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulSums.{_first}_biased_add_{_second}"] = case(
+        CASES[f"MatmulSums.add[left, {_first}, {_second}]"] = case(
             last_biased(_one, 5) + _plus, last_biased(_unlike, 1) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulSums.{_first}_subtract_{_second}"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
+        CASES[f"MatmulSums.subtract[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
 
 
 def both(name: str, a: Expr, b: Expr) -> Expr:

@@ -35,10 +35,10 @@ def _rows() -> dict[str, Case]:
     other, row, column = var("partner", (2, 3, 4)), numbers((4,)), var("partner", (2, 3, 1))
     return {
         "Rows.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
-        "Rows.stack": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "has not the shape of"),
-        "Rows.stack_right": case(other / stack(x), var("partner", (3, 4)) / stack(x), "has not the shape of"),
-        "Rows.row": case(stack(x) - row, stack(x) - column, "is no row of"),
-        "Rows.row_right": case(row - stack(x), column - stack(x), "is no row of"),
+        "Rows.stack[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "has not the shape of"),
+        "Rows.stack[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "has not the shape of"),
+        "Rows.row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
+        "Rows.row[right]": case(row - stack(x), column - stack(x), "is no row of"),
         "Rows.reductions": case(
             ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last of"
         ),
@@ -49,17 +49,17 @@ CASES: dict[str, Case] = {
     **_rows(),
     "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
     "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
-    "HiddenStates.layer_norm": case(
+    "HiddenStates.normalised[layer_norm]": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
         ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),
         "is not axis -1",
     ),
-    "HiddenStates.rms_norm": case(
+    "HiddenStates.normalised[rms_norm]": case(
         ops.nn.rms_norm(stack(x), gamma, axis=2), ops.nn.rms_norm(stack(x), numbers((3, 4)), axis=1), "is not axis -1"
     ),
-    "HiddenStates.softmax": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
+    "HiddenStates.normalised[softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
     **{
-        f"{'ThirdParts' if i == 2 else 'HiddenStates'}.{which}_part": case(
+        ("ThirdParts.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
             ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
             ops.split(stack(x), indices_or_sections=(1, 2), axis=1)[i],
             "is not the last of",
@@ -71,12 +71,12 @@ CASES: dict[str, Case] = {
         ops.reshape(cube + var("other", (3, 4)), newshape=(6, 4)),
         "has not the shape of",
     ),
-    "Embeddings.of_layer_norm": case(
+    "Embeddings.of_norm[layer_norm]": case(
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(6, 4)),
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(8, 3)),
         "differ",
     ),
-    "Embeddings.of_rms_norm": case(
+    "Embeddings.of_norm[rms_norm]": case(
         ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(6, 4)), ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(8, 3)), "differ"
     ),
     "TakenRows.of_rows_taken": case(

@@ -67,7 +67,7 @@ def laid_out(name: str, *, channels_last: bool) -> Expr:
 def conversion_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for name in (*CONVOLUTIONS, *POOLINGS):
-        key = name.removeprefix("nn.")
+        key = f"{'pooling' if name in POOLINGS else 'convolution'}[{name}]"
         ahead, behind = laid_out(name, channels_last=False), laid_out(name, channels_last=True)
         found[f"ChannelsLast.{key}"] = case(ahead, behind, "already")
         found[f"ChannelsFirst.{key}"] = case(behind, ahead, "already")
@@ -77,39 +77,42 @@ def conversion_cases() -> dict[str, Case]:
 def one_operand() -> dict[str, Case]:
     """Operators on one tensor, whose axes attributes name."""
     calls: dict[str, Callable[..., Expr]] = {
-        "bias_add": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
-        "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
-        "norm": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
-        "along": (lambda x, c: ops.nn.lrn(x, axis=c)),
-        "lp_normalize": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
-        "pad": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
-        "strided_slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
-        **{f"split_{i}": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i]) for i in range(MOST)},
+        "along[bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
+        "along[batch_norm]": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
+        "sums[norm]": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
+        "along[along]": (lambda x, c: ops.nn.lrn(x, axis=c)),
+        "sums[lp_normalize]": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
+        "windows[pad]": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
+        "slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
+        **{
+            f"along[split, {part}]": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i])
+            for i, part in enumerate(("first", "second", "third", "fourth"))
+        },
     }
     found: dict[str, Case] = {}
     for name, call in calls.items():
         plain = (call(image, 1), "")
-        if name == "norm":
+        if name == "sums[norm]":
             moved = ops.transpose(var("z", (5, 4, 2, 3)), axes=(2, 1, 0, 3))
             plain = (call(moved, 1), "moves the first axis")
         found[f"LayoutsDown.{name}"] = case(call(first(last), 1), *plain)
         found[f"LayoutsUp.{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
     whole, back = laid_out("nn.max_pool2d", channels_last=False), first(var("m", (2, 4, 5, 4)))
-    found["LayoutsDown.pool"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
-    found["LayoutsUp.pool"] = case(turned(whole), heads(whole), NO_CHANGE)
+    found["LayoutsDown.windows[pool]"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
+    found["LayoutsUp.windows[pool]"] = case(turned(whole), heads(whole), NO_CHANGE)
     return found
 
 
 def reductions() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for name, of in (("quantifier", ops.max), ("total", ops.logsumexp), ("place", ops.argmin)):
+    for name, of in (("reduction[quantifier, ", ops.max), ("total[", ops.logsumexp), ("reduction[place, ", ops.argmin)):
         left, order = of(first(last), axis=1), of(first(last), axis=2)
-        found[f"LayoutsDown.{name}"] = case(order, left, "left over")
-        found[f"LayoutsDown.{name}_alone"] = case(left, order, "left over")
+        found[f"LayoutsDown.{name}turned]"] = case(order, left, "left over")
+        found[f"LayoutsDown.{name}in_order]"] = case(left, order, "left over")
     narrow = first(var("narrow", (2, 1, 3, 1)))
     thin = first(var("thin", ("n", 1, 3, 4)))
-    found["LayoutsDown.squeeze"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
-    found["LayoutsDown.squeeze_alone"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
+    found["LayoutsDown.reduction[squeeze, turned]"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
+    found["LayoutsDown.reduction[squeeze, in_order]"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
     return found
 
 
@@ -118,23 +121,25 @@ def two_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     thin, number = var("thin", (4, 1, 1)), var("number", (1,))
     calls: dict[str, Callable[..., Expr]] = {
-        "binary": (lambda a, b: a + b),
-        "binary_right": (lambda a, b: b - a),
-        "extremum": ops.maximum,
+        "binary[left, ": (lambda a, b: a + b),
+        "binary[right, ": (lambda a, b: b - a),
+        "extremum[": ops.maximum,
     }
     for name, made in calls.items():
-        found[f"LayoutsDown.{name}"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
-        found[f"LayoutsDown.{name}_wider"] = case(made(first(last), thin), made(first(last), number), "is one number")
-        found[f"LayoutsDown.{name}_number"] = case(made(first(last), number), made(first(last), thin), "is not one number")
-        found[f"LayoutsUp.{name}_wider"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
-        found[f"LayoutsUp.{name}_number"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
-        if name != "binary_right":
-            found[f"LayoutsUp.{name}"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
+        found[f"LayoutsDown.{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
+        found[f"LayoutsDown.{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
+        found[f"LayoutsDown.{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
+        rule, _, which = name.partition("[")
+        end = f", {which.rstrip(', ')}]".replace(", ]", "]")
+        found[f"LayoutsUp.{rule}[wider{end}"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+        found[f"LayoutsUp.{rule}[number{end}"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        if which != "right, ":
+            found[f"LayoutsUp.{rule}[alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
-    found["LayoutsDown.prelu"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
-    found["LayoutsDown.prelu_wider"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
-    found["LayoutsDown.prelu_number"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
+    found["LayoutsDown.prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
+    found["LayoutsDown.prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
+    found["LayoutsDown.prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
     return found
 
 
@@ -156,8 +161,8 @@ def several_operands() -> dict[str, Case]:
     found["LayoutsUp.sum"] = case(
         turned(ops.elemwise_sum(tup(image, image, other))), turned(ops.elemwise_sum(tup(image, other, thin))), "dimensions"
     )
-    found["LayoutsDown.where"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
-    found["LayoutsDown.where_else"] = case(ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions")
+    found["LayoutsDown.where[then]"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
+    found["LayoutsDown.where[otherwise]"] = case(ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions")
     return found
 
 

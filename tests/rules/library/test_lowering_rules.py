@@ -29,14 +29,20 @@ def halves(kind: str, **attrs: AnyValue) -> Expr:
 
 def batch_norm_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for name, attrs in {"": {}, "_without_gamma": {"scale": False}, "_without_beta": {"center": False}}.items():
-        found[f"Unpacking.batch_norm{name}"] = case(batch_norm(image, 1, **attrs), batch_norm(last, 3, **attrs), "the channels are axis 3")
-        found[f"Unpacking.batch_norm{name}_last"] = case(
+    for name, attrs in {"both": {}, "beta": {"scale": False}, "gamma": {"center": False}}.items():
+        found[f"Unpacking.batch_norm[{name}, inner]"] = case(
+            batch_norm(image, 1, **attrs), batch_norm(last, 3, **attrs), "the channels are axis 3"
+        )
+        found[f"Unpacking.batch_norm[{name}, last]"] = case(
             batch_norm(last, 3, **attrs), batch_norm(image, 1, **attrs), "the channels are axis 1"
         )
     bare = {"scale": False, "center": False}
-    found["Unpacking.batch_norm_alone"] = case(batch_norm(image, 1, **bare), batch_norm(last, -1, **bare), "the channels are axis -1")
-    found["Unpacking.batch_norm_alone_last"] = case(batch_norm(last, -1, **bare), batch_norm(image, 1, **bare), "the channels are axis 1")
+    found["Unpacking.batch_norm[neither, inner]"] = case(
+        batch_norm(image, 1, **bare), batch_norm(last, -1, **bare), "the channels are axis -1"
+    )
+    found["Unpacking.batch_norm[neither, last]"] = case(
+        batch_norm(last, -1, **bare), batch_norm(image, 1, **bare), "the channels are axis 1"
+    )
     return found
 
 
@@ -44,18 +50,20 @@ row = [numbers((3,), seed=seed) for seed in range(2)]
 narrow = [numbers((3,), "float16", seed) for seed in range(2)]
 CASES = {
     **batch_norm_cases(),
-    "Unpacking.layer_norm": case(ops.nn.layer_norm(x, *row), ops.nn.layer_norm(half, *narrow), "float16 is computed in float32"),
-    "Unpacking.layer_norm_without_beta": case(
+    "Unpacking.layer_norm[beta]": case(ops.nn.layer_norm(x, *row), ops.nn.layer_norm(half, *narrow), "float16 is computed in float32"),
+    "Unpacking.layer_norm[none]": case(
         ops.nn.layer_norm(x, row[0], tup()), ops.nn.layer_norm(half, narrow[0], tup()), "float16 is computed in float32"
     ),
-    "Unpacking.instance_norm": case(ops.nn.instance_norm(image, *vectors[:2]), halves("instance_norm"), "float16 is computed in float32"),
-    "Unpacking.instance_norm_last": case(
+    "Unpacking.instance_norm[inner]": case(
+        ops.nn.instance_norm(image, *vectors[:2]), halves("instance_norm"), "float16 is computed in float32"
+    ),
+    "Unpacking.instance_norm[last]": case(
         ops.nn.instance_norm(last, *vectors[:2], axis=3), halves("instance_norm", axis=2), "float16 is computed in float32"
     ),
-    "Unpacking.group_norm": case(
+    "Unpacking.group_norm[inner]": case(
         ops.nn.group_norm(image, *vectors[:2], num_groups=2), halves("group_norm", num_groups=2), "float16 is computed in float32"
     ),
-    "Unpacking.group_norm_last": case(
+    "Unpacking.group_norm[last]": case(
         ops.nn.group_norm(last, *vectors[:2], num_groups=2, axis=3),
         halves("group_norm", num_groups=3, axis=2),
         "float16 is computed in float32",
@@ -63,8 +71,10 @@ CASES = {
     "Unpacking.l2_normalize": case(
         ops.nn.l2_normalize(x, eps=1e-3, axis=(1,)), ops.nn.l2_normalize(half, eps=1e-3, axis=(1,)), "float16 is computed in float32"
     ),
-    "CanonicalOps.bias_add": case(ops.nn.bias_add(image, vectors[0]), ops.nn.bias_add(last, vectors[0], axis=3), "the channels are axis 3"),
-    "CanonicalOps.bias_add_last": case(
+    "CanonicalOps.bias_add[inner]": case(
+        ops.nn.bias_add(image, vectors[0]), ops.nn.bias_add(last, vectors[0], axis=3), "the channels are axis 3"
+    ),
+    "CanonicalOps.bias_add[last]": case(
         ops.nn.bias_add(last, vectors[0], axis=3), ops.nn.bias_add(image, vectors[0]), "the channels are axis 1"
     ),
     "FastMath.exp": case(ops.exp(x), ops.exp(wide), "the elements are float64, not float32"),

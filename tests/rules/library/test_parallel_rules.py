@@ -9,7 +9,7 @@ from passat.ir.expr import Expr
 from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
-from tests.rules.library.cases import Case, case, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_refuses, options, pairs
 from tests.rules.running import assert_equal_in_value, optimise, result_type
 
 COUNTS = (4, 2, 5)
@@ -44,15 +44,19 @@ def convolution_cases() -> dict[str, Case]:
     axes = {"nchw": 1, "nhwc": -1}
     for layout, other in (("nchw", "nhwc"), ("nhwc", "nchw")):
         here, there = ((convolution(each), channel_biased(each, axes[each])) for each in (layout, other))
-        tails = {"": (here[0], there[0]), "_biased": (here[1], there[1])}
-        tails |= {f"{tail}_relu": (relus(good), relus(bad)) for tail, (good, bad) in tails.items()}
+        tails = {"plain, none": (here[0], there[0]), "plain, biased": (here[1], there[1])}
+        tails |= {tail.replace("plain", "relu"): (relus(good), relus(bad)) for tail, (good, bad) in tails.items()}
         for tail, (good, bad) in tails.items():
-            found[f"ParallelConvolutions.{layout}{tail}"] = case(branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW")
+            found[f"ParallelConvolutions.biased[{tail}, {layout}]"] = case(
+                branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW"
+            )
     reason = "does not vary along the channels"
     good, bad = shift((0, 1, 1)), shift((6,))
-    found["ParallelConvolutions.nchw_shifted"] = case(branches(good), branches(bad), reason)
-    found["ParallelConvolutions.nchw_shifted_relu"] = case(branches(relus(good)), branches(relus(bad)), reason)
-    found["ParallelConvolutions.nchw_scaled"] = case(branches(shift((0, 1, 1), times=True)), branches(shift((6,), times=True)), reason)
+    found["ParallelConvolutions.per_channel[shifted]"] = case(branches(good), branches(bad), reason)
+    found["ParallelConvolutions.per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
+    found["ParallelConvolutions.per_channel[scaled]"] = case(
+        branches(shift((0, 1, 1), times=True)), branches(shift((6,), times=True)), reason
+    )
     return found
 
 
@@ -91,13 +95,13 @@ def product_cases() -> dict[str, Case]:
         of = product(kind)
         other = (product("matmul"), "") if kind == "dense" else (stacks, "the tensor has 3 dimensions")
         tails: dict[str, tuple[Branch, Branch, str]] = {
-            "": (of, *other),
-            "_biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
-            "_shifted": (shifted(of), shifted(of, column=True), "is no vector along the last axis"),
+            "plain": (of, *other),
+            "biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
+            "shifted": (shifted(of), shifted(of, column=True), "is no vector along the last axis"),
         }
         for tail, (good, bad, reason) in tails.items():
-            found[f"ParallelProducts.{kind}{tail}"] = case(branches(good), branches(bad), reason)
-            found[f"ParallelProducts.{kind}{tail}_relu"] = case(branches(relus(good)), branches(relus(bad)), reason)
+            found[f"ParallelProducts.together[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
+            found[f"ParallelProducts.together[relu, {tail}, {kind}]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     return found
 
 
@@ -120,20 +124,24 @@ FLAT = (2, 20, 2)
 CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases(),
-    "ParallelBatches.plain": case(
+    "ParallelBatches.together[plain]": case(
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
         "transpose_b is True, not False",
     ),
-    "ParallelBatches.turned": case(
+    "ParallelBatches.together[turned]": case(
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
         "transpose_b is False, not True",
     ),
-    "ParallelHeads.matmul_heads": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
-    "ParallelHeads.matmul_heads_moved": case(branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not take the heads to axis 1"),
-    "ParallelHeads.matmul_biased_heads": case(branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "does not become heads"),
-    "ParallelHeads.matmul_biased_heads_moved": case(
+    "ParallelHeads.together[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
+    "ParallelHeads.together[moved, none]": case(
+        branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not take the heads to axis 1"
+    ),
+    "ParallelHeads.together[plain, biased]": case(
+        branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "does not become heads"
+    ),
+    "ParallelHeads.together[moved, biased]": case(
         branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not take the heads to axis 1"
     ),
     "ParallelStacks.dense": case(
@@ -147,7 +155,7 @@ TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, Pa
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    outcome = optimise(example.positive, rules, rules__cost="nodes")
+    outcome = optimise(example.positive, rules, rules__cost="nodes", **options(rules, rule))
     assert outcome.fired(rule.name) == len(example.positive.body.fields), outcome.remarks  # type: ignore[attr-defined]  # a tuple of branches
     assert result_type(outcome.function) == result_type(example.positive)
     assert_equal_in_value(example.positive, outcome.function, exact=rule.math == EXACT, special=False)
@@ -170,5 +178,5 @@ def test_attributes_that_differ_keep_branches_apart(name: str) -> None:
 def test_heads_of_unknown_number_stay() -> None:
     projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
     outcome = optimise(func(tup(*projections)), ParallelHeads, rules__cost="nodes")
-    assert outcome.fired("ParallelHeads.matmul_heads") == 0
+    assert outcome.fired("ParallelHeads.together") == 0
     assert any("are not known" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

@@ -24,13 +24,13 @@ def power(value: float) -> Case:
     )
 
 
-def binomials(a: Expr, b: Expr, plus: Callable[[Expr, Expr], Expr]) -> dict[str, Expr]:
+def binomials(a: Expr, b: Expr, plus: Callable[[Expr, Expr], Expr]) -> dict[tuple[str, str], Expr]:
     two = splat(2.0)
     return {
-        "outside_between": ops.add(plus(a * a, (a * b) * two), b * b),
-        "inside_between": ops.add(plus(a * a, (a * two) * b), b * b),
-        "outside_last": plus(a * a + b * b, (a * b) * two),
-        "inside_last": plus(a * a + b * b, (a * two) * b),
+        ("outside", "between"): ops.add(plus(a * a, (a * b) * two), b * b),
+        ("inside", "between"): ops.add(plus(a * a, (a * two) * b), b * b),
+        ("outside", "last"): plus(a * a + b * b, (a * b) * two),
+        ("inside", "last"): plus(a * a + b * b, (a * two) * b),
     }
 
 
@@ -38,7 +38,10 @@ def binomial_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for sign, plus in (("sum", ops.add), ("difference", ops.subtract)):
         fitting, others = binomials(x, y, plus), binomials(x, narrow, plus)
-        found |= {f"Binomials.{sign}_{name}": case(fitting[name], others[name], "the types differ") for name in fitting}
+        found |= {
+            f"Binomials.square[{order}, {sign}, {two}]": case(fitting[two, order], others[two, order], "the types differ")
+            for two, order in fitting
+        }
     return found
 
 
@@ -103,5 +106,5 @@ def test_a_sum_of_integers_is_doubled_exactly() -> None:
 
 def test_squares_become_one_unless_rounding_has_to_stay() -> None:
     function = func(x * x + (x * y) * splat(2.0) + y * y)
-    assert optimise(function, Binomials).count("fired:Binomials.sum_outside_between") == 1
-    assert optimise(function, Binomials, rules__math="exact").count("fired:Binomials.sum_outside_between") == 0
+    assert optimise(function, Binomials).count("fired:Binomials.square") == 1
+    assert optimise(function, Binomials, rules__math="exact").count("fired:Binomials.square") == 0

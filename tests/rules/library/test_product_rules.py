@@ -24,9 +24,9 @@ def product(left: Expr, right: Expr) -> Expr:
 def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
     """Of a product with a constant weight."""
     return {
-        f"AffineBefore.{kind}_scaled": case(of(x * one), of(x * column), "is not one number"),
-        f"AffineBefore.{kind}_scaled_rows": case(of(x * features), of(x * column), "does not scale axis 0"),
-        f"AffineBefore.{kind}_shifted_rows": case(of(x + features), of(x + one), "does not scale axis 0"),
+        f"AffineBefore.scaled[{kind}]": case(of(x * one), of(x * column), "is not one number"),
+        f"AffineBefore.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
+        f"AffineBefore.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
     }
 
 
@@ -49,5 +49,5 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
     outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), AffineBefore, rules__math="finite")
-    assert outcome.fired("AffineBefore.matmul_scaled") == 0
+    assert outcome.fired("AffineBefore.scaled") == 0
     assert any("infinite" in remark for remark in outcome.remarks)

@@ -37,6 +37,8 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
     report = checked.report
     assert report.verdict == "sound", "\n".join(rule_lines(report))
     assert report.compared >= WANTED
+    if rule.holes().cases:
+        assert {trier.rule.name for trier, _ in checked.agreeing} == {direction.name for direction in rule.directions()}
     assert not enlarges(checked)
     for trier, trial in checked.agreeing[:2]:
         for case in without_types(trial.case):

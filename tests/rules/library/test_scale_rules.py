@@ -29,13 +29,15 @@ def forward_cases() -> dict[str, Case]:
     conv, turned = ops.nn.conv2d, ops.nn.conv1d_transpose
     image, along = places(2), column(2)
     whole, grouped = numbers((5, 4, 2, 2)), numbers((6, 2, 2, 2))
-    found["ForwardScaleAxis.conv_scaled"] = case(conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups")
-    found["ForwardScaleAxis.conv_scaled_grouped"] = case(
+    found["ForwardScaleAxis.scaled[convolution]"] = case(
+        conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups"
+    )
+    found["ForwardScaleAxis.scaled[grouped]"] = case(
         conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
     )
-    found["ForwardScaleAxis.conv_shifted"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
+    found["ForwardScaleAxis.shifted[convolution]"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
     line, other = places(1), numbers((4, 5, 2))
-    found["ForwardScaleAxis.conv_transpose_scaled"] = case(
+    found["ForwardScaleAxis.scaled[transposed]"] = case(
         turned(line * column(1), other), turned(line * splat(1.0, (4, 1)), other), "the constant is 1"
     )
     matrix, across = numbers((4, 3)), numbers((3, 4))
@@ -46,8 +48,8 @@ def forward_cases() -> dict[str, Case]:
         ("matmul_transposed", ops.nn.matmul, {"transpose_b": True}),
     ):
         weight, reason = matrix if name == "matmul" else across, "does not vary along axis -1"
-        found[f"ForwardScaleAxis.{name}_scaled"] = case(of(x * row, weight, **attrs), of(x * sides, weight, **attrs), reason)
-        found[f"ForwardScaleAxis.{name}_shifted"] = case(of(x + row, weight, **attrs), of(x + sides, weight, **attrs), reason)
+        found[f"ForwardScaleAxis.scaled[{name}]"] = case(of(x * row, weight, **attrs), of(x * sides, weight, **attrs), reason)
+        found[f"ForwardScaleAxis.shifted[{name}]"] = case(of(x + row, weight, **attrs), of(x + sides, weight, **attrs), reason)
     return found
 
 
@@ -57,19 +59,21 @@ def backward_cases() -> dict[str, Case]:
         layout = "N" + "DHW"[3 - dims :] + "C"
         product = getattr(ops.nn, f"conv{dims}d{suffix}")(places(dims, last=True), numbers(shape), data_layout=layout)
         five, ones = numbers((5,), seed=3), splat(1.0, (5,))
-        found[f"BackwardScaleAxis.{name}_scaled"] = case(product * five, product * ones, "the constant is 1")
+        found[f"BackwardScaleAxis.scaled[none, {name}]"] = case(product * five, product * ones, "the constant is 1")
         biased = ops.nn.bias_add(product, numbers((5,)), axis=-1)
-        found[f"BackwardScaleAxis.{name}_scaled_biased"] = case(biased * five, biased * ones, "the constant is 1")
+        found[f"BackwardScaleAxis.scaled[biased, {name}]"] = case(biased * five, biased * ones, "the constant is 1")
     weight, six, three = numbers((4, 3, 2)), column(1, 6), column(1, 3)
     grouped, single = ops.nn.conv1d_transpose(places(1), weight, groups=2), ops.nn.conv1d_transpose(places(1), weight)
-    found["BackwardScaleAxis.transposed_scaled_grouped"] = case(grouped * six, single * three, "one group, or one number")
-    found["BackwardScaleAxis.transposed_scaled_biased_grouped"] = case(
+    found["BackwardScaleAxis.scaled[none, grouped]"] = case(grouped * six, single * three, "one group, or one number")
+    found["BackwardScaleAxis.scaled[biased, grouped]"] = case(
         ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
     )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
-    found["BackwardScaleAxis.matmul_transposed_scaled"] = case(product * three, product * numbers((2, 1)), "does not vary along axis -1")
+    found["BackwardScaleAxis.scaled[none, matmul_transposed]"] = case(
+        product * three, product * numbers((2, 1)), "does not vary along axis -1"
+    )
     biased = ops.nn.bias_add(product, numbers((3,)))
-    found["BackwardScaleAxis.matmul_transposed_scaled_biased"] = case(
+    found["BackwardScaleAxis.scaled[biased, matmul_transposed]"] = case(
         biased * three, biased * numbers((2, 1)), "does not vary along axis -1"
     )
     return found
@@ -89,16 +93,19 @@ def movement_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for name in ("relu", "abs", "leaky_relu", "prelu"):
         function = unary(name)
-        found[f"ScalesUp.{name}"] = case(function(x) * row, function(x) * negative, "is not above zero")
-        found[f"ScalesDown.{name}"] = case(function(x * row), function(x * negative), "is not above zero")
+        kind = "prelu" if name == "prelu" else f"rectifier, {'abs' if name == 'abs' else f'nn.{name}'}"
+        found[f"ScalesUp.passing[{kind}]"] = case(function(x) * row, function(x) * negative, "is not above zero")
+        found[f"ScalesDown.passing[{kind}]"] = case(function(x * row), function(x * negative), "is not above zero")
     image, along, narrow, reason = places(2), column(2), numbers((5,)), "does not vary along axis 1"
     for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
-        found[f"ScalesUp.{name}"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
-        found[f"ScalesDown.{name}"] = case(pool(image * along), pool(image * narrow), reason)
+        found[f"ScalesUp.passing[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
+        found[f"ScalesDown.passing[{name}]"] = case(pool(image * along), pool(image * narrow), reason)
     width = ((0, 0), (1, 1))
     pad, side = ops.nn.pad, numbers((2, 1))
-    found["ScalesUp.pad"] = case(pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0")
-    found["ScalesDown.pad"] = case(pad(x * side, pad_width=width), pad(x * row, pad_width=width), "varies along an axis that is padded")
+    found["ScalesUp.passing[pad]"] = case(pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0")
+    found["ScalesDown.passing[pad]"] = case(
+        pad(x * side, pad_width=width), pad(x * row, pad_width=width), "varies along an axis that is padded"
+    )
     found["ScalesUp.transpose"] = case(
         ops.transpose(x, axes=(1, 0)) * numbers((2,)), ops.transpose(thin, axes=(1, 0)) * numbers((2,)), "the types differ"
     )

@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
     ),
     "Countings.flat": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
     "TrueMasks.counted": case(masked(0), masked(-1), "may be below"),
-    "DynamicViews.new_axes": case(
+    "DynamicViews.reshape[plain]": case(
         ops.dyn.reshape(mask, vector(1, batch, 1, sequence)), ops.dyn.reshape(mask, vector(sequence, batch)), NOT_AXES
     ),
     "DynamicViews.spread": case(
@@ -109,17 +109,17 @@ CASES: dict[str, Case] = {
         ops.reshape(ops.expand_dims(x, axis=(0,)), newshape=(4, 1, 3)),
         "are known",
     ),
-    "TurnedBatches.dynamic": case(
+    "TurnedBatches.turned[both]": case(
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), whole),
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), vector(4, h_batch, 8, h_size)),
         "has not the first axes",
     ),
-    "TurnedBatches.taken_apart": case(
+    "TurnedBatches.turned[last]": case(
         turned(ops.reshape(fixed, newshape=(-1, 5, 8)), size(fixed, 0), 4, 8, 5),
         turned(ops.reshape(fixed, newshape=(-1, 8, 5)), size(fixed, 0), 4, 5, 8),
         "take more apart",
     ),
-    "TurnedBatches.merged": case(
+    "TurnedBatches.turned[first]": case(
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(-1, 4, 8, 5)),
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(4, -1, 8, 5)),
         "has not the first axes",
@@ -151,15 +151,15 @@ for kind, whole_view in {
 }.items():
     of = ("b", "s") if kind != "squeeze" else ("b", 1, "s")
     sizes = (size(var("wide", of), 0), size(var("wide", of), 2)) if kind == "squeeze" else (batch, sequence)
-    CASES[f"DynamicViews.new_axes_of_{kind}"] = case(
+    CASES[f"DynamicViews.reshape[{kind}]"] = case(
         ops.dyn.reshape(whole_view, vector(1, sizes[0], 1, 1, sizes[1])), ops.dyn.reshape(whole_view, vector(sizes[1], sizes[0])), NOT_AXES
     )
 for kind, copy, large in (
     ("broadcast", ops.dyn.broadcast_to(row, vector(1, 3)), ops.dyn.broadcast_to(row, vector(batch, 3))),
     ("full", ops.dyn.full(splat(2.0), vector(1, 3)), ops.dyn.full(splat(2.0), vector(batch, 3))),
 ):
-    CASES[f"DynamicCopies.{kind}"] = case(copy * x, large * row, "the types differ")
-    CASES[f"DynamicCopies.{kind}_right"] = case(x - copy, row - large, "the types differ")
+    CASES[f"DynamicCopies.operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
+    CASES[f"DynamicCopies.operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
 UNREAD = {
     f"UnreadCasts.{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
     for kind in ("cast", "sum", "least")

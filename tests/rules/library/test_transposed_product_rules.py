@@ -32,12 +32,12 @@ def operand_cases() -> dict[str, Case]:
     deep, i, j = var("deep", (2, 3, 5)), var("i", (4, 3), "int32"), var("j", (3, 5), "int32")
     right, left = var("r", (5, 3)), var("l", (3, 4))
     return {
-        "right_turned": case(product(x, turned(right)), product(stack, turned(right)), RANKS),
-        "left_turned": case(product(turned(left), y), product(turned(left), deep), RANKS),
-        "right_back": case(product(x, turned(y), transpose_b=True), product(i, turned(j), transpose_b=True), INTEGERS),
-        "left_back": case(product(turned(x), y, transpose_a=True), product(turned(i), j, transpose_a=True), INTEGERS),
-        "right_weight": case(product(x, numbers((6, 3)), transpose_b=True), product(x, var("r", (6, 3)), transpose_b=True), ""),
-        "left_weight": case(
+        "matrix[right, turned]": case(product(x, turned(right)), product(stack, turned(right)), RANKS),
+        "matrix[left, turned]": case(product(turned(left), y), product(turned(left), deep), RANKS),
+        "matrix[right, back]": case(product(x, turned(y), transpose_b=True), product(i, turned(j), transpose_b=True), INTEGERS),
+        "matrix[left, back]": case(product(turned(x), y, transpose_a=True), product(turned(i), j, transpose_a=True), INTEGERS),
+        "weight[right]": case(product(x, numbers((6, 3)), transpose_b=True), product(x, var("r", (6, 3)), transpose_b=True), ""),
+        "weight[left]": case(
             product(numbers((4, 6)), x, transpose_a=True), product(numbers((4, 6)), numbers((4, 3)), transpose_a=True), "is a constant"
         ),
     }
@@ -48,10 +48,10 @@ def product_cases() -> dict[str, Case]:
     wide, units = product(stack, y), var("units", (5, 3))
     batches = ops.nn.batch_matmul(stack, var("b", (2, 5, 3)))
     return {
-        "matmul": case(turned(wide, 0, 2, 1), turned(wide, 2, 1, 0), MORE),
-        "matmul_flags": case(turned(product(x, units, transpose_b=True)), turned(product(x, y)), "neither operand is transposed"),
-        "dense": case(turned(ops.nn.dense(stack, units), 0, 2, 1), turned(ops.nn.dense(stack, units), 1, 0, 2), MORE),
-        "batch_matmul": case(turned(batches, 0, 2, 1), turned(batches, 0, 1, 2), MORE),
+        "plain[matmul]": case(turned(wide, 0, 2, 1), turned(wide, 2, 1, 0), MORE),
+        "flags[matmul]": case(turned(product(x, units, transpose_b=True)), turned(product(x, y)), "neither operand is transposed"),
+        "plain[dense]": case(turned(ops.nn.dense(stack, units), 0, 2, 1), turned(ops.nn.dense(stack, units), 1, 0, 2), MORE),
+        "flags[batch_matmul]": case(turned(batches, 0, 2, 1), turned(batches, 0, 1, 2), MORE),
         "both_turned": case(
             product(turned(var("l", (3, 4))), turned(units)), product(turned(var("s", (3, 2, 4)), 1, 2, 0), turned(units)), MORE
         ),
@@ -61,11 +61,11 @@ def product_cases() -> dict[str, Case]:
 def weight_cases() -> dict[str, Case]:
     """Vectors have no transpose; what multiplies weights alone is folded."""
     return {
-        "matmul": case(product(weights, x), product(weight, var("v", (4,))), "is no matrix"),
-        "matmul_turned": case(
+        "exchange[matmul]": case(product(weights, x), product(weight, var("v", (4,))), "is no matrix"),
+        "exchange[matmul_turned]": case(
             product(weight, var("r", (5, 4)), transpose_b=True), product(weight, numbers((5, 4)), transpose_b=True), "is a constant"
         ),
-        "dense": case(ops.nn.dense(weights, var("r", (5, 4))), ops.nn.dense(weights, numbers((5, 4))), "is a constant"),
+        "exchange[dense]": case(ops.nn.dense(weights, var("r", (5, 4))), ops.nn.dense(weights, numbers((5, 4))), "is a constant"),
     }
 
 
@@ -90,10 +90,10 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 def test_integers_keep_their_transposes() -> None:
     left, right = var("i", (4, 3), "int32"), var("j", (5, 3), "int32")
     outcome = optimise(func(product(left, turned(right))), TransposedOperands)
-    assert outcome.fired("TransposedOperands.right_turned") == 0
+    assert outcome.fired("TransposedOperands.matrix") == 0
     assert any(INTEGERS in remark for remark in outcome.remarks)
 
 
 def test_vectors_have_no_transpose() -> None:
     outcome = optimise(func(turned(product(stack, vector))), TransposedProducts)
-    assert outcome.fired("TransposedProducts.matmul") == 0
+    assert outcome.fired("TransposedProducts.plain") == 0

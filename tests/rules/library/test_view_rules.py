@@ -71,9 +71,9 @@ def broadcast_case(name: str, left: bool) -> Case:
 
 
 CASES: dict[str, Case] = {
-    **{f"Views.{kind}_to_same": case(*SAME[kind], "is not certainly") for kind in KINDS},
+    **{f"Views.to_same[{kind}]": case(*SAME[kind], "is not certainly") for kind in KINDS},
     **{
-        f"Views.{outer}_of_{inner}": case(
+        f"Views.fuse[{outer}, {inner}]": case(
             view(outer, view(inner, cube)),
             undecided_pair(outer, inner),
             "may be empty" if (outer, inner) in COUNTED else "is certain to give",

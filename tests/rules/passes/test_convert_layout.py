@@ -636,7 +636,7 @@ def test_large_constants_are_transposed_once() -> None:
 
 def test_it_says_what_it_did_not_reach() -> None:
     module = program(f"{IMAGE}, {WEIGHT}", "nn.relu(nn.conv2d(%x, %w))")
-    with PassContext(opt_level=3, config={"rules.disabled": ["ChannelsLast.conv2d"]}) as context:
+    with PassContext(opt_level=3, config={"rules.disabled": ["ChannelsLast.convolution[nn.conv2d]"]}) as context:
         after = pipeline(LAST)(module)["main"]
     assert operators(after) == ["nn.conv2d", "nn.relu"]
     assert "calls of nn.conv2d that are not in NHWC, default: 1" in context.statistics.remarks["ConvertLayout"]

@@ -305,7 +305,7 @@ CASES: dict[str, Case] = {
         Kind.NEAR,
     ),
     "a condition": Case(
-        "Units.multiply",
+        "Units.unit[multiply]",
         at("Mul", ops.multiply(X, splat(2.0))),
         small,
         "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is refused: is_all(c, 1): the elements of the constant are 2.0, not 1",
@@ -357,7 +357,7 @@ CASES: dict[str, Case] = {
         config={"rules.math": "exact"},
     ),
     "a pass above the level": Case(
-        "ScaleAxis.dense_scaled", X, small, "FoldBatchNorm does not run: its level 2 > 1", Kind.NOT_RUN, level=1
+        "ScaleAxis.scaled[none, dense]", X, small, "FoldBatchNorm does not run: its level 2 > 1", Kind.NOT_RUN, level=1
     ),
     "a pass that is disabled": Case(
         "Inference.dropout", X, None, "SimplifyInference does not run: disabled_pass names it", Kind.NOT_RUN, disabled=["SimplifyInference"]
