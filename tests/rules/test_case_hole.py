@@ -8,6 +8,7 @@ from passat.listing import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, cases, constant, each, joined, op, operator, parts, rule_pass, tensors
 from passat.rules.checking.check import check_rule
 from passat.rules.conditions import has_rank, is_all
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import Pattern
 from passat.rules.typecheck import check_types
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -58,7 +59,7 @@ def test_a_rule_stands_for_one_of_each_case() -> None:
 def test_it_fires_in_each_case(dense: bool, biased: bool) -> None:
     made = ops.nn.dense(rows, numbers((5, 3))) if dense else ops.nn.matmul(rows, matrix)
     function = func((made + shift if biased else made) * splat(2.0))
-    outcome = optimise(function, Weighed, fold=True)
+    outcome = optimise(function, Weighed, ConstantFolding)
     assert outcome.fired("Weighed.scaled") == 1
     assert operators(outcome.function).count("multiply") == 0
     assert_equal_in_value(function, outcome.function, exact=False)
