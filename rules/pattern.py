@@ -516,11 +516,14 @@ def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[
         own = (node.op.name,) if isinstance(node, PCall) and not isinstance(node.op, Op) else ()  # a hole for an operator
         values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
         values += [node.case] if isinstance(node, PGet) and node.case is not None else []
-        cases = (repr(node.hole),) if isinstance(node, PCase) else ()
+        if isinstance(node, PGet):
+            filled = (node.behind.name,) if node.behind is not None else ()
+        else:
+            filled = (repr(node.hole),) if isinstance(node, PCase) else ()
         node.holes = (
             _NONE.union(*[part[0] for part in parts], *map(tensor_holes, values)),
             _NONE.union(*[part[1] for part in parts], *map(holes_of, values)),
             _NONE.union(*[part[2] for part in parts], *map(operator_names, values), own),
-            _NONE.union(*[part[3] for part in parts], *map(hole_names, values), own, cases),
+            _NONE.union(*[part[3] for part in parts], *map(hole_names, values), own, filled),
         )
     return pattern.holes

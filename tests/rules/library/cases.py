@@ -34,7 +34,9 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
         found.setdefault(without_operators(key), []).append(key)
     assert not names - found.keys(), f"no case for {sorted(names - found.keys())}"
     assert not found.keys() - names, f"no rule for {sorted(found.keys() - names)}"
-    made = [(rules, rule.named(key), cases[key]) for rules in sets for rule in rules for key in found[rule.name]]
+    made = [
+        (rules, rule if key == rule.name else rule.named(key), cases[key]) for rules in sets for rule in rules for key in found[rule.name]
+    ]
     assert not [rule.name for _, rule, _ in made if not in_case(rule)], "cases of no direction"
     return made
 
