@@ -53,7 +53,7 @@ def test_a_condition_that_refused() -> None:
     result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
         "Units.unit[multiply]: (x * c) -> x",
-        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is refused: is_all(c, 1): the elements of the "
+        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is refused: is_unit(c, multiply): the elements of the "
         "constant are 0.5, not 1",
     ]
 

@@ -308,7 +308,8 @@ CASES: dict[str, Case] = {
         "Units.unit[multiply]",
         at("Mul", ops.multiply(X, splat(2.0))),
         small,
-        "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is refused: is_all(c, 1): the elements of the constant are 2.0, not 1",
+        "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is refused: is_unit(c, multiply): the elements of the constant are 2.0, "
+        "not 1",
         Kind.REFUSED,
     ),
     "a condition on the element type": Case(
