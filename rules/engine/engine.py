@@ -169,11 +169,11 @@ class Engine:
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         result = saturator.run()
         report.add_saturation(result)
-        report.merged += graph.merged
         report.eager += graph.applied
         report.add_rules(graph.statistics)
         made, extraction = body, None
         if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
+            report.merged += graph.merged
             extraction = extract(
                 *(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
