@@ -218,7 +218,7 @@ class PassContext:
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
     def record(self, pass_name: str, key: str, amount: float = 1) -> None:
-        """Adds to a counter of a pass, for reports: `ctx.record("FoldConstant", "folded", 3)`.
+        """Adds to a counter of a pass, for reports: `ctx.record("FoldConstant", "merged", 3)`.
 
         Raises UnknownCounterError where the pass declares counters (PassInfo), but not this one.
         """

@@ -44,10 +44,10 @@ class Statistics:
     """Counters and remarks by the name of the pass. Each context has its own; passes write through `ctx.record` and `ctx.remark`.
 
     >>> statistics = Statistics()
-    >>> statistics.record("FoldConstant", "folded", 2)
-    >>> statistics.record("FoldConstant", "folded")
+    >>> statistics.record("FoldConstant", "merged", 2)
+    >>> statistics.record("FoldConstant", "merged")
     >>> statistics.counters
-    {'FoldConstant': {'folded': 3}}
+    {'FoldConstant': {'merged': 3}}
     """
 
     __slots__ = ("counters", "remarks")

@@ -84,7 +84,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
     """An instance that the rule accepts, in one of its directions; None where none of many draws is one."""
     ways = list(triers(rule))
     trier: Trier = ways[int(random.integers(len(ways)))]
-    wishes, dice = Wishes(trier.pattern, rule.conditions, [trier.rule.rhs]), Dice(random)
+    wishes, dice = Wishes(trier.pattern, trier.rule.conditions, [trier.rule.rhs]), Dice(random)
     odd = int(random.integers(2))
     for turn in range(DRAWS):
         wishes.asking = turn > DRAWS // 6

@@ -97,15 +97,6 @@ def test_dead_code_is_not_written(parse: Parse) -> None:
     assert kinds(to_onnx(from_onnx(model))) == ["Relu"]
 
 
-def test_outputs_that_nobody_reads_are_not_written(parse: Parse, run: Run) -> None:
-    model = parse(
-        "g (float[1, 1, 4, 4] x) => (float[1, 1, 2, 2] y) { y, places = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) }", opset=12
-    )
-    out = to_onnx(from_onnx(model))
-    onnx.checker.check_model(out)
-    assert [list(node.output) for node in out.graph.node] == [["y"]]
-
-
 def test_the_order_of_the_source_is_kept(parse: Parse) -> None:
     nodes = ["a = Relu(x)", "b = Neg(x)", "c = Exp(x)", "d = Add(c, a)", "e = Tanh(b)", "y = Mul(e, d)"]
     model = parse(f"g (float[2] x) => (float[2] y) {{ {' '.join(node + chr(10) for node in nodes)} }}")
