@@ -105,8 +105,10 @@ def evenly(data: Expr, axis: int, count: int, target: int) -> Expr:
 
 
 def split_evenly(call: Call, target: int) -> Expr:
-    """A split in equal parts of a size that may be 0, in an opset from 18 on."""
+    """A split in equal parts of a size that may be 0, in an opset from 18 on. The one part of a whole is a copy of it."""
     axis, count = call.attrs["axis"], call.attrs["indices_or_sections"]
+    if count == 1:
+        return infer_type(Tuple([Call(get_op("copy"), call.args, span=call.span)]))
     sizes = evenly(call.args[0], axis, count, target)
     return _made(target, "Split", call.args[0], sizes, since=13, outputs="1" * count, axis=axis)
 

@@ -77,6 +77,13 @@ def test_equal_parts_of_nothing(opset: int, axis: int, known: bool, rows: int, r
         np.testing.assert_array_equal(after, before)
 
 
+def test_one_part_of_what_may_be_nothing(run: Run) -> None:
+    source = model(14, "y = Split<axis = -1>(x)", "float[2, n] x", "float[2, n] y")
+    for count in (0, 3):
+        (found,) = run(in_opset(source, 19), {"x": np.ones((2, count), np.float32)})
+        np.testing.assert_array_equal(found, np.ones((2, count), np.float32))
+
+
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
 def test_an_axis_of_a_scalar_is_refused(name: str) -> None:
     """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
