@@ -155,7 +155,6 @@ def _write_power(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     elementwise=True,
     commutative=True,
     associative=True,
-    idempotent=True,
     shape_arith=True,
 )
 def maximum(x: TensorType, y: TensorType) -> TensorType:
@@ -169,7 +168,6 @@ def maximum(x: TensorType, y: TensorType) -> TensorType:
     elementwise=True,
     commutative=True,
     associative=True,
-    idempotent=True,
     shape_arith=True,
 )
 def minimum(x: TensorType, y: TensorType) -> TensorType:

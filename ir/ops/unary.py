@@ -27,7 +27,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, Type
 
 
-@define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True, even=True, non_negative=True)
+@define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True)
 def abs_(x: TensorType) -> TensorType:
     """The absolute value; of the lowest integer itself. ONNX Abs-13."""
     return same_type(x, ARITHMETIC)
@@ -91,7 +91,7 @@ def reciprocal(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("exp", kernel=in_float32(np.exp), cost=transcendental, onnx="Exp", elementwise=True, non_negative=True)
+@define_op("exp", kernel=in_float32(np.exp), cost=transcendental, onnx="Exp", elementwise=True)
 def exp(x: TensorType) -> TensorType:
     """e to the power of the element. ONNX Exp-13."""
     return same_type(x, FLOATING)
@@ -114,43 +114,43 @@ def _write_log2(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Div", [emit.node("Log", inputs), constant_like(call, math.log(2), emit)])
 
 
-@define_op("sin", kernel=in_float32(np.sin), cost=transcendental, onnx="Sin", elementwise=True, odd=True)
+@define_op("sin", kernel=in_float32(np.sin), cost=transcendental, onnx="Sin", elementwise=True)
 def sin(x: TensorType) -> TensorType:
     """The sine. ONNX Sin-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("cos", kernel=in_float32(np.cos), cost=transcendental, onnx="Cos", elementwise=True, even=True)
+@define_op("cos", kernel=in_float32(np.cos), cost=transcendental, onnx="Cos", elementwise=True)
 def cos(x: TensorType) -> TensorType:
     """The cosine. ONNX Cos-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("tan", kernel=in_float32(np.tan), cost=transcendental, onnx="Tan", elementwise=True, odd=True)
+@define_op("tan", kernel=in_float32(np.tan), cost=transcendental, onnx="Tan", elementwise=True)
 def tan(x: TensorType) -> TensorType:
     """The tangent. ONNX Tan-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("sinh", kernel=in_float32(np.sinh), cost=transcendental, onnx="Sinh@9", elementwise=True, odd=True)
+@define_op("sinh", kernel=in_float32(np.sinh), cost=transcendental, onnx="Sinh@9", elementwise=True)
 def sinh(x: TensorType) -> TensorType:
     """The hyperbolic sine. ONNX Sinh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("cosh", kernel=in_float32(np.cosh), cost=transcendental, onnx="Cosh@9", elementwise=True, even=True, non_negative=True)
+@define_op("cosh", kernel=in_float32(np.cosh), cost=transcendental, onnx="Cosh@9", elementwise=True)
 def cosh(x: TensorType) -> TensorType:
     """The hyperbolic cosine. ONNX Cosh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("tanh", kernel=in_float32(np.tanh), cost=transcendental, onnx="Tanh", elementwise=True, odd=True)
+@define_op("tanh", kernel=in_float32(np.tanh), cost=transcendental, onnx="Tanh", elementwise=True)
 def tanh(x: TensorType) -> TensorType:
     """The hyperbolic tangent. ONNX Tanh-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("asin", kernel=in_float32(np.arcsin), cost=transcendental, onnx="Asin", elementwise=True, odd=True)
+@define_op("asin", kernel=in_float32(np.arcsin), cost=transcendental, onnx="Asin", elementwise=True)
 def asin(x: TensorType) -> TensorType:
     """The inverse sine. ONNX Asin-22."""
     return same_type(x, FLOATING)
@@ -162,13 +162,13 @@ def acos(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("atan", kernel=in_float32(np.arctan), cost=transcendental, onnx="Atan", elementwise=True, odd=True)
+@define_op("atan", kernel=in_float32(np.arctan), cost=transcendental, onnx="Atan", elementwise=True)
 def atan(x: TensorType) -> TensorType:
     """The inverse tangent. ONNX Atan-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("asinh", kernel=in_float32(np.arcsinh), cost=transcendental, onnx="Asinh@9", elementwise=True, odd=True)
+@define_op("asinh", kernel=in_float32(np.arcsinh), cost=transcendental, onnx="Asinh@9", elementwise=True)
 def asinh(x: TensorType) -> TensorType:
     """The inverse hyperbolic sine. ONNX Asinh-22."""
     return same_type(x, FLOATING)
@@ -180,13 +180,13 @@ def acosh(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("atanh", kernel=in_float32(np.arctanh), cost=transcendental, onnx="Atanh@9", elementwise=True, odd=True)
+@define_op("atanh", kernel=in_float32(np.arctanh), cost=transcendental, onnx="Atanh@9", elementwise=True)
 def atanh(x: TensorType) -> TensorType:
     """The inverse hyperbolic tangent. ONNX Atanh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("erf", kernel=in_float32(error_function), cost=transcendental, elementwise=True, odd=True)
+@define_op("erf", kernel=in_float32(error_function), cost=transcendental, elementwise=True)
 def erf(x: TensorType) -> TensorType:
     """The error function. ONNX Erf-13, of floating-point numbers."""
     return same_type(x, FLOATING)
@@ -209,7 +209,7 @@ def logistic(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
-@define_op("sigmoid", kernel=in_float32(logistic), cost=transcendental, onnx="Sigmoid", elementwise=True, non_negative=True)
+@define_op("sigmoid", kernel=in_float32(logistic), cost=transcendental, onnx="Sigmoid", elementwise=True)
 def sigmoid(x: TensorType) -> TensorType:
     """1 / (1 + exp(-x)). ONNX Sigmoid-13."""
     return same_type(x, FLOATING)

@@ -66,18 +66,8 @@ idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy
 clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
 
 
-twofold = operator("twofold", idempotent=True, arity=2)
-even_, odd_ = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
-wave = operator("wave", even=True, arity=1, but=("abs",))
-positive = operator("positive", non_negative=True, arity=1, but=("abs",))
-rectifier = operator("rectifier", "abs", "nn.relu")
-
-
 class Repetitions(RuleSet):
-    """An operator applied twice, or to one operand twice: f(f(x)) is x or f(x), f(x, x) is x."""
-
-    alone = twofold(x, x) >> x
-    absorbed = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
+    """An operator applied twice: f(f(x)) is x or f(x)."""
 
     undone = involution(involution(x)) >> x
     once = idempotent(idempotent(x)) >> idempotent(x)
@@ -103,10 +93,6 @@ class Arithmetic(RuleSet):
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
     where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
     one_of_one = of_one((x,)) >> x
-    even = even_(op.negative(x)) >> even_(x)
-    even_of_abs = wave(op.abs(x)) >> wave(x)
-    odd = odd_(op.negative(x)) >> op.negative(odd_(x))
-    rectified = rectifier(positive(x)) >> positive(x)
 
 
 @condition

@@ -53,12 +53,6 @@ CASES: dict[str, Case] = {
         for of in list_ops()
         if of.unit is not None and of.arity == 2
     },
-    "Repetitions.alone": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
-    "Repetitions.absorbed": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
-    "Arithmetic.even": case(ops.cos(ops.negative(x)), ops.sin(ops.exp(x)), ""),
-    "Arithmetic.even_of_abs": case(ops.cosh(ops.abs(x)), ops.tanh(ops.abs(x)), ""),
-    "Arithmetic.odd": case(ops.negative(ops.tanh(ops.negative(x))), ops.exp(ops.negative(x)), ""),
-    "Arithmetic.rectified": case(ops.nn.relu(ops.exp(x)), ops.nn.relu(ops.sin(x)), ""),
     "Repetitions.undone": case(ops.negative(ops.negative(x)), ops.negative(ops.exp(x)), ""),
     "Repetitions.once": case(ops.nn.relu(ops.nn.relu(x)), ops.nn.relu(ops.exp(x)), ""),
     "Repetitions.alike": case(
