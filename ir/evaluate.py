@@ -1,6 +1,6 @@
 """Evaluation of dataflow by the operators' kernels: constants in, constants out. Splats stay splats."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -14,6 +14,15 @@ from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 Value = Tensor | tuple["Value", ...]
 """What a kernel takes and gives: tensors, and tuples of them."""
+
+
+def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
+    """The tensors of values, those inside tuples too, in order."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from tensors_in(value)
+        else:
+            yield value
 
 
 class EvaluateError(ValueError):

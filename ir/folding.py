@@ -10,10 +10,9 @@ from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import COMPLEX, FLOATS
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat, tensors_in
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Kernel, Op
-from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 MOST_SPREAD: Final = 1 << 26
@@ -25,7 +24,7 @@ def is_exact(op: Op, args: Sequence[Value]) -> bool:
     """Whether the operator's kernel computes the very bits that ONNX Runtime does, on such operands."""
     if op.movement:
         return True
-    kinds = {tensor.dtype for tensor in _tensors(args)}
+    kinds = {tensor.dtype for tensor in tensors_in(args)}
     # ONNX Runtime gathers strings wrongly where they come in rows.
     return op.exact != "never" and "string" not in kinds and (op.exact == "always" or kinds.isdisjoint(FLOATS | COMPLEX))
 
@@ -34,14 +33,14 @@ def keeps_bits(op: Op, args: Sequence[Value], result: Type) -> bool:
     """Whether a constant in place of a call leaves every bit of the program as it is: its kernel is exact, and no rounding to 16 bits is
     involved. ONNX Runtime computes most operators on 16-bit floats as float32, and rounds where a chain of such nodes ends.
     """
-    kinds = {tensor.dtype for tensor in _tensors(args)} | set(_dtypes(result))
+    kinds = {tensor.dtype for tensor in tensors_in(args)} | set(_dtypes(result))
     return op.movement or (is_exact(op, args) and kinds.isdisjoint(_NARROW))
 
 
 def is_endless(op: Op, args: Sequence[Value]) -> bool:
     """Whether a kernel would read splats so large that it does not end in time, or spreads them out in memory. A few bytes of a file can
     ask for 2^60 elements. What `evaluate_call` computes on one element of each is not."""
-    tensors = list(_tensors(args))
+    tensors = list(tensors_in(args))
     spread = sum(tensor.size for tensor in tensors if tensor.is_splat)
     if spread <= MOST_SPREAD:
         return False
@@ -57,7 +56,7 @@ def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opse
         raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements")
     if is_exact(op, args) or op.to_onnx is None:
         return evaluate_call(op, args, attrs, result)
-    if not all(tensor.size for tensor in _tensors(args)):
+    if not all(tensor.size for tensor in tensors_in(args)):
         # ONNX Runtime ends the process over some of these calls, and reads what is not there in others.
         raise EvaluateError(f"{op.name} of no elements")
     return evaluate_call(op, args, attrs, result, _by_runtime(op, opset))
@@ -88,11 +87,3 @@ def _dtypes(type_: Type) -> Iterator[str]:
             yield from _dtypes(field)
     elif isinstance(type_, TensorType):
         yield type_.dtype
-
-
-def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from _tensors(value)
-        else:
-            yield value

@@ -260,6 +260,13 @@ class Rule:
 
         return holes_in(self.lhs, self.rhs, self.conditions)
 
+    def chosen(self, choice: "Choice") -> "Rule":
+        """The rule for one choice of what its holes stand for, named after it; itself where nothing is chosen."""
+        from passat.rules.expansion import filled  # which needs conditions
+
+        lhs, rhs, conditions = [filled(side, choice) for side in self._sides()]
+        return self if lhs is self.lhs else self._filled(choice, lhs, rhs, conditions)
+
     def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, conditions: tuple[Condition, ...]) -> "Rule":
         """The rule with what was chosen in the place of its holes."""
         one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, conditions=conditions)

@@ -99,7 +99,7 @@ def _made(target: int, op_type: str, *operands: Expr, since: int, outputs: str =
 
 
 def evenly(data: Expr, axis: int, count: int, target: int) -> Expr:
-    """The sizes of as many equal parts, computed from the axis: since opset 18 ONNX Runtime takes no number of parts for a size of 0."""
+    """The sizes of `count` equal parts, computed from the axis: since opset 18 ONNX Runtime refuses `num_outputs` where that is empty."""
     size = _made(target, "Gather", _made(target, "Shape", data, since=1), constant([axis], "int64"), since=11, axis=0)
     return _made(target, "Tile", _made(target, "Div", size, constant([count], "int64"), since=7), constant([count], "int64"), since=6)
 

@@ -5,12 +5,12 @@ looks at its elements (a guard, a fold that needs them, the writer) has it compu
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import elements
-from passat.ir.evaluate import Value
+from passat.ir.evaluate import Value, tensors_in
 from passat.ir.op import Op
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -69,15 +69,7 @@ class _DeferredCall:
 
     def _waiting(self) -> list[Tensor]:
         """The operands that are deferred and not computed yet."""
-        return [tensor for tensor in _tensors(self.values) if isinstance(tensor.loader, _DeferredCall)]
-
-
-def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from _tensors(value)
-        else:
-            yield value
+        return [tensor for tensor in tensors_in(self.values) if isinstance(tensor.loader, _DeferredCall)]
 
 
 def _type_of(value: Value) -> Type:

@@ -4,25 +4,25 @@ Constants are computed so, and operators get their shapes as attributes: types g
 that egglog matches take a round for each step.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
 from inspect import unwrap
 from typing import Final
-
-import numpy as np
 
 from passat.ir.expr import Expr
 from passat.ir.op import KnownValue
 from passat.ir.types import Type
-from passat.rules.conditions import knows_all_elements
+from passat.rules.conditions import Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
 from passat.rules.engine.matching import Matcher, Refusal, symbol_of
 from passat.rules.engine.report import RuleStatistics
-from passat.rules.expansion import Choice, filled, holes_in
+from passat.rules.expansion import Choice, holes_in
 from passat.rules.operator_hole import OperatorHole
 from passat.rules.parts_hole import PartsHole
 from passat.rules.pattern import Pattern, PCall, PGet, PTuple, PVar
 from passat.rules.rule import Rule
+
+_KNOWS_ALL: Final = unwrap(knows_all_elements)
 
 
 class EagerMatcher(Matcher):
@@ -31,11 +31,10 @@ class EagerMatcher(Matcher):
     def __init__(self, rule: Rule, rule_name: str) -> None:
         super().__init__(rule)
         self.rule_name = rule_name
-
         steps = self.variants[0].steps
         self.first_constant = next((i for whole, i, _, expected in steps if whole == 0 and expected is CONST_SYMBOL), -1)
         """The first operand that has to be a constant, or -1."""
-        self.asks_elements = any(condition.function is unwrap(knows_all_elements) for condition in rule.conditions)
+        self.asks_elements = any(condition.function is _KNOWS_ALL for condition in rule.conditions)
         """Whether the rule is about elements that are known: of most small tensors of integers they are not, and nothing is to be said."""
 
     def row(self, graph: Graph, payload: int, operands: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -84,7 +83,7 @@ class Eager:
         where no rule applies. The operands are classes."""
         for matcher in self._about(graph, head, payload, operands):
             first = matcher.first_constant
-            if (first >= 0 and operands[first] not in graph.constants) or (matcher.asks_elements and not _all_known(known)):
+            if (first >= 0 and operands[first] not in graph.constants) or (matcher.asks_elements and not _knows_all(type_, known)):
                 continue  # what nearly all nodes fail at
             row = matcher.row(graph, payload, operands)
             if row is None:
@@ -107,7 +106,7 @@ class Eager:
     def _about(self, graph: Graph, head: Symbol, payload: int, operands: tuple[int, ...]) -> tuple[EagerMatcher, ...]:
         if head.op is not None:
             key: object = head
-            part = None
+            payload, part = 0, None
         elif head is GET_SYMBOL:
             part = graph.symbols[graph.find(operands[0])]
             key = (payload, part)
@@ -115,19 +114,20 @@ class Eager:
             return ()
         found = self._matchers.get(key)
         if found is None:
-            found = self._matchers[key] = tuple(_matchers(self.rules, head, payload, part))
+            made = [_matcher(rule, head, payload, part) for rule in self.rules]
+            found = self._matchers[key] = tuple([matcher for matcher in made if matcher is not None])
         return found
 
 
-def _all_known(known: KnownValue | None) -> bool:
-    return isinstance(known, np.ndarray) and all(type(element) in (int, bool) for element in known.reshape(-1).tolist())
+def _knows_all(type_: Type, known: KnownValue | None) -> bool:
+    return known is not None and _KNOWS_ALL(Term(type_, known=known)) is True
 
 
-def _matchers(rules: Iterable[Rule], head: Symbol, payload: int, part: Symbol | None) -> Iterator[EagerMatcher]:
-    for rule in rules:
-        choice = _choice(rule.lhs, head, payload, part)
-        if choice is not None:
-            yield EagerMatcher(_filled(rule, choice), rule.name)
+@lru_cache(maxsize=4096)
+def _matcher(rule: Rule, head: Symbol, payload: int, part: Symbol | None) -> EagerMatcher | None:
+    """The matcher of a rule for nodes of a symbol, made once for all passes that have the rule."""
+    choice = _choice(rule.lhs, head, payload, part)
+    return None if choice is None else EagerMatcher(rule.chosen(choice), rule.name)
 
 
 def _choice(left: Pattern, head: Symbol, payload: int, part: Symbol | None) -> Choice | None:
@@ -156,11 +156,3 @@ def _choice(left: Pattern, head: Symbol, payload: int, part: Symbol | None) -> C
     if rest < 0 or (rest > 0 and len(holes) != 1) or left.index not in (-1, payload):
         return None
     return Choice({}, counts | {hole.name: rest for hole in holes})
-
-
-def _filled(rule: Rule, choice: Choice) -> Rule:
-    """The rule with what was chosen in the place of its holes, named after the choice."""
-    if not choice.operators and not choice.counts:
-        return rule
-    sides = {name: filled(getattr(rule, name), choice) for name in ("lhs", "rhs", "conditions")}
-    return rule._but(name=f"{rule.name}[{choice}]", **sides)

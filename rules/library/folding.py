@@ -6,12 +6,12 @@ equal (congruence).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from passat.ir.evaluate import EvaluateError, Value, gives_splat
+from passat.ir.evaluate import EvaluateError, Value, gives_splat, tensors_in
 from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
@@ -56,7 +56,7 @@ def is_small(whole: CallTerm) -> bool | str:
         return True
     values = values_of(whole)
     before = _bytes_of(values)
-    if size <= min(before + most, MOST_BYTES) or gives_splat(whole.op, list(_tensors(values))):
+    if size <= min(before + most, MOST_BYTES) or gives_splat(whole.op, list(tensors_in(values))):
         return True
     return f"adds {size - before:,.0f} bytes, limit {most:,} (rules.max_growth)"
 
@@ -124,12 +124,4 @@ def _bytes(type_: Type) -> float | None:
 
 def _bytes_of(values: Sequence[Value]) -> int:
     """Bytes that values take in a file: nothing for a splat."""
-    return sum(0 if tensor.is_splat else tensor.nbytes for tensor in _tensors(values))
-
-
-def _tensors(values: Sequence[Value]) -> Iterator[Tensor]:
-    for each in values:
-        if isinstance(each, tuple):
-            yield from _tensors(each)
-        else:
-            yield each
+    return sum(0 if tensor.is_splat else tensor.nbytes for tensor in tensors_in(values))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.evaluate import EvaluateError, Value
+from passat.ir.evaluate import EvaluateError, Value, tensors_in
 from passat.ir.expr import Constant
 from passat.ir.folding import folded_value
 from passat.ir.infer import InferError, known_value
@@ -105,7 +105,7 @@ class Trace:
             self.steps.append(Folding(op, operands, attrs, type_, opset, None, None))
             raise
         first = len(self.tensors)
-        self.tensors += flattened(value)
+        self.tensors += tensors_in([value])
         result = _counted(value, iter(range(first, len(self.tensors))))
         self.steps.append(Folding(op, operands, attrs, type_, opset, result, shapes(value)))
         return self._wrap_all(result)
@@ -154,7 +154,7 @@ class Trace:
                     return None
                 if step.result is None or shapes(value) != step.shape:
                     return None
-                tensors += flattened(value)
+                tensors += tensors_in([value])
         return tensors if labels([tensors[number] for number in self.keyed]) == self.same() else None
 
 
@@ -318,11 +318,6 @@ def _numbers(value: Value) -> AnyValue:
 def taken(numbers: AnyValue, tensors: Sequence[Tensor]) -> Value:
     """The value whose tensors have these numbers."""
     return tuple([taken(part, tensors) for part in numbers]) if isinstance(numbers, tuple) else tensors[numbers]
-
-
-def flattened(value: Value) -> list[Tensor]:
-    """The tensors of a value, in order."""
-    return [tensor for part in value for tensor in flattened(part)] if isinstance(value, tuple) else [value]
 
 
 def shapes(value: Value) -> object:

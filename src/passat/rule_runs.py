@@ -15,7 +15,7 @@ from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
 
 Tell: TypeAlias = "Callable[[str], None] | None"
-"""Is told in a few words what begins now."""
+"""Gets a few words on what begins now."""
 
 ALL: Final = 1 << 40
 """A number of applications that is never reached. With one, functions are taken whole, as they are for every other number."""

@@ -16,7 +16,7 @@ from passat.rulefile import PathLike, RulesLike
 from passat.rules.cost import CostModel, CostName
 
 Progress: TypeAlias = Callable[[str], None]
-"""Is told in a few words what begins now."""
+"""Gets a few words on what begins now."""
 Check: TypeAlias = Callable[[str, object], None]
 """Raises TypeError or ArgumentError for a value of an argument of that name."""
 

@@ -111,7 +111,7 @@ def _bisect(
     try:
         written, words = (unsaved, "") if save is None else write(found, str(save))
     except (OSError, OnnxError) as error:
-        if as_json:  # what was found with much work is told all the same
+        if as_json:  # what took much work to find is printed all the same
             sentence, code = explain(error)
             print(json.dumps({**found.to_dict(), **unsaved, "error": sentence}, indent=2))
             end(sentence, code, as_json=False)
