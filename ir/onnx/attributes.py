@@ -93,6 +93,12 @@ def _text(value: bytes) -> str | bytes:
         return value
 
 
+_FLOATING: Final = {2: 1, 7: 6}
+"""The kind of one number, or of several, that a schema may say to be floats. Another kind than it says is left to what reads the file."""
+
+_LISTS: Final = (6, 7, 8, 9)
+
+
 def write_attributes(op_type: str, domain: str, version: int, values: Mapping[str, AnyValue]) -> list[AttributeProto]:
     """The attributes of a node; None stands for one that is absent.
 
@@ -104,7 +110,9 @@ def write_attributes(op_type: str, domain: str, version: int, values: Mapping[st
             continue
         kind = _kind_of(value)
         if kind in (2, 7) and name not in _INTEGERS:
-            kind = attribute_kinds(op_type, version, domain).get(name, kind)
+            declared = attribute_kinds(op_type, version, domain).get(name, kind)
+            if declared == _FLOATING[kind] or (value == () and declared in _LISTS):
+                kind = declared
         found.append(_write(name, value, kind))
     return found
 

@@ -10,9 +10,10 @@ from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
+from passat.ir.onnx.attributes import attribute_kinds
 from passat.ir.onnx.declared import DisbeliefError, holding
 from passat.ir.onnx.doubts import contradiction
-from passat.ir.onnx.errors import require_text
+from passat.ir.onnx.errors import OnnxError, require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
 from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
@@ -61,6 +62,10 @@ def opaque_call(
     if not domain and node.op_type in REGIONS:
         bodies = [attribute for attribute in rest if attribute.type == GRAPH]
         rest = [attribute for attribute in rest if attribute.type != GRAPH]
+        there = {attribute.name for attribute in bodies}
+        for name, kind in attribute_kinds(node.op_type, values["opset"]).items():
+            if kind == GRAPH and name not in there:
+                raise OnnxError(f"{describe(node)} has no graph {name!r}")
         functions: list[Expr] = []
         captured: list[Expr] = []
         counts: list[int] = []

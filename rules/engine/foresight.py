@@ -1,15 +1,19 @@
 """How many matches a round will find, before it is run: egglog cannot be stopped inside one."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.mirror import Asked
 
+LARGE: Final = 100
+"""A class of so many nodes is large: among users that are in it themselves, it matches a million times."""
 
-def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], initial: int, most: int) -> bool:
+
+def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], initial: int, largest: int, most: int) -> bool:
     """Whether some query would find more matches than that: a class of a thousand nodes matches a thousand times below each of its users.
-    Only looked at once the graph, which began with `initial` nodes, has grown."""
-    if len(graph) < 2 * initial + 10_000:
+    Only looked at once the graph, which began with `initial` nodes, has grown, or its `largest` class is large."""
+    if len(graph) < 2 * initial + 10_000 and largest < LARGE:
         return False
     find = graph.find
     inside: dict[tuple[int, Symbol], int] = {}

@@ -198,7 +198,8 @@ class Saturator:
         while self.result.rounds < self._limits.rounds and (stage.rounds is None or self.result.rounds - begun < stage.rounds):
             start = time.perf_counter()
             self._load(unions)
-            if foresee(self.graph, self._queries, self._mirror.asked(self._stage), self._initial, self._limits.matches):
+            largest = max(map(len, self.members.values()), default=1)
+            if foresee(self.graph, self._queries, self._mirror.asked(self._stage), self._initial, largest, self._limits.matches):
                 self._follow(self._mirror.merges())
                 raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
             moved, tables = self._mirror.step(self._stage)

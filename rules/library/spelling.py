@@ -25,8 +25,9 @@ def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
 
 @condition
 def has_plane(x: Term) -> bool | str:
-    """There is something to take the mean of. (Of no samples there are no means, in either spelling.)"""
-    return all(at_least(size, 1) for size in x.type.shape[2:]) or f"the plane of {x.type!r} may be empty"
+    """There are channels, and something to take the mean of: ONNX Runtime pools nothing else. (Of no samples there are no means, in either
+    spelling.)"""
+    return all(at_least(size, 1) for size in x.type.shape[1:]) or f"the planes of {x.type!r} may be empty"
 
 
 @condition

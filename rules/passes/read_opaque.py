@@ -9,7 +9,7 @@ A walk: what an opaque node means is said by the readers of its ONNX operator (`
 from dataclasses import dataclass
 
 from passat.ir.expr import Call, Expr, Function
-from passat.ir.infer import infer_type
+from passat.ir.infer import InferError, infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.traverse import post_order, rewrite
@@ -40,9 +40,10 @@ def read_opaque(function: Function) -> Function:
         infer_type(new)
         return read_again(new) or new
 
-    made = rewrite(function, read)
-    if made is function:
+    try:
+        made = rewrite(function, read)
+        result = function if made is function else infer_type(made)
+    except InferError:  # what is known by now contradicts another node: such a model runs, if at all, as it is
         return function
-    result = infer_type(made)
     assert isinstance(result, Function)
     return result

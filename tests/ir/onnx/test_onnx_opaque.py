@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, evaluate_call
 from passat.ir.expr import Call, Function, const, var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.module import IRModule
-from passat.ir.onnx import check, from_onnx, to_onnx
+from passat.ir.onnx import OnnxError, check, from_onnx, to_onnx
 from passat.ir.onnx.opaque import OpaqueOp, escape, opaque_name, own_attributes
 from passat.ir.onnx.value_types import MAP, OPTIONAL, SEQUENCE, SPARSE, UNKNOWN, parse_type, show_type, type_of, type_proto
 from passat.ir.op import get_op
@@ -202,3 +202,25 @@ def test_other_domains_are_imported_by_modules_built_by_hand() -> None:
     check(model)
     assert {entry.domain for entry in model.opset_import} == {"", "ai.onnx.ml"}
     assert repr(call.checked_type) == "Tensor[(2, 3), float32]"
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes", "said"),
+    [
+        ("If", ["c"], {"then_branch": 0, "else_branch": [1, 2]}, "has no graph 'else_branch'"),
+        ("Loop", ["m", "c"], {"body": 3}, "has no graph 'body'"),
+        ("Resize", ["x", "", "", "m"], {"mode": 1}, "Expected: 'STRING', actual: 'INT'"),
+        ("StringSplit", ["x"], {"delimiter": [1]}, "has output size 1"),
+        ("Constant", [], {"value": 4}, "Expected: 'TENSOR', actual: 'INT'"),
+        ("Constant", [], {"value_strings": [4]}, "Expected: 'STRINGS', actual: 'INTS'"),
+        ("TfIdfVectorizer", ["x"], {"pool_strings": [7], "mode": "TF", "ngram_counts": 3}, "actual: 'INT"),
+        ("Optional", [], {"type": 1}, "Expected: 'TYPE_PROTO', actual: 'INT'"),
+    ],
+)
+def test_attributes_of_another_kind_than_declared(op_type: str, inputs: list[str], attributes: dict[str, Any], said: str) -> None:
+    node = helper.make_node(op_type, inputs, ["y"], **attributes)
+    kinds = {"x": (TensorProto.FLOAT, [2]), "m": (TensorProto.INT64, [1]), "c": (TensorProto.BOOL, []), "y": (TensorProto.FLOAT, None)}
+    values = {name: helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()}
+    graph = helper.make_graph([node], "g", [values[name] for name in "xmc"], [values["y"]])
+    with pytest.raises(OnnxError, match=said):
+        from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=8))

@@ -35,6 +35,15 @@ class Sums(RuleSet):
     negate = op.negative(op.negative(x)) >> x
 
 
+class Zeros(RuleSet):
+    """Sums of zeros, and of their negatives."""
+
+    same = x + x >> x
+    split = (x + y >> x + (x + y)).exploring()
+    associate = ((x + y) + z >> x + (y + z)).exploring()
+    negated = (x + y >> op.negative(x) + y).exploring()
+
+
 class Once(RuleSet):
     """One rule."""
 
@@ -120,6 +129,18 @@ def test_a_round_that_would_be_too_large_is_not_begun() -> None:
     assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: ")
     assert outcome.count("matched:Sums.associate") + outcome.count("matched:Sums.commute") < 60_000
     assert_equal_in_value(function, outcome.function, exact=True)
+
+
+def test_a_round_that_would_be_too_large_is_not_begun_in_a_small_graph() -> None:
+    """All sums of zeros are equal to their parts, so that all are in one class: a thousand nodes match a thousand million times."""
+    zeros = var("zeros", (2,), "int64")
+    function = func(zeros + zeros)
+    outcome = apply(rule_pass(Zeros), function, rules__cost="nodes", rules__rule_matches=10**6)
+    assert stopped_at(outcome) == [
+        "stopped at the limit of matches: the next round would find more than 1000000; the best so far was taken"
+    ]
+    assert outcome.count("nodes") < 10_000
+    assert outcome.function.body is outcome.function.params[0]
 
 
 def test_what_saturates_reaches_no_limit() -> None:

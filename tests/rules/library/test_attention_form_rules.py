@@ -111,6 +111,13 @@ def test_a_mean_of_rows_is_no_pooling() -> None:
     assert optimise(function, GlobalPools).function is function
 
 
+@pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
+def test_a_mean_of_what_may_be_empty_is_no_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
+    """ONNX Runtime pools no samples, but refuses samples without channels and channels without elements."""
+    function = optimise(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), GlobalPools).function
+    assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
     function = optimise(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), GlobalPools).function

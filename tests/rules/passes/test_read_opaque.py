@@ -52,3 +52,19 @@ def test_operands_that_are_known_by_now(text: str, before: list[str], after: lis
 def test_modules_of_another_origin_stay() -> None:
     module = program("%x: (2, 3)", "nn.relu(%x)")
     assert run(ReadOpaque(), module)["main"] is module["main"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r = ReduceMean(x, i)  y = Concat<axis=0>(r, d)",
+        "r = ReduceMean(x, i)  y = MatMul(r, e)",
+        "r = ReduceMean(x, i)  y = Gemm(r, e)",
+        "r = Unsqueeze(d, i)  y = MatMul(r, e)",
+    ],
+)
+def test_what_is_known_by_now_contradicts_another_node(text: str) -> None:
+    """ONNX Runtime loads such a model with its optimizations off."""
+    constants = "<int64[1] c = {-1}, float[2] d = {1, 2}, float[3, 3] e = {1, 2, 3, 4, 5, 6, 7, 8, 9}>"
+    module = read(f"(float[m, n] x) => (float[k] y) {constants} {{ i = Identity(c)  {text} }}")
+    assert run(ReadOpaque(), module)["main"] is module["main"]
