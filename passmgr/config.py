@@ -49,6 +49,8 @@ def get_option(key: str) -> ConfigOption:
     >>> get_option("passmgr.resolve").default
     'graph'
     """
+    if not isinstance(key, str):
+        raise ConfigError(f"config options are named by texts, not {key!r}")
     option = _OPTIONS.get(key)
     while option is None and _SOURCES:
         _SOURCES.pop(0)()

@@ -194,7 +194,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             context = outcome.context.with_instruments([job.vetoes.again()])
             guilty = find_guilty(reference, made.pipeline, given.module, context)
             report.verification = replace(report.verification, guilty=guilty)
-            raise MismatchError(_accusation(report.verification), report)
+            raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             raise UnverifiedError(
                 f"nothing shows that the optimised model computes what the original does: {report.verification.skipped}; "
@@ -203,7 +203,9 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             )
 
 
-def _accusation(report: VerifyReport) -> str:
+def _accusation(report: VerifyReport, opset: int | None) -> str:
+    if opset is not None and "Could not find an implementation" in report.mismatch:
+        return f"in opset {opset} the model does not run: {report.mismatch}; this ONNX Runtime may have kernels of an earlier opset"
     if not report.guilty:
         where = "no single pass shows the difference when the pipeline runs again"
     elif report.guilty == READ_AND_WRITTEN:

@@ -195,6 +195,7 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         ({"custom_ops": "lib.so"}, TypeError, "custom_ops is a list of the paths of libraries, not 'lib.so'"),
         ({"time_limit": float("nan")}, ValueError, "time_limit is a number of seconds, at least 0, not nan"),
         ({"config": [("rules.seed", 1)]}, TypeError, "config is a mapping of options to values"),
+        ({"config": {7: 1}}, AttributeError, "config options are named by texts, not 7"),
         ({"config": {"rules.disabled": ["Unis.add"]}}, AttributeError, "names 'Unis.add', which is no rule and no rule set; did you mean"),
         ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
         ({"choose": "luck"}, ValueError, "choose is 'cost' or 'time', not 'luck'"),
