@@ -8,6 +8,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
+# Without bytecode each process that a test starts would compile all of Passat.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel documents clean
 
 VENV := .venv

@@ -23,7 +23,8 @@ _SHARE: Final = 10
 _DRAWS: Final = 60
 """So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
 _HOPE: Final = 100
-"""A quarter of the draws for that many instances, where fewer are wanted."""
+"""A quarter of the draws for that many instances, where fewer are wanted. Directions for many operators, some of which are never accepted,
+share it, in proportion to what is wanted."""
 _ALONE: Final = 48
 _READILY: Final = 8
 """Where of so many draws fewer than one in so many is accepted, conditions are asked how to draw what they hold of."""
@@ -71,7 +72,9 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
         shared, ways = True, ways[:: -(-len(ways) // _WAYS)]
     for number, trier in enumerate(ways):
         share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
-        try_many(checked, trier, share, generator_for(rule, seed, number), max(share // 8, 5) if enough is None else enough)
+        shares_hope = rule.holes().operators and not rule.holes().cases
+        hope = min(max(instances * _HOPE // len(ways), _SHARE), _HOPE) if shares_hope else _HOPE
+        try_many(checked, trier, share, hope, generator_for(rule, seed, number), max(share // 8, 5) if enough is None else enough)
         if checked.raised:
             break
     return checked
@@ -97,15 +100,15 @@ def oddness(trier: Trier, turn: int) -> Odd:
     return EXTREME if trier.exact else ENDLESS
 
 
-def try_many(checked: Checked, trier: Trier, wanted: int, generator: np.random.Generator, enough: int) -> None:
+def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int) -> None:
     """Draws and tries instances until so many are accepted, or so many drawn that it is hopeless, or what is wrong is clear."""
     report = checked.report
     wishes = Wishes(trier.pattern, trier.rule.conditions, [trier.rule.rhs])
     dice = Dice(generator)
     found: list[Case] = []
     accepted = 0
-    for turn in range(max(wanted, _HOPE // 4) * _DRAWS):
-        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, _HOPE) * _DRAWS):
+    for turn in range(max(wanted, hope // 4) * _DRAWS):
+        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, hope) * _DRAWS):
             break
         if turn == _ALONE:
             wishes.asking = accepted * _READILY < turn
