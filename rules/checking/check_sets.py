@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from passat.rules.checking.check import INSTANCES, check_rule
-from passat.rules.checking.relations import circles, covered, enlarges
+from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
 from passat.rules.checking.report import Finding, RuleReport
 from passat.rules.checking.trying import Checked
 from passat.rules.rule import Rule
@@ -38,7 +38,7 @@ def related(checked: Sequence[Checked], progress: Progress = lambda text: None) 
     progress("looking for rules that go round in a circle")
     reports = {found.report.name: found.report for found in checked}
     sound = [found for found in checked if found.report.ok]
-    for path in circles(sound):
+    for path in circles(sound, reducing_matchers(found.rule for found in sound)):
         shown = " -> ".join([*path, path[0]])
         text = f"goes round in a circle, so it makes no program better: {shown}; say .exploring() on one of them"
         if len(set(path)) == 1:

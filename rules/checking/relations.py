@@ -62,13 +62,19 @@ def enlarges(checked: Checked) -> bool:
 # ---- rules that go round in a circle
 
 
-def circles(all_checked: Sequence[Checked]) -> list[tuple[str, ...]]:
-    """Rules that are to make programs better and come back to the program that they began with: their names in order, each circle once."""
+def reducing_matchers(rules: Iterable[Rule]) -> dict[Symbol, list[Matcher]]:
+    """The matchers of rules that are to make programs better, by the operator at the root of their left sides."""
     matchers: dict[Symbol, list[Matcher]] = {}
-    for checked in all_checked:
-        if checked.rule.kind == REDUCING:
-            for matcher in map(Matcher, checked.rule.directions()):
+    for rule in rules:
+        if rule.kind == REDUCING:
+            for matcher in map(Matcher, rule.directions()):
                 matchers.setdefault(matcher.root, []).append(matcher)
+    return matchers
+
+
+def circles(all_checked: Iterable[Checked], matchers: Mapping[Symbol, Sequence[Matcher]]) -> list[tuple[str, ...]]:
+    """Rules that are to make programs better and come back to the program that they began with by rules of which there are matchers: their
+    names in order, each circle once."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for checked in all_checked:
         if checked.rule.kind != REDUCING:

@@ -105,6 +105,8 @@ class Runner:
         options.graph_optimization_level = levels[optimise]
         options.intra_op_num_threads = threads or os.cpu_count() or 1
         options.log_severity_level = 4
+        if not arena:  # nothing is timed: threads that wait for work need not keep the cores busy
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = arena  # without it memory goes back at once; with it times are what they are elsewhere
         for library in _LIBRARIES:
             options.register_custom_ops_library(library)

@@ -32,6 +32,7 @@ def _run(model: ModelProto, feeds: Feeds) -> list[Any]:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     found: list[Any] = session.run(None, dict(feeds))
     return found

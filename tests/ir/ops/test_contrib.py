@@ -47,6 +47,7 @@ def model_of(op_type: str, operands: list[Array], attrs: dict[str, AnyValue], op
 def run(model: onnx.ModelProto, operands: list[Array]) -> Array:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     found: Array = session.run(None, {f"x{i}": value for i, value in enumerate(operands)})[0]
     return found

@@ -572,6 +572,7 @@ def run_model(model: onnx.ModelProto, feed: dict[str, Array]) -> Array:
     """The one result of a model on ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     result: Array = session.run(None, feed)[0]
     return result
