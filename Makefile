@@ -53,6 +53,8 @@ lint: $(VENV)/.dev  ## Check with ruff
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy
 
+# Each core has a test process: threads of NumPy's would only compete with them.
+unit nightly: export OMP_NUM_THREADS = 1
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0
 
