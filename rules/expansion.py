@@ -20,6 +20,7 @@ from passat.rules.pattern import (
     PGet,
     PNumber,
     PTuple,
+    PVar,
     RuleError,
     arguments_of,
     hole_names,
@@ -115,6 +116,34 @@ def _takes_parts(node: Pattern) -> TypeGuard[PCall]:
 
 def _operand_count(call: PCall, choice: Choice) -> int:
     return sum(choice.counts[arg.name] if isinstance(arg, PartsHole) else 1 for arg in call.args)
+
+
+def fitting(left: Pattern, op: Op | None, count: int, index: int = 0, fields: int | None = None) -> Choice | None:
+    """What the holes of a left side for operators and operands have to be for it to match the call of an operator on so many operands, or,
+    without one, the field at a place of what has so many fields where these are known. None where it matches no such thing."""
+    if isinstance(left, PCall):
+        if op is None:
+            return None
+        hole: object = left.op
+        if not isinstance(hole, OperatorHole):
+            return Choice() if left.op is op and len(left.args) == count else None
+        parts = [arg for arg in left.args if isinstance(arg, PartsHole)]
+        rest = count - len(left.args) + len(parts)
+        if not hole.stands_for(op) or (not parts and rest != 0) or (parts and rest < parts[0].least):
+            return None
+        return Choice({hole.name: op}, {part.name: rest for part in parts})
+    if not isinstance(left, PGet) or op is not None:
+        return None
+    counts = {left.behind.name: index} if left.behind is not None else {}
+    if isinstance(left.of, PVar):
+        return Choice({}, counts)
+    if not isinstance(left.of, PTuple) or fields is None:
+        return None
+    holes = [field for field in left.of.fields if isinstance(field, PartsHole) and field.name not in counts]
+    rest = fields - sum(1 for field in left.of.fields if not isinstance(field, PartsHole)) - sum(counts.values())
+    if rest < 0 or (rest > 0 and len(holes) != 1) or left.index not in (-1, index):
+        return None
+    return Choice({}, counts | {hole.name: rest for hole in holes})
 
 
 def filled(value: AnyValue, choice: Choice) -> AnyValue:

@@ -293,6 +293,11 @@ class Rule:
         )
         return [there, back]
 
+    def in_full(self) -> str:
+        """The rule in words, with its conditions and what it does to floating-point values."""
+        when = f" when {', '.join(map(repr, self.conditions))}" if self.conditions else ""
+        return f"{self!r}{when} [{self.math}{'' if self.nonfinite == KEPT else f', {self.nonfinite}'}]"
+
     def __repr__(self) -> str:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
 

@@ -12,7 +12,6 @@ from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.conditions import Condition, Refuse, Term
-from passat.rules.engine.matching import same_type
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -31,6 +30,7 @@ from passat.rules.pattern import (
     values_in,
 )
 from passat.rules.rule import Rule
+from passat.rules.substitution import same_type
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
 _TRIES = 60

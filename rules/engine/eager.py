@@ -16,10 +16,8 @@ from passat.rules.conditions import Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
 from passat.rules.engine.matching import Matcher, Refusal, symbol_of
 from passat.rules.engine.report import RuleStatistics
-from passat.rules.expansion import Choice, holes_in
-from passat.rules.operator_hole import OperatorHole
-from passat.rules.parts_hole import PartsHole
-from passat.rules.pattern import Pattern, PCall, PGet, PTuple, PVar
+from passat.rules.expansion import fitting, holes_in
+from passat.rules.pattern import PCall
 from passat.rules.rule import Rule
 
 _KNOWS_ALL: Final = unwrap(knows_all_elements)
@@ -92,15 +90,16 @@ class Eager:
             if statistics is None:
                 statistics = graph.statistics[matcher.rule_name] = RuleStatistics()
             statistics.matches += 1
+            new = NewNode(head, payload, operands, type_, known)
             try:
-                made = graph.find(matcher.decide(graph, row, NewNode(head, payload, operands, type_, known))[1])
+                made = matcher.decide(graph, row, new)[1]
             except Refusal as refusal:
                 statistics.refuse(str(refusal))
                 graph.decisions.append(Decision(matcher.rule_name, place, str(refusal)))
                 continue
             statistics.unions += 1
-            graph.decisions.append(Decision(matcher.rule_name, place))
-            return made
+            graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph)))
+            return graph.find(made)
         return -1
 
     def _about(self, graph: Graph, head: Symbol, payload: int, operands: tuple[int, ...]) -> tuple[EagerMatcher, ...]:
@@ -126,33 +125,6 @@ def _knows_all(type_: Type, known: KnownValue | None) -> bool:
 @lru_cache(maxsize=4096)
 def _matcher(rule: Rule, head: Symbol, payload: int, part: Symbol | None) -> EagerMatcher | None:
     """The matcher of a rule for nodes of a symbol, made once for all passes that have the rule."""
-    choice = _choice(rule.lhs, head, payload, part)
+    fields = part.arity if part is not None and part.kind == TUPLE else None
+    choice = fitting(rule.lhs, head.op, head.arity, payload, fields)
     return None if choice is None else EagerMatcher(rule.chosen(choice), rule.name)
-
-
-def _choice(left: Pattern, head: Symbol, payload: int, part: Symbol | None) -> Choice | None:
-    """What the holes of a left side for operators and operands have to be for it to match nodes of a symbol."""
-    if isinstance(left, PCall):
-        hole: object = left.op
-        if not isinstance(hole, OperatorHole):
-            return Choice({}, {}) if symbol_of(left) is head else None
-        if head.op is None or not hole.stands_for(head.op):
-            return None
-        parts = [arg for arg in left.args if isinstance(arg, PartsHole)]
-        count = head.arity - len(left.args) + len(parts)
-        if (len(parts) == 0 and count != 0) or (parts and count < parts[0].least):
-            return None
-        return Choice({hole.name: head.op}, {hole.name: count for hole in parts})
-    if not isinstance(left, PGet) or head is not GET_SYMBOL:
-        return None
-    whole = left.of
-    counts = {left.behind.name: payload} if left.behind is not None else {}
-    if isinstance(whole, PVar):
-        return Choice({}, counts)
-    if not isinstance(whole, PTuple) or part is None or part.kind != TUPLE:
-        return None
-    holes = [field for field in whole.fields if isinstance(field, PartsHole) and field.name not in counts]
-    rest = part.arity - sum(1 for field in whole.fields if not isinstance(field, PartsHole)) - sum(counts.values())
-    if rest < 0 or (rest > 0 and len(holes) != 1) or left.index not in (-1, payload):
-        return None
-    return Choice({}, counts | {hole.name: rest for hole in holes})

@@ -28,6 +28,8 @@ CONST: Final = "const"
 LEAF: Final = "leaf"
 TUPLE: Final = "tuple"
 GET: Final = "get"
+FIELD_RULE: Final = "TupleProjection.field"
+"""The rule by which the field of a tuple is that field, which a graph applies by itself where tuples have become constant."""
 REGION: Final = "region"
 """A branch, a match, or a call of what is no operator: opaque but for the operands that it has in the dataflow around it."""
 _SMALL: Final = 4096
@@ -91,11 +93,15 @@ class NewNode(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What an eager rule decided on a node: the rule, where the node stands, and why it refused, or '' where it was applied."""
+    """What an eager rule decided on a node: the rule, where the node stands, and why it refused, or '' where it was applied; then the node,
+    what took its place, and how many nodes there were."""
 
     rule: str
     place: Expr | None
     refusal: str = ""
+    new: NewNode | None = None
+    made: int = -1
+    size: int = 0
 
 
 class Graph:
@@ -327,7 +333,9 @@ class Graph:
             return -1
         head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
         if head is GET_SYMBOL and isinstance(whole := self.constant_of(operands[0]), tuple):
-            return self.add_value(whole[payload])
+            made = self.add_value(whole[payload])
+            self.decisions.append(Decision(FIELD_RULE, None, "", NewNode(head, payload, operands, self.types[node]), made, len(self)))
+            return made
         return self.eager.apply(self, head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node))
 
     def add_value(self, value: Value) -> int:

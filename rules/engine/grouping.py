@@ -1,20 +1,21 @@
 """Rules with several roots, applied: the matches that belong together, and the one call that takes their place."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import Any as AnyValue
 from typing import Final, Protocol
 
 from passat.ir.attrs import Attrs
+from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
-from passat.ir.op import OpTypeError, get_op
+from passat.ir.op import Op, OpTypeError
 from passat.ir.types import TensorType, Type
 from passat.rules.conditions import Refuse
-from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
-from passat.rules.engine.matching import Bindings, Matcher, Refusal, same_type, scalar_for
+from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, symbol
+from passat.rules.engine.matching import Bindings, Matcher, Refusal
 from passat.rules.multi_root import MultiRule, PJoined
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PNumber, PTuple, PVar, subterms
+from passat.rules.pattern import subterms
 from passat.rules.rule import MERGING, Rule
+from passat.rules.substitution import build_together, same_type
 
 MOST: Final = 256
 """So many calls are taken together at most."""
@@ -71,11 +72,8 @@ class Grouper:
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
         """What takes the place of each root: (root, node). Raises Refusal where the types do not agree."""
         try:
-            whole = self._make(graph, self.rule.rhs, group)
-            axis, sizes = self._cut(graph, whole, group)
-            places = tuple(accumulate(sizes[:-1]))
-            cut = self._call(graph, "split", (whole,), {"indices_or_sections": places, "axis": axis})
-            made = [graph.make(GET_SYMBOL, i, (cut,)) for i in range(len(group))]
+            types = [graph.types[graph.find(root)] for root, _ in group]
+            made = build_together(self.rule, [match for _, match in group], types, _Maker(graph))
         except Refuse as refuse:
             raise Refusal(str(refuse)) from None
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to be joined along
@@ -86,42 +84,28 @@ class Grouper:
                 raise Refusal(f"the part has type {given!r}, the root {wanted!r}")
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
 
-    def _cut(self, graph: Graph, whole: int, group: Iterable[tuple[int, Bindings]]) -> tuple[int, list[int]]:
-        axis = _tensor(graph.types[graph.find(whole)]).axis(self.rule.right.axis)
-        sizes = []
-        for root, _ in group:
-            size = _tensor(graph.types[graph.find(root)]).shape[axis]
-            if not isinstance(size, int):
-                raise Refuse(f"the size of axis {axis} is not known")
-            sizes.append(size)
-        return axis, sizes
 
-    def _make(self, graph: Graph, pattern: Pattern, group: Sequence[tuple[int, Bindings]]) -> int:
-        first = group[0][1]
-        if isinstance(pattern, PJoined):
-            fields = tuple(graph.find(match.node(pattern.of)) for _, match in group)
-            axis = _tensor(graph.types[fields[0]]).axis(pattern.axis)
-            together = graph.make(symbol(TUPLE, None, len(fields)), 0, fields)
-            return self._call(graph, "concatenate", (together,), {"axis": axis})
-        if isinstance(pattern, (PVar, PConst)):
-            return graph.find(first.node(pattern))
-        if isinstance(pattern, PCall):
-            operands = tuple(self._make(graph, arg, group) for arg in pattern.args)
-            attrs = first.call_attrs(pattern)
-            payload = graph.attr_id(attrs) if pattern.op.attr_params or pattern.op.variadic else 0
-            return graph.make(symbol(CALL, pattern.op, len(operands)), payload, operands)
-        if isinstance(pattern, PTuple):
-            return graph.make(symbol(TUPLE, None, len(pattern.fields)), 0, tuple(self._make(graph, part, group) for part in pattern.fields))
-        if isinstance(pattern, PGet):
-            return graph.make(GET_SYMBOL, pattern.index, (self._make(graph, pattern.of, group),))
-        value = first.value(pattern.value) if isinstance(pattern, PNumber) else pattern.value  # type: ignore[attr-defined]  # a literal
-        return graph.add_constant(scalar_for(value, graph.types[graph.find(group[0][0])]))
+class _Maker:
+    """Makes the nodes of right sides in a graph (`passat.rules.substitution.Maker`)."""
 
-    def _call(self, graph: Graph, name: str, operands: tuple[int, ...], attrs: Mapping[str, AnyValue]) -> int:
-        op = get_op(name)
-        head: Symbol = symbol(CALL, op, len(operands))
-        bound: Attrs = op.bind_attrs(dict(attrs))
-        return graph.make(head, graph.attr_id(bound), operands)
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
+        payload = self.graph.attr_id(attrs) if op.attr_params or op.variadic else 0
+        return self.graph.make(symbol(CALL, op, len(operands)), payload, tuple(operands))
+
+    def add_tuple(self, operands: Sequence[int]) -> int:
+        return self.graph.make(symbol(TUPLE, None, len(operands)), 0, tuple(operands))
+
+    def add_field(self, operand: int, index: int) -> int:
+        return self.graph.make(GET_SYMBOL, index, (operand,))
+
+    def add_value(self, value: Value) -> int:
+        return self.graph.add_value(value)
+
+    def type_of(self, cls: int) -> Type:
+        return self.graph.types[self.graph.find(cls)]
 
 
 def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:

@@ -6,17 +6,12 @@ from functools import cached_property
 from typing import Any as AnyValue
 from typing import NamedTuple
 
-import ml_dtypes
-import numpy as np
-
-from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
-from passat.ir.op import KnownValue, Op, OpTypeError
-from passat.ir.shape import Any
+from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
-from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.ir.types import Type
 from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
@@ -26,7 +21,6 @@ from passat.rules.pattern import (
     Computed,
     Pattern,
     PCall,
-    PConst,
     PGet,
     PLiteral,
     PNumber,
@@ -34,12 +28,12 @@ from passat.rules.pattern import (
     PValue,
     PVar,
     RuleError,
-    is_undeclared,
     named_patterns,
     pattern_parts,
     subterms,
 )
 from passat.rules.rule import EAGER, Rule
+from passat.rules.substitution import Substitution, bound_keys, same_type, scalar_for
 
 _VARIANTS = 128
 """A rule is matched with at most this many orders of its commutative operands."""
@@ -110,15 +104,7 @@ class Matcher:
     @cached_property
     def class_keys(self) -> list[tuple[AnyValue, ...]]:
         """The terms that the first columns of a row are the classes of."""
-        rule = self.rule
-        named = {node.key for node in named_patterns(rule)}
-        columns: dict[tuple[AnyValue, ...], None] = {rule.lhs.key: None}
-        if rule.reducing:
-            columns.update((part.key, None) for part in pattern_parts(rule.lhs))
-        for node in self._terms:
-            if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named or is_undeclared(node):
-                columns[node.key] = None
-        return list(columns)
+        return list(dict.fromkeys(bound_keys(self.rule)))
 
     @cached_property
     def variants(self) -> list["Variant"]:
@@ -297,38 +283,30 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
 
-class Bindings:
+class Bindings(Substitution):
     """What a row binds."""
 
-    __slots__ = ("attrs", "graph", "matcher", "new", "row")
+    __slots__ = ("graph", "matcher", "new", "row")
 
     def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> None:
+        super().__init__()
         self.matcher = matcher
         self.graph = graph
         self.row = row
         self.new = new
-        self.attrs: dict[str, AnyValue] = {}
 
     @property
     def root_type(self) -> Type:
         """The type of the left side."""
         return self.new.type_ if self.new is not None else self.graph.types[self.graph.find(self.row[0])]
 
+    def place(self, pattern: Pattern) -> int:
+        """The class of what stands for a hole."""
+        return self.graph.find(self.node(pattern))
+
     def node(self, pattern: Pattern) -> int:
         """The class that a hole or named term binds."""
         return self.row[self.matcher._slots[pattern.key]]
-
-    def value(self, argument: AnyValue) -> AnyValue:
-        """What a condition or a computed attribute gets for an argument."""
-        if isinstance(argument, AttrHole):
-            return self.attrs[argument.name]
-        if isinstance(argument, Computed):
-            return self.ask(argument)
-        if isinstance(argument, Pattern):
-            return self._term(argument)
-        if isinstance(argument, (tuple, list)):
-            return tuple(map(self.value, argument))
-        return argument
 
     def ask(self, call: Condition | Computed, *, decides: bool = False) -> AnyValue:
         """What the function of a condition or of a computed attribute says. Raises RuleError where it fails."""
@@ -341,22 +319,16 @@ class Bindings:
             rule = self.matcher.rule
             raise RuleError(f"the rule {rule.name} ({rule.source}): {call!r} raises {type(error).__name__}: {error}") from error
 
-    def _term(self, pattern: Pattern) -> Term:
+    def bound(self, pattern: Pattern) -> Term | None:
+        """What stands for a part of the left side that has a column; None for any other pattern."""
         graph = self.graph
         if self.matcher.rule.kind == EAGER and pattern.key == self.matcher.rule.lhs.key:
             return self._root(pattern)
-        if pattern.key in self.matcher._slots:
-            cls = graph.find(self.node(pattern))
-            constant = graph.constants.get(cls)
-            return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
-        types = [self._term(part).type_ for part in pattern_parts(pattern)]
-        if isinstance(pattern, PCall):
-            return Term(pattern.op.infer(types, self.call_attrs(pattern)))
-        if isinstance(pattern, PTuple):
-            return Term(TupleType(types))
-        if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
-            return Term(types[0].fields[pattern.index])
-        raise Refuse(f"{pattern!r} has no type here")
+        if pattern.key not in self.matcher._slots:
+            return None
+        cls = graph.find(self.node(pattern))
+        constant = graph.constants.get(cls)
+        return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
 
     def _root(self, pattern: Pattern) -> Term:
         """The left side of an eager rule, which may not be there yet."""
@@ -375,18 +347,6 @@ class Bindings:
 
         return CallTerm(op, values, attrs, new.type_, new.known, graph.environment, evaluate)
 
-    def call_attrs(self, call: PCall) -> Attrs:
-        """The attributes of a call on the right side."""
-        given = call.attrs
-        if not given:
-            return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
-        if "attrs" in given:
-            whole = self.value(given["attrs"])
-            if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
-                return whole
-            return call.op.bind_attrs({**_kept(whole, call.op), **{name: self.value(v) for name, v in given.items() if name != "attrs"}})
-        return call.op.bind_attrs({name: self.value(value) for name, value in given.items()})
-
 
 class LazyTerm(Term):
     """A term of a match, whose known elements are looked up when asked for."""
@@ -404,50 +364,12 @@ class LazyTerm(Term):
         return self._graph.known_of(self._cls)
 
 
-def scalar_for(value: float, type_: Type) -> Tensor:
-    """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
-    if not isinstance(type_, TensorType):
-        raise Refuse("a number on the right side needs a left side that is a tensor")
-    kind = to_numpy(type_.dtype)
-    if type_.dtype in FLOATS:
-        with np.errstate(all="ignore"):
-            found = np.asarray(value, kind)
-        fits = bool(np.isfinite(found)) or not np.isfinite(value)
-    elif type_.dtype in INTEGERS:
-        limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
-        fits = float(value).is_integer() and int(limits.min) <= value <= int(limits.max)
-    else:
-        fits = type_.dtype == "bool" and value in (0, 1)
-    if not fits:
-        raise Refuse(f"{type_.dtype} has no {value}")
-    return Tensor.dense(np.asarray(value, kind))
-
-
-def same_type(a: Type, b: Type) -> bool:
-    """Whether a program may have the one type where it had the other: dimensions equal, or one of them unknown."""
-    if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
-        return True
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return (
-            a.dtype == b.dtype
-            and len(a.shape) == len(b.shape)
-            and all(m == n or isinstance(m, Any) or isinstance(n, Any) for m, n in zip(a.shape, b.shape, strict=True))
-        )
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
-        return len(a.fields) == len(b.fields) and all(map(same_type, a.fields, b.fields))
-    return False
-
-
 def _attribute(attrs: Attrs, name: str) -> AnyValue:
     """The value of an attribute. Refuses where there is none, which nodes of undeclared operators may leave out."""
     try:
         return attrs[name]
     except KeyError:
         raise Refusal(f"the attribute {name} is absent") from None
-
-
-def _kept(attrs: Mapping[str, AnyValue], op: Op) -> dict[str, AnyValue]:
-    return {name: value for name, value in attrs.items() if name in op.attr_params}
 
 
 def symbol_of(node: Pattern) -> Symbol:

@@ -1,70 +1,36 @@
 """The checker of certificates: proves each step by itself, and with them that the last program equals the first.
 
-It knows the rules, the operators' types and kernels, and congruence closure (`passat.rules.provenance.closure`); it uses nothing of the
-engine that found the steps, nor egglog. What a certificate says is never believed: a substitution is put into both sides of the rule,
-conditions are asked again about types and constants inferred here, folded constants are computed again.
+A step says that some terms are instances of the left side of a rule, and which terms the right side becomes there. That is looked at anew:
+the left side is laid on the term, conditions are asked, the right side is built, values that are folded are computed. All equations go
+into one congruence closure, in which at last both programs have to be one.
+
+Trusted beside this file, `instance.py`, `closure.py`, `form.py` and the reading of constants, attributes and types (`plain.py`): the rules,
+and what their guards and computed values mean (`passat.rules.substitution`, `expansion`); types, kernels and traits of operators, and shape
+arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the bit. Nothing of the engine, nor egglog.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any as AnyValue
 
-from passat.ir.expr import Expr, Function, GlobalVar, Var
-from passat.ir.infer import infer_type
+from passat.ir.attrs import Attrs
+from passat.ir.evaluate import EvaluateError, Value
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.infer import InferError
+from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
-from passat.rules.provenance.form import check_form, rule_text
-from passat.rules.provenance.plain import CertificateError, attrs_of, type_of_plain
-from passat.rules.provenance.saturated import Saturated, expression
-from passat.rules.provenance.terms import FUNCTION, GLOBAL, VAR, operands_of
+from passat.rules.conditions import Refuse
+from passat.rules.multi_root import MultiRule
+from passat.rules.pattern import PValue, RuleError
+from passat.rules.provenance.closure import Closure
+from passat.rules.provenance.form import check_form
+from passat.rules.provenance.instance import Instance
+from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
+from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, label_and_maker, operands_of
+from passat.rules.provenance.verdict import Gap, Verdict
 from passat.rules.rule import Rule
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A step that a certificate does not cover: the pass, the function that it changed, and why."""
-
-    pass_name: str
-    function: str
-    reason: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.pass_name} in the function {self.function}{f': {self.reason}' if self.reason else ''}"
-
-
-def gaps_of(data: Mapping[str, AnyValue]) -> list[Gap]:
-    """The steps that a certificate does not cover."""
-    return [Gap(part["pass"], part["function"], part["uncovered"]) for part in data["steps"] if "uncovered" in part]
-
-
-@dataclass
-class Verdict:
-    """What a certificate proves.
-
-    `functions` are the functions whose last program equals the first, provided that each gap is harmless. `trusted` are the gaps that the
-    user accepts, `uncovered` the others: where there are any, the certificate is not `complete` and proves nothing. `unions` and `folds`
-    count the equations and computed constants that were replayed.
-    """
-
-    unions: int = 0
-    folds: int = 0
-    functions: list[str] = field(default_factory=list)
-    uncovered: list[Gap] = field(default_factory=list)
-    trusted: list[Gap] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every step is proved or trusted, and something is claimed at all."""
-        return bool(self.functions) and not self.uncovered
-
-    def __str__(self) -> str:
-        of = "" if self.functions == ["main"] else f" of {', '.join(self.functions)}"
-        names = dict.fromkeys(gap.pass_name for gap in (*self.trusted, *self.uncovered))
-        trusted = f" if {', '.join(names)} can be trusted" if names else ""
-        steps = f"{self.unions} applications of rules and {self.folds} folded constants"
-        head = f"it holds{trusted}: {steps} lead from the first program{of} to the last"
-        gaps = [*(f"trusted, not checked: pass {gap}" for gap in self.trusted), *(f"not covered: pass {gap}" for gap in self.uncovered)]
-        return "\n".join([head, *gaps])
+from passat.rules.substitution import build_together, same_type
 
 
 class Checker:
@@ -73,86 +39,163 @@ class Checker:
 
     def __init__(self, data: AnyValue, rules: Mapping[str, Rule], constants: Mapping[str, Tensor], trust: Collection[str] = ()) -> None:
         check_form(data)
-        self._trust = frozenset(trust)
         self.data = data
         self.rows = data["terms"]
-        self.rules = rules
-        self.constants = dict(constants)
-        self.types: dict[int, Type] = {}
-        """What has been found of the types of terms beyond what follows from their parts."""
+        self.closure = Closure(lambda label: isinstance(label, tuple) and label[0] == CALL and label[1].commutative)
         self.verdict = Verdict()
-        self._plain: dict[int, Expr] = {}
-        self._proven: dict[int, int] = {}
+        self._rules = rules
+        self._constants = dict(constants)
+        self._trust = frozenset(trust)
+        self._classes: dict[int, tuple[int, Expr]] = {}
         for name, text in data["rules"].items():
-            known = rules.get(name)
-            if known is None:
+            if name not in rules:
                 raise CertificateError(f"the rule {name} is not known here; rules of your own have to be given again")
-            if rule_text(known) != text:
-                raise CertificateError(f"the rule {name} is another one here: {rule_text(known)}; the certificate has {text}")
+            if rules[name].in_full() != text:
+                raise CertificateError(f"the rule {name} is another one here: {rules[name].in_full()}; the certificate has {text}")
 
     def run(self) -> Verdict:
         """Checks all steps. Raises CertificateError that names the first step that does not hold; gaps are in the verdict."""
-        parts = self.data["steps"]
-        for gap in gaps_of(self.data):
-            (self.verdict.trusted if gap.pass_name in self._trust else self.verdict.uncovered).append(gap)
+        parts, verdict = self.data["steps"], self.verdict
         for number, part in enumerate(parts, 1):
-            if "uncovered" not in part:
-                Saturated(self, part, f"{part['pass']}, part {number}").run()
-            if part["before"] is not None and part["after"] is not None:
-                self._equate(part["before"], part["after"])
+            where = f"{part['pass']}, part {number}"
+            if "uncovered" in part:
+                gap = Gap(part["pass"], part["function"], part["uncovered"])
+                (verdict.trusted if gap.pass_name in self._trust else verdict.uncovered).append(gap)
+                self._prove(where, self._assume, part["before"], part["after"])
+                continue
+            for place, step in enumerate(part["steps"], 1):
+                self._prove(f"{where}, step {place} ({step['rule']})", self._apply, step, part["opset"])
+            if not self._prove(f"{where}, the end", self._equal, part["before"], part["after"]):
+                raise CertificateError(f"{where}, the end: what was taken out does not follow from what went in")
         for name, (before, after) in self.data["functions"].items():
-            gaps = [(part["before"], part["after"]) for part in parts if "uncovered" in part and part["function"] == name]
-            trusted = any(None in gap for gap in gaps)  # where both programs are known, the others still have to lead from one to the next
-            if before is not None and after is not None and self.same(before) == self.same(after):
-                self.verdict.functions.append(name)
-            elif not trusted:
+            if self._prove("the end", self._equal, before, after):
+                verdict.functions.append(name)
+            elif not any(part["function"] == name and None in (part["before"], part["after"]) for part in parts):
                 raise CertificateError(f"the end: the last program of the function {name} does not follow from the first one")
-        return self.verdict
+        return verdict
 
-    def _equate(self, before: int, after: int) -> None:
-        """Makes programs one that have been shown to be equal, or that are taken to be; of functions of the same parameters the bodies."""
+    @staticmethod
+    def _prove(where: str, claim: AnyValue, *arguments: AnyValue) -> AnyValue:
+        try:
+            return claim(*arguments)
+        except (Refuse, InferError, OpTypeError, EvaluateError, RuleError, CertificateError) as error:
+            raise CertificateError(f"{where}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise CertificateError(f"{where}: it cannot be replayed: {type(error).__name__}: {error}") from None
+
+    def _equal(self, before: int | None, after: int | None) -> bool:
+        return before is not None and after is not None and (before == after or self.cls(before) == self.cls(after))
+
+    def _assume(self, before: int | None, after: int | None) -> None:
+        """Takes two functions of the same parameters to be equal."""
+        if before is None or after is None:
+            return
         old, new = self.rows[before], self.rows[after]
-        if old[0] == new[0] == FUNCTION:
-            if old[:2] != new[:2] or operands_of(old)[:-1] != operands_of(new)[:-1]:
-                return
-            before, after = operands_of(old)[-1], operands_of(new)[-1]
-        self._proven[self.same(after)] = self.same(before)
+        if old[0] == new[0] == FUNCTION and old[:3] == new[:3] and old[3][:-1] == new[3][:-1]:
+            self.closure.unite(self.cls(old[3][-1]), self.cls(new[3][-1]))
 
-    def same(self, term: int) -> AnyValue:
-        """What is the same for programs that have been shown to be equal; functions are equal where their bodies are."""
-        row = self.rows[term]
-        if row[0] == FUNCTION:
-            *params, body = operands_of(row)
-            return ("function", repr(row[1]), tuple(params), self.same(body))
-        while term in self._proven and self._proven[term] != term:
-            term = self._proven[term]
-        return term
+    # ---- steps
 
-    def plain(self, term: int) -> Expr:
-        """The expression of a term as it stands, with its type."""
-        stack = [term]
+    def _apply(self, step: Mapping[str, AnyValue], opset: int) -> None:
+        """Proves the equations of a step, and makes them: by all that is proved of the terms, else by what they show by themselves."""
+        if step["rule"] not in self.data["rules"]:
+            raise CertificateError("the certificate does not say what rule that is")
+        try:
+            made = self._made(step, opset, plain=False)
+        except (Refuse, InferError, OpTypeError, CertificateError):
+            made = self._made(step, opset, plain=True)
+        for left, right in zip(step["left"], made, strict=True):
+            self.closure.unite(self.cls(left), right)
+        if isinstance(self._rules[step["rule"]].rhs, PValue):
+            self.verdict.folds += 1
+        else:
+            self.verdict.unions += len(made)
+
+    def _made(self, step: Mapping[str, AnyValue], opset: int, *, plain: bool) -> list[int]:
+        rule = self._rules[step["rule"]]
+        group = [Instance(self, rule, term, opset, plain=plain) for term in step["left"]]
+        for each in group:
+            each.check_conditions()
+        if isinstance(rule, MultiRule):
+            for each in group[1:]:
+                if each.attrs != group[0].attrs or any(each.place(hole) != group[0].place(hole) for hole in rule.left.shared):
+                    raise CertificateError("the terms do not share what the rule says")
+            made = build_together(rule, group, [self.best(each.root).checked_type for each in group], self)
+        elif len(group) == 1:
+            made = [group[0].right()]
+        else:
+            raise CertificateError(f"the rule has one root, the step has {len(group)}")
+        for each, right, said in zip(group, made, step["right"], strict=True):
+            left_type, right_type = self.best(each.root).checked_type, self.closure.best(right).checked_type
+            if not same_type(left_type, right_type):
+                raise CertificateError(f"the right side has type {right_type!r}, the left side {left_type!r}")
+            if self.closure.find(right) != self.cls(said):
+                raise CertificateError("the right side is not what the step says")
+        return made
+
+    # ---- terms
+
+    def cls(self, term: int) -> int:
+        """The class of a term."""
+        return self.closure.find(self._load(term)[0])
+
+    def own(self, term: int) -> Expr:
+        """The term itself as an expression."""
+        return self._load(term)[1]
+
+    def best(self, term: int) -> Expr:
+        """The expression of which most is known among those that are equal to a term."""
+        return self.closure.best(self._load(term)[0])
+
+    def _load(self, term: int) -> tuple[int, Expr]:
+        loaded, stack = self._classes, [term]
         while stack:
             top = stack[-1]
-            missing = [part for part in operands_of(self.rows[top]) if part not in self._plain]
-            if top in self._plain or not missing:
+            missing = [part for part in self._needs(top) if part not in loaded]
+            stack += reversed(missing)
+            if not missing:
                 stack.pop()
-                if top not in self._plain:
-                    self._plain[top] = self._expression(top)
-            else:
-                stack += missing
-        return self._plain[term]
+                if top not in loaded:
+                    loaded[top] = self._add(self.rows[top], self._needs(top))
+        return loaded[term]
 
-    def _expression(self, term: int) -> Expr:
+    def _needs(self, term: int) -> Sequence[int]:
+        """The terms that one is made of; of the name of a function its first program, which has its type, where that comes before."""
         row = self.rows[term]
-        if row[0] == VAR:
-            return Var(row[1], type_of_plain(row[3]))
-        if row[0] == GLOBAL:
-            made = GlobalVar(row[1])
-            first = self.data["functions"].get(row[1], [None])[0]
-            if first is not None and first < term:  # a function that calls itself comes after its name
-                made._checked_type = self.plain(first).checked_type
-            return made
-        if row[0] == FUNCTION:
-            *params, body = [self._plain[part] for part in operands_of(row)]
-            return infer_type(Function([param for param in params if isinstance(param, Var)], body, attrs=attrs_of(row[1])))
-        return infer_type(expression(row, [self._plain[part] for part in operands_of(row)], self.constants))
+        if row[0] != GLOBAL:
+            return operands_of(row)
+        first = self.data["functions"].get(row[1], [None])[0]
+        return [first] if first is not None and first < term else []
+
+    def _add(self, row: Sequence[AnyValue], parts: Sequence[int]) -> tuple[int, Expr]:
+        """The class of a term, and itself as an expression."""
+        first = [self._classes[part][1] for part in parts]
+        label, make = label_and_maker(row, first, self._constants)
+        return self.closure.add(label, [] if row[0] == GLOBAL else [self._classes[part][0] for part in parts], make)
+
+    def type_of(self, cls: int) -> Type:
+        """The type of a class."""
+        return self.closure.best(cls).checked_type
+
+    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
+        """The class of a call on a right side."""
+        if op.stateful:
+            raise CertificateError("a rule that makes a stateful call cannot be replayed")
+        return self.closure.add((CALL, op, attrs), operands, lambda parts: Call(op, parts, attrs))[0]
+
+    def add_tuple(self, operands: Sequence[int]) -> int:
+        """The class of a tuple on a right side."""
+        return self.closure.add(TUPLE, operands, Tuple)[0]
+
+    def add_field(self, operand: int, index: int) -> int:
+        """The class of a field on a right side."""
+        return self.closure.add((FIELD, index), [operand], lambda parts: TupleGetItem(parts[0], index))[0]
+
+    def add_value(self, value: Value) -> int:
+        """The class of a constant, or of a tuple of constants, that was computed."""
+        if isinstance(value, tuple):
+            return self.add_tuple([self.add_value(part) for part in value])
+        data = plain_tensor(value)
+        if "sha256" in data:  # what has been computed can be named
+            self._constants.setdefault(digest_key(data), value)
+        return self.closure.add((CONST, json.dumps([data], sort_keys=True)), (), lambda _: Constant(value))[0]

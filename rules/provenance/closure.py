@@ -1,31 +1,32 @@
-"""Congruence closure: which terms are equal because of equations, and because equal things are made of equal things.
+"""Congruence closure over typed terms: which are equal because of equations, and because equal things are made of equal things.
 
-Written for the checker of certificates alone, small and plain; nothing of the engine is used.
+Each class has an expression that stands for it, that of which most is known: a constant first. Two small tensors of sizes, all of whose
+elements shape arithmetic knows to be the same, are equal too.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
-from passat.ir.evaluate import Value
-from passat.ir.expr import Expr
+import numpy as np
+
+from passat.ir.expr import Constant, Expr
+from passat.ir.infer import infer_type, known_value
+from passat.ir.shape import ANY
+from passat.ir.types import compatible, refine
 
 Node = tuple[Hashable, tuple[int, ...]]
 """What stands at the top of a term, and the classes of its parts."""
 
 
 class Closure:
-    """Classes by number. `exprs` has for each class an expression that stands for it, with its type; `constants` the values of those that
-    are constants. `commutes` tells for which labels the order of two operands does not matter."""
+    """Classes by number. `commutes` tells for which labels the order of two operands does not matter."""
 
     def __init__(self, commutes: Callable[[Hashable], bool]) -> None:
-        self.exprs: list[Expr] = []
-        self.constants: dict[int, Value] = {}
-        self.learnt: list[int] = []
-        """Classes that have become constant by an equation, for whoever folds."""
         self._commutes = commutes
         self._up: list[int] = []
-        self._nodes: list[list[Node]] = []
-        self._users: list[list[tuple[Node, int]]] = []
-        self._known: dict[Node, int] = {}
+        self._best: list[Expr] = []
+        self._users: list[list[Node]] = []
+        self._nodes: dict[Node, tuple[int, Expr]] = {}
+        self._sizes: dict[Hashable, int] = {}
 
     def find(self, cls: int) -> int:
         """The class that a class is part of now."""
@@ -34,58 +35,53 @@ class Closure:
             cls = self._up[cls]
         return cls
 
+    def best(self, cls: int) -> Expr:
+        """The expression that stands for a class."""
+        return self._best[self.find(cls)]
+
     def _key(self, label: Hashable, operands: Sequence[int]) -> Node:
         classes = tuple(map(self.find, operands))
         return label, tuple(sorted(classes)) if len(classes) == 2 and self._commutes(label) else classes
 
-    def lookup(self, label: Hashable, operands: Sequence[int]) -> int | None:
-        """The class of a node, where there is such a node."""
-        found = self._known.get(self._key(label, operands))
-        return None if found is None else self.find(found)
+    def add(self, label: Hashable, operands: Sequence[int], make: Callable[[Sequence[Expr]], Expr]) -> tuple[int, Expr]:
+        """The class of a node, and the node itself as an expression, which `make` makes of its operands' where it was not there. Raises
+        InferError where it has no type."""
+        node = self._key(label, operands)
+        if node not in self._nodes:
+            expr, cls = infer_type(make(list(map(self.best, operands)))), len(self._up)
+            self._up.append(cls)
+            self._best.append(expr)
+            self._users.append([])
+            self._nodes[node] = cls, expr
+            for each in dict.fromkeys(node[1]):
+                self._users[each].append(node)
+            sizes = known_value(expr)
+            if isinstance(sizes, np.ndarray) and ANY not in (elements := sizes.reshape(-1).tolist()):
+                self.unite(cls, self._sizes.setdefault((expr.checked_type, *elements), cls))
+        cls, expr = self._nodes[node]
+        return self.find(cls), expr
 
-    def add(self, label: Hashable, operands: Sequence[int], expr: Expr, constant: Value | None = None) -> int:
-        """The class of a node that was not there before."""
-        cls, node = len(self._up), (label, tuple(map(self.find, operands)))
-        self._up.append(cls)
-        self.exprs.append(expr)
-        self._nodes.append([node])
-        self._users.append([])
-        self._known[self._key(*node)] = cls
-        for operand in dict.fromkeys(node[1]):
-            self._users[operand].append((node, cls))
-        if constant is not None:
-            self.constants[cls] = constant
-        return cls
-
-    def nodes(self, cls: int) -> list[Node]:
-        """The nodes of a class, the first one first."""
-        return self._nodes[self.find(cls)]
-
-    def users(self, cls: int) -> Iterator[int]:
-        """The classes in which a class is an operand."""
-        return (self.find(user) for _, user in self._users[self.find(cls)])
-
-    def unite(self, a: int, b: int, *, keep: int | None = None) -> None:
-        """Makes two classes one, and those that are made of them. The older expression stands for them, or that of `keep`."""
-        pending = [(a, b, keep)]
+    def unite(self, a: int, b: int) -> None:
+        """Makes two classes one, and those that are made of them."""
+        pending = [(a, b)]
         while pending:
-            one, other, kept = pending.pop()
-            first, second = sorted((self.find(one), self.find(other)))
+            first, second = sorted(map(self.find, pending.pop()))
             if first == second:
                 continue
-            if kept is not None:
-                self.exprs[first] = self.exprs[self.find(kept)]
-            known = self.constants.pop(second, None)
-            if (known is None) != (first not in self.constants):
-                self.learnt.append(first)
-            if known is not None:
-                self.constants.setdefault(first, known)
             self._up[second] = first
-            self._nodes[first] += self._nodes[second]
+            if _says_more(self._best[second], self._best[first]):
+                self._best[first] = self._best[second]
             moved, self._users[second] = self._users[second], []
-            for node, cls in moved:
-                again = (node[0], tuple(map(self.find, node[1])))
-                same = self._known.setdefault(self._key(*again), cls)
-                if self.find(same) != self.find(cls):
-                    pending.append((same, cls, None))
-                self._users[first].append((again, cls))
+            for node in moved:
+                again, known = self._key(*node), self._nodes[node]
+                pending.append((self._nodes.setdefault(again, known)[0], known[0]))
+                self._users[first].append(again)
+
+
+def _says_more(new: Expr, old: Expr) -> bool:
+    """Whether an expression tells more of its value than another one that is equal to it."""
+    if isinstance(old, Constant) or isinstance(new, Constant):
+        return not isinstance(old, Constant)
+    if new.checked_type != old.checked_type:
+        return compatible(old.checked_type, new.checked_type) and refine(old.checked_type, new.checked_type) == new.checked_type
+    return known_value(old) is None and known_value(new) is not None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from passat.rules.library import rule_sets
 from passat.rules.provenance.written import Written
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import EAGER, Rule, RuleSetMeta
 
 
 def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:
@@ -19,4 +19,5 @@ def _library() -> dict[str, Rule]:
 
 
 def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
-    return {direction.name: direction for rules in sets for rule in rules for direction in rule.directions()}
+    every = (rule for rules in sets for rule in rules)
+    return {each.name: each for rule in every for each in ([rule] if rule.kind == EAGER else rule.directions())}

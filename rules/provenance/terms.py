@@ -5,16 +5,27 @@ names that writers make up do not matter. Two programs with the same number are 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
-from passat.ir.op import Op
+from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children
-from passat.rules.provenance.plain import Plain, Uncovered, digest_key, plain_attrs, plain_tensor, plain_type
+from passat.rules.provenance.plain import (
+    CertificateError,
+    Plain,
+    Uncovered,
+    attrs_of,
+    digest_key,
+    plain_attrs,
+    plain_tensor,
+    plain_type,
+    tensor_of,
+    type_of_plain,
+)
 
 CALL: Final = "call"
 CONST: Final = "const"
@@ -194,3 +205,40 @@ def operands_of(row: Sequence[AnyValue]) -> Sequence[int]:
     kind = row[0]
     parts: Sequence[int] = row[3] if kind in (CALL, FUNCTION) else row[2] if kind == FIELD else row[1] if kind in (TUPLE, IF, APPLY) else ()
     return parts
+
+
+def label_and_maker(
+    row: Sequence[AnyValue], parts: Sequence[Expr], constants: Mapping[str, Tensor]
+) -> tuple[Hashable, Callable[[Sequence[Expr]], Expr]]:
+    """What tells a term from others of the same operands, and what makes an expression of it from theirs; `parts` are the terms that it is
+    made of, of the name of a function that function. Raises CertificateError."""
+    kind = row[0]
+    if kind == CALL:
+        op, attrs = _op(row[1]), attrs_of(row[2])
+        return (CALL, op, attrs, *row[4:]), lambda made: Call(op, made, attrs)
+    if kind == TUPLE:
+        return TUPLE, Tuple
+    if kind == FIELD:
+        return (FIELD, row[1]), lambda made: TupleGetItem(made[0], row[1])
+    if kind == IF:
+        return IF, lambda made: If(*made)
+    if kind == APPLY:
+        return APPLY, lambda made: Call(made[0], made[1:])
+    label = (kind, json.dumps(row[1:3] if kind == FUNCTION else row[1:], sort_keys=True))
+    if kind == CONST:
+        return label, lambda _: Constant(tensor_of(row[1], constants))
+    if kind == VAR:
+        return label, lambda _: Var(row[1], type_of_plain(row[3]))
+    if kind == FUNCTION:
+        variables = [param for param in parts[:-1] if isinstance(param, Var)]
+        return label, lambda made: Function(variables, made[-1])
+    name = GlobalVar(row[1])
+    name._checked_type = parts[0].checked_type if parts else None
+    return label, lambda _: name
+
+
+def _op(name: str) -> Op:
+    try:
+        return get_op(name)
+    except KeyError as error:
+        raise CertificateError(str(error.args[0])) from None

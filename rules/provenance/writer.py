@@ -4,21 +4,16 @@ Nodes and classes are those of the journal; here they become terms (`passat.rule
 substitution with which it was applied. What folding did while a program was loaded is compared from the program and the graph.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
-import numpy as np
-
-from passat.ir.expr import BaseFunc, Call, Expr, Function, If, Match, Tuple, TupleGetItem
-from passat.ir.infer import known_value
+from passat.ir.evaluate import Value
+from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
-from passat.ir.op import Op
-from passat.ir.shape import ANY
-from passat.ir.traverse import children, post_order
-from passat.ir.types import TensorType
+from passat.ir.traverse import children
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph, outer_parts
+from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run, Steps
 from passat.rules.engine.limits import Limits
@@ -26,19 +21,24 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.pattern import PCall, PConst, PLiteral, PVar, subterms
+from passat.rules.library.gelu_forms import Swishes
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, pattern_parts
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
-from passat.rules.provenance.form import FORMAT, VERSION, rule_text
+from passat.rules.provenance.form import FORMAT, VERSION
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
+from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.terms import Terms
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.written import Written
+from passat.rules.rule import Rule
 
 WRITTEN: Final = "(written and read again)"
 """Under what stands what became of the program in its file."""
 WHOLE: Final = "(all)"
 """Under what stands a program that certificates do not speak of, whatever passes do."""
+_RESPELLINGS: Final = (*Written, *Swishes)
+"""What may become of a program in its file, and what passes without rules change."""
 MOST_STEPS: Final = 200_000
 """A certificate of more steps is not written."""
 
@@ -127,12 +127,13 @@ class Writer:
         """Adds a part that shows that two functions are equal, found after the fact. Returns whether there is one."""
         if not isinstance(old, Function) or not isinstance(new, Function):
             return False
+        known = dict(self.rules)
         try:
             part = {"pass": pass_name, "function": name, **self._equated(old.body, new.body)}
-            texts = {rule.name: rule_text(rule) for rule in Written}
-            shown = {FORMAT: VERSION, "rules": texts, "terms": self.terms.rows, "functions": {}, "steps": [part]}
-            Checker(shown, {rule.name: rule for rule in Written}, self.terms.constants).run()
+            shown = {FORMAT: VERSION, "rules": self.rules, "terms": self.terms.rows, "functions": {}, "steps": [part]}
+            Checker(shown, rules_by_name(), self.terms.constants).run()
         except (Uncovered, CertificateError):
+            self.rules = known
             return False
         self.steps.append(part)
         return True
@@ -142,66 +143,51 @@ class Writer:
         graph = Graph(Eager((*ConstantFolding, *TupleProjection)))
         graph.load(one)
         graph.load(other)
-        nodes, steps = _Nodes(graph, self.terms), Steps()
-        loaded = [*nodes.loading(one), *nodes.loading(other), *self._sizes(one, other)]
-        Saturator(graph, [Stage(tuple(map(Matcher, Written)))], Limits(), steps=steps).run()
-        applied = [self._application(nodes, each) for each in steps.applications]
-        return {
-            "growth": graph.environment.max_growth,
-            "together": True,
-            "before": self.terms.encode(one),
-            "after": self.terms.encode(other),
-            "steps": [*loaded, *applied],
-        }
-
-    def _sizes(self, one: Expr, other: Expr) -> list[Plain]:
-        """Steps that say which sizes of two programs are the same: what is known of them is."""
-        first: dict[tuple[object, ...], int] = {}
-        steps: list[Plain] = []
-        for expr in dict.fromkeys([*post_order(one, parts_of=_own), *post_order(other, parts_of=_own)]):
-            type_ = expr._checked_type
-            value = known_value(expr) if isinstance(expr, Call) and isinstance(type_, TensorType) and type_.is_static else None
-            if not isinstance(value, np.ndarray):
-                continue
-            dims = value.reshape(-1).tolist()
-            if ANY in dims or all(isinstance(dim, int) for dim in dims):
-                continue
-            term = self.terms.encode(expr)
-            known = first.setdefault((type_, *dims), term)
-            if known != term:
-                steps.append({"sizes": known, "to": term})
-        return steps
+        steps = Steps()
+        Saturator(graph, [Stage(tuple(map(Matcher, _RESPELLINGS)))], Limits(), steps=steps).run()
+        ends = {"before": self.terms.encode(one), "after": self.terms.encode(other)}
+        return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
     def _run(self, run: Run) -> str:
         """Adds what a saturation did; returns what of it is not covered."""
         if run.result is run.body:
             return ""
-        settings: dict[str, int] = {}
-        if run.graph.eager is not None and run.graph.eager.about_calls:
-            settings = {"growth": run.graph.environment.max_growth, "opset": run.graph.environment.opset}
         try:
-            nodes = _Nodes(run.graph, self.terms)
-            before = self.terms.encode(run.body)
-            steps = [*nodes.loading(run.body), *(self._application(nodes, each) for each in run.applications)]
-            after = self.terms.encode(run.result)
+            before, after = self.terms.encode(run.body), self.terms.encode(run.result)
+            steps = self._steps(run.graph, run.applications)
         except Uncovered as reason:
             return str(reason)
         self.count += len(steps)
         if self.count > MOST_STEPS:
             raise CertificateError(f"the certificate would have more than {MOST_STEPS} steps; a lower rules.matches makes fewer")
-        head = {"pass": run.pass_name, "function": run.function, **settings}
+        head = {"pass": run.pass_name, "function": run.function, "opset": run.graph.environment.opset}
         self.steps.append({**head, "before": before, "after": after, "steps": steps})
         return ""
 
-    def _application(self, nodes: "_Nodes", application: Application) -> Plain:
-        matcher = application.matcher
-        self.rules[application.rule] = rule_text(matcher.rule)
-        if isinstance(matcher, Grouper):
-            matches = [nodes.match(matcher.matcher, row) for row in application.rows]
-        else:
-            matches = [nodes.match(matcher, row) for row in application.rows]
-        unions = [[nodes.term(root), nodes.term(made)] for root, made in application.unions]
-        return {"rule": application.rule, "matches": matches, "unions": unions}
+    def _steps(self, graph: Graph, applications: Sequence[Application]) -> list[Plain]:
+        """What rules did to a graph, in order: eager rules as nodes were added, and the others."""
+        nodes, steps, done = _Nodes(graph, self.terms), list[Plain](), 0
+        eager = [decision for decision in graph.decisions if decision.new is not None]
+        rules = {rule.name: rule for rule in (*TupleProjection, *(graph.eager.rules if graph.eager is not None else ()))}
+
+        def follow(size: int) -> int:
+            count = done
+            while count < len(eager) and eager[count].size <= size:
+                steps.append(self._step(rules[eager[count].rule], [nodes.eager(eager[count])], [nodes.term(eager[count].made)]))
+                count += 1
+            return count
+
+        for application in applications:
+            done = follow(application.made.stop)
+            matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
+            lefts = [nodes.instance(matcher, row) for row in application.rows]
+            steps.append(self._step(application.matcher.rule, lefts, [nodes.term(made) for _, made in application.unions]))
+        done = follow(len(graph))
+        return steps
+
+    def _step(self, rule: Rule, lefts: list[int], rights: list[int]) -> Plain:
+        self.rules.setdefault(rule.name, rule.in_full())
+        return {"rule": rule.name, "left": lefts, "right": rights}
 
 
 class _Nodes:
@@ -251,52 +237,42 @@ class _Nodes:
         inner = [self.terms.encode(part) for part in children(region)[len(outer_parts(region)) :]]
         return self.terms.add([kinds.IF if isinstance(region, If) else kinds.APPLY, [*operands, *inner]])
 
-    def loading(self, body: Expr) -> Iterable[Plain]:
-        """What became of parts of a program as it was loaded: folded, or made static, and by which rule."""
-        graph, terms, ids = self.graph, self.terms, self.graph.ids
-        rules = {id(each.place): each.rule for each in graph.decisions if not each.refusal}
-        said: set[int] = set()
-        for expr in post_order(body, parts_of=lambda node: [part for part in _own(node) if id(part) in ids]):
-            node = ids[id(expr)]
-            if isinstance(expr, Call) and isinstance(expr.op, Op):
-                plain = terms.call(expr.op, expr.attrs, [self.term(ids[id(arg)]) for arg in expr.args], expr)
-            elif isinstance(expr, TupleGetItem):
-                plain = terms.add([kinds.FIELD, expr.index, [self.term(ids[id(expr.tuple_value)])]])
-            else:
-                continue
-            found = self.term(node)
-            if (
-                found == plain
-                or plain in said
-                or (isinstance(expr, TupleGetItem) and graph.symbols[ids[id(expr.tuple_value)]].kind == TUPLE)
-            ):
-                continue
-            said.add(plain)
-            what = "fold" if graph.symbols[node].kind == CONST else "static"
-            yield {what: plain, "to": found, "by": rules.get(id(expr), "")}
+    def eager(self, decision: Decision) -> int:
+        """The term that an eager rule was applied to; operands that are constants stand there by value."""
+        new = decision.new
+        assert new is not None
+        values = [(operand, self._constant(operand)) for operand in new.operands]
+        parts = [self.term(operand) if value is None else self.value(value) for operand, value in values]
+        if new.head.op is not None:
+            return self.terms.call(new.head.op, self.graph.attrs[new.payload], parts)
+        return self.terms.add([kinds.FIELD, new.payload, parts])
 
-    def match(self, matcher: Matcher, row: Sequence[int]) -> Plain:
-        """What a match binds: a term for each hole and number, and the attributes of the calls of the pattern that have any."""
-        columns = {key: row[i] for i, key in enumerate(matcher.class_keys)}
-        holes = {
-            repr(node): self.term(columns[node.key]) for node in subterms(matcher.rule.lhs) if isinstance(node, (PVar, PConst, PLiteral))
-        }
-        payloads = dict(zip(map(id, matcher._calls), row[len(matcher.class_keys) :], strict=True))
-        calls = []
-        for node in subterms(matcher.rule.lhs):
+    def instance(self, matcher: Matcher, row: Sequence[int]) -> int:
+        """The left side of a rule with what a match binds put in."""
+        columns = dict(zip(matcher.class_keys, row, strict=False))
+        payloads = dict(zip(map(id, matcher._calls), row[len(columns) :], strict=True))
+
+        def build(node: Pattern) -> int:
+            if isinstance(node, PVar):
+                return self.term(columns[node.key])
+            value = self._constant(columns[node.key]) if isinstance(node, (PConst, PLiteral)) else None
+            if value is not None:
+                return self.value(value)
+            parts = list(map(build, pattern_parts(node)))
             if isinstance(node, PCall):
                 payload = payloads.get(id(node), 0)
-                call: dict[str, AnyValue] = {"attrs": self.terms.attrs(self.graph.attrs[payload])}
-                if node.op.stateful:
-                    call["tag"] = self.terms.tag(self._tags.get(payload))
-                calls.append(call)
-        return {"at": self.term(row[0]), "holes": holes, "calls": calls}
+                return self.terms.call(node.op, self.graph.attrs[payload], parts, self._tags.get(payload))
+            return self.terms.add([kinds.FIELD, node.index, parts] if isinstance(node, PGet) else [kinds.TUPLE, parts])
 
+        return build(matcher.rule.lhs)
 
-def _own(expr: Expr) -> Sequence[Expr]:
-    """The parts of an expression in the same body."""
-    if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
-        return outer_parts(expr)
-    if isinstance(expr, Call):
-        return expr.args
-    return children(expr) if isinstance(expr, (Tuple, TupleGetItem)) else ()
+    def _constant(self, cls: int) -> Value | None:
+        """The value of a class as it was then: what it has been united with may be another zero."""
+        found = self.graph.constants.get(cls)
+        return self.graph.constant_of(cls) if found is None else found
+
+    def value(self, value: Value) -> int:
+        """The term of a constant, or of a tuple of constants."""
+        if isinstance(value, tuple):
+            return self.terms.add([kinds.TUPLE, [self.value(part) for part in value]])
+        return self.terms.constant(value)

@@ -10,10 +10,10 @@ from passat.ir.onnx import from_onnx
 from passat.page.record import Record
 from passat.report import PROVENANCE, Report
 from passat.rules.engine.journal import Journal
-from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.explanation import Explanation
 from passat.rules.provenance.histories import Histories
 from passat.rules.provenance.trail import Trail
+from passat.rules.provenance.verdict import gaps_of
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:

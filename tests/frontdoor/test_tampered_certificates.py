@@ -103,8 +103,7 @@ def tampered(path: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def test_the_certificate_has_every_kind_of_step() -> None:
-    kinds = {next(kind for kind in ("rule", "fold") if kind in step) for part in GOOD["steps"] for step in part.get("steps", ())}
-    assert kinds == {"rule", "fold"}
+    assert {step["rule"].partition(".")[0] for part in GOOD["steps"] for step in part.get("steps", ())} == {"Arithmetic", "ConstantFolding"}
     assert [part["pass"] for part in GOOD["steps"] if "uncovered" in part] == TRUST
     assert (["main"], {"JoinSlices"}) == CLAIM
 

@@ -8,9 +8,10 @@ from passat.ir.shape import ANY, SymDim
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
 from passat.rules.engine.graph import Graph, Symbol, symbol
-from passat.rules.engine.matching import Matcher, Refusal, same_type
+from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
+from passat.rules.substitution import same_type
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.running import assert_equal_in_value, difference, operators, rewritten, run
 

@@ -1,0 +1,209 @@
+"""What a rule says of its holes once they stand for something: values of guards and attributes, numbers, types of sides. The engine, which
+finds matches, and the checker of certificates, which proves them, share this meaning; how a hole is filled is their own."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+from typing import Any as AnyValue
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.evaluate import Value
+from passat.ir.op import Op, get_op
+from passat.ir.shape import Any
+from passat.ir.tensor import Tensor
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.rules.conditions import Condition, Refuse, Term
+from passat.rules.multi_root import MultiRule, PJoined
+from passat.rules.pattern import (
+    AttrHole,
+    Computed,
+    Pattern,
+    PCall,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PValue,
+    PVar,
+    is_undeclared,
+    named_patterns,
+    pattern_parts,
+    subterms,
+)
+
+if TYPE_CHECKING:
+    from passat.rules.rule import Rule
+
+
+class Maker(Protocol):
+    """What makes the nodes of a right side. Classes are numbers."""
+
+    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
+        """The class of a call."""
+
+    def add_tuple(self, operands: Sequence[int]) -> int:
+        """The class of a tuple."""
+
+    def add_field(self, operand: int, index: int) -> int:
+        """The class of a field of a tuple."""
+
+    def add_value(self, value: Value) -> int:
+        """The class of a constant, or of a tuple of constants."""
+
+    def type_of(self, cls: int) -> Type:
+        """The type of a class."""
+
+
+class Substitution:
+    """What the holes of a rule stand for. `attrs` are the values of holes for attributes."""
+
+    __slots__ = ("attrs",)
+
+    def __init__(self) -> None:
+        self.attrs: dict[str, AnyValue] = {}
+
+    def bound(self, pattern: Pattern) -> Term | None:
+        """What stands for a part of the left side; None for any other pattern."""
+        raise NotImplementedError
+
+    def place(self, pattern: Pattern) -> int:
+        """The class of what stands for a hole."""
+        raise NotImplementedError
+
+    def ask(self, call: Condition | Computed) -> AnyValue:
+        """What the function of a condition or of a computed value says."""
+        return call.function(*map(self.value, call.args))
+
+    def value(self, argument: AnyValue) -> AnyValue:
+        """What a condition or a computed value gets for an argument."""
+        if isinstance(argument, AttrHole):
+            return self.attrs[argument.name]
+        if isinstance(argument, Computed):
+            return self.ask(argument)
+        if isinstance(argument, Pattern):
+            return self.term(argument)
+        if isinstance(argument, (tuple, list)):
+            return tuple(map(self.value, argument))
+        return argument
+
+    def term(self, pattern: Pattern) -> Term:
+        """A pattern as conditions see it: what is bound, or what would be made. Refuses where that has no type."""
+        found = self.bound(pattern)
+        if found is not None:
+            return found
+        types = [self.term(part).type_ for part in pattern_parts(pattern)]
+        if isinstance(pattern, PCall):
+            return Term(pattern.op.infer(types, self.call_attrs(pattern)))
+        if isinstance(pattern, PTuple):
+            return Term(TupleType(types))
+        if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
+            return Term(types[0].fields[pattern.index])
+        raise Refuse(f"{pattern!r} has no type here")
+
+    def call_attrs(self, call: PCall) -> Attrs:
+        """The attributes of a call on the right side: those of `attrs=` that the operator has, those that are given, and defaults."""
+        given = call.attrs
+        if not given:
+            return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
+        whole = self.value(given["attrs"]) if "attrs" in given else {}
+        if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
+            return whole
+        kept = {name: value for name, value in whole.items() if name in call.op.attr_params}
+        return call.op.bind_attrs({**kept, **{name: self.value(value) for name, value in given.items() if name != "attrs"}})
+
+    def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
+        """The class of a pattern of a right side, for a left side of a type; `made` has those that are there, and gets the others."""
+        if node.key not in made:
+            if isinstance(node, PValue):
+                made[node.key] = maker.add_value(self.value(node.value))
+            elif isinstance(node, (PLiteral, PNumber)):
+                made[node.key] = maker.add_value(scalar_for(self.value(node.value), type_))
+            elif isinstance(node, (PVar, PConst)):
+                made[node.key] = self.place(node)
+            else:
+                parts = [self.build(maker, part, made, type_) for part in pattern_parts(node)]
+                if isinstance(node, PCall):
+                    made[node.key] = maker.add_call(node.op, parts, self.call_attrs(node))
+                else:
+                    made[node.key] = maker.add_field(parts[0], node.index) if isinstance(node, PGet) else maker.add_tuple(parts)
+        return made[node.key]
+
+
+def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequence[Type], maker: Maker) -> list[int]:
+    """The classes of what takes the place of each root of a rule with several roots, which have these types. Refuses where a size is not
+    known."""
+    made: dict[tuple[AnyValue, ...], int] = {}
+    for node in subterms(rule.right.whole):
+        if isinstance(node, PJoined):
+            fields = [each.place(node.of) for each in group]
+            axis = _tensor(maker.type_of(fields[0])).axis(node.axis)
+            made[node.key] = _call(maker, "concatenate", maker.add_tuple(fields), axis=axis)
+    whole = group[0].build(maker, rule.right.whole, made, types[0])
+    axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)
+    sizes = [_tensor(type_).shape[axis] for type_ in types]
+    if not all(isinstance(size, int) for size in sizes):
+        raise Refuse(f"the size of axis {axis} is not known")
+    cut = _call(maker, "split", whole, indices_or_sections=tuple(accumulate(sizes[:-1])), axis=axis)
+    return [maker.add_field(cut, place) for place in range(len(group))]
+
+
+def _call(maker: Maker, name: str, operand: int, **attrs: AnyValue) -> int:
+    op = get_op(name)
+    return maker.add_call(op, [operand], op.bind_attrs(attrs))
+
+
+def _tensor(type_: Type) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise Refuse(f"{type_!r} is not the type of a tensor")
+    return type_
+
+
+def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
+    """The parts of the left side that stand for themselves on the right: the root and, where the rule is reducing, its operands; holes; and
+    what conditions and computed values name. Others are made anew, with the attributes that the right side says."""
+    yield rule.lhs.key
+    if rule.reducing:
+        yield from [part.key for part in pattern_parts(rule.lhs)]
+    named = {node.key for node in named_patterns(rule)}
+    for node in subterms(rule.lhs):
+        if isinstance(node, (PVar, PConst, PLiteral)) or node.key in named or is_undeclared(node):
+            yield node.key
+
+
+def scalar_for(value: float, type_: Type) -> Tensor:
+    """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
+    if not isinstance(type_, TensorType):
+        raise Refuse("a number on the right side needs a left side that is a tensor")
+    kind = to_numpy(type_.dtype)
+    if type_.dtype in FLOATS:
+        with np.errstate(all="ignore"):
+            found = np.asarray(value, kind)
+        fits = bool(np.isfinite(found)) or not np.isfinite(value)
+    elif type_.dtype in INTEGERS:
+        limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+        fits = float(value).is_integer() and int(limits.min) <= value <= int(limits.max)
+    else:
+        fits = type_.dtype == "bool" and value in (0, 1)
+    if not fits:
+        raise Refuse(f"{type_.dtype} has no {value}")
+    return Tensor.dense(np.asarray(value, kind))
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether a program may have the one type where it had the other: dimensions equal, or one of them unknown."""
+    if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
+        return True
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return (
+            a.dtype == b.dtype
+            and len(a.shape) == len(b.shape)
+            and all(m == n or isinstance(m, Any) or isinstance(n, Any) for m, n in zip(a.shape, b.shape, strict=True))
+        )
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return len(a.fields) == len(b.fields) and all(map(same_type, a.fields, b.fields))
+    return False
