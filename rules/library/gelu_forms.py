@@ -10,6 +10,7 @@ import math
 import ml_dtypes
 
 from passat.ir.dtypes import to_numpy
+from passat.ir.ops.emitting import shortest
 from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_float, keeps_type
 from passat.rules.library.normalisation_forms import adds_no_axes
@@ -75,11 +76,11 @@ class Gelus(RuleSet):
 
 @computed
 def slope_of(c: Term) -> float:
-    """The one number of a constant."""
+    """The one number of a constant, as an attribute is read that has its 32 bits."""
     value = c.value().uniform()
     if value is None:
         raise Refuse("the elements of the constant differ")
-    return float(value)
+    return shortest(float(value))
 
 
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)

@@ -10,6 +10,7 @@ import math
 from typing import Any as AnyValue
 
 from passat.ir.bounds import at_least
+from passat.ir.ops.emitting import shortest
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_float, is_not_empty
 from passat.rules.drafts import Draft, Drafts
@@ -76,11 +77,11 @@ def first_axis(axis: AnyValue, x: Term) -> int:
 
 @computed
 def epsilon_of(c: Term) -> float:
-    """The number that keeps the root from 0."""
+    """The number that keeps the root from 0, as an attribute is read that has its 32 bits."""
     value = c.value().uniform()
     if value is None:
         raise Refuse("the elements of the constant differ")
-    return float(value)
+    return shortest(float(value))
 
 
 @condition

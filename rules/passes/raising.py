@@ -22,6 +22,8 @@ from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 _PREFIX: Final = "relay._transform."
+RAISING: Final = (Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
+"""Rules that recover an operator from the nodes that it is written as where a target, or its opset, does not have it."""
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
 
@@ -45,9 +47,8 @@ def spell() -> Sequential:
 @register_pass(_PREFIX + "Raise")
 def raise_operators() -> RulePass:
     """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
-    sets = (ConstantFolding, Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
     after = ["LinearAlgebra", "CombineParallelBatchMatmul"]  # passes that take programs apart
-    return RulePass(sets, name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=after)
+    return RulePass((ConstantFolding, *RAISING), name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=after)
 
 
 @register_pass(_PREFIX + "RaiseAttention")

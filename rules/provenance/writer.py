@@ -21,7 +21,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.library.gelu_forms import Swishes
+from passat.rules.passes.raising import RAISING
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, pattern_parts
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
@@ -37,7 +37,7 @@ WRITTEN: Final = "(written and read again)"
 """Under what stands what became of the program in its file."""
 WHOLE: Final = "(all)"
 """Under what stands a program that certificates do not speak of, whatever passes do."""
-_RESPELLINGS: Final = (*Written, *Swishes)
+_RESPELLINGS: Final = [way for rules in (Written, *RAISING) for rule in rules for way in rule.directions()]
 """What may become of a program in its file, and what passes without rules change."""
 MOST_STEPS: Final = 200_000
 """A certificate of more steps is not written."""

@@ -321,8 +321,9 @@ def test_the_certificates_of_the_examples_hold_and_nothing_else_does(name: str, 
 def respelled(opset: int, *nodes: onnx.NodeProto) -> onnx.ModelProto:
     """Nodes from x to y, and values that FoldConstant has something to do with."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
-    one = numpy_helper.from_array(np.ones((), np.float32), "one")
-    graph = helper.make_graph([helper.make_node("Mul", ["x", "one"], ["t"]), *nodes], "g", values[:1], values[1:], [one])
+    numbers = {"one": 1.0, "half": 0.5, "root": 2**0.5, "slope": 1.702, "tiny": 1e-5}
+    constants = [numpy_helper.from_array(np.float32(value), name) for name, value in numbers.items()]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "one"], ["t"]), *nodes], "g", values[:1], values[1:], constants)
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
 
 
@@ -334,20 +335,42 @@ SPELLINGS = {
         helper.make_node("Mul", ["t", "s"], ["y"]),
     ],
     "hard_swish": [helper.make_node("HardSigmoid", ["t"], ["s"], alpha=1 / 6, beta=0.5), helper.make_node("Mul", ["t", "s"], ["y"])],
-    "softmax": [
-        helper.make_node("Exp", ["t"], ["e"]),
-        helper.make_node("ReduceSum", ["e", "axis"], ["z"]),
-        helper.make_node("Div", ["e", "z"], ["y"]),
+    "swish": [
+        helper.make_node("Mul", ["t", "slope"], ["u"]),
+        helper.make_node("Sigmoid", ["u"], ["s"]),
+        helper.make_node("Mul", ["t", "s"], ["y"]),
+    ],
+    "gelu": [
+        helper.make_node("Div", ["t", "root"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("Add", ["e", "one"], ["s"]),
+        helper.make_node("Mul", ["t", "s"], ["p"]),
+        helper.make_node("Mul", ["p", "half"], ["y"]),
+    ],
+    "rms": [
+        helper.make_node("Mul", ["t", "t"], ["q"]),
+        helper.make_node("ReduceMean", ["q"], ["m"], axes=[-1]),
+        helper.make_node("Add", ["m", "tiny"], ["e"]),
+        helper.make_node("Sqrt", ["e"], ["r"]),
+        helper.make_node("Div", ["t", "r"], ["y"]),
+    ],
+    "layer_norm": [
+        helper.make_node("ReduceMean", ["t"], ["m"], axes=[-1]),
+        helper.make_node("Sub", ["t", "m"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["q"]),
+        helper.make_node("ReduceMean", ["q"], ["v"], axes=[-1]),
+        helper.make_node("Add", ["v", "tiny"], ["e"]),
+        helper.make_node("Sqrt", ["e"], ["r"]),
+        helper.make_node("Div", ["d", "r"], ["y"]),
     ],
 }
 
 
-@pytest.mark.parametrize("opset", [13, 17, 21])
+@pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize("name", list(SPELLINGS))
 def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset: int) -> None:
     """What is raised in the program, and taken apart again where it is written, is read in other words: equations of the library."""
     model = respelled(opset, *SPELLINGS[name])
-    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axis"))
-    result = passat.optimize(model, verify=False, certificate=True, disable=["ContribOperators"])
+    result = passat.optimize(model, verify=False, certificate=True)
     verdict = check_certificate(json.loads(json.dumps(result.certificate)), before=model, after=result.model)
     assert (verdict.functions, verdict.uncovered) == (["main"], [])

@@ -17,6 +17,7 @@ from passat.ir.traverse import with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, tensors
 from passat.rules.conditions import Term, computed
+from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import (
     DeadCodeElimination,
@@ -44,6 +45,12 @@ a, b = var("a"), var("b")
 def half(value: Term) -> float:
     """Half of what a constant is."""
     return float(value.value().uniform()) / 2
+
+
+@computed
+def zero(_: Term) -> float:
+    """Nothing."""
+    return 0.0
 
 
 class Words(RuleSet):
@@ -89,6 +96,25 @@ def test_commutative_operands_may_stand_in_either_order() -> None:
 def test_computed_numbers_and_both_directions() -> None:
     found = written(func(ops.multiply(ops.multiply(ops.exp(a), ops.exp(b)), const(3.0))), [rule_pass(Words, ConstantFolding)])
     proven(found, Words)
+
+
+def test_guards_may_ask_that_something_is_not_known_where_the_checker_knows_it() -> None:
+    """The engine applies such a rule before it finds a constant, and the checker may have that already: here from earlier steps."""
+
+    class Moves(RuleSet):
+        """The operands of a sum in the other order, unless one is a constant; and a difference that is 0."""
+
+        swapped = (x + y >> y + x).when(is_not_constant(x), is_not_constant(y)).exploring()
+        gone = (x - x >> number(zero(x))).finite("infinity less itself is no number")
+
+    number_ = var("s", ())
+    found = written(
+        func(ops.add(ops.exp(ops.subtract(number_, number_)), b)), [rule_pass(Moves, ConstantFolding)], **{"rules.math": "finite"}
+    )
+    steps = found.part("Moves")["steps"]
+    steps.sort(key=lambda step: step["rule"] == "Moves.swapped")
+    assert [step["rule"] for step in steps][-1] == "Moves.swapped"
+    proven(found, Moves, unions=2)
 
 
 def test_rules_with_several_roots() -> None:
