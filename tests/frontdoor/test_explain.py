@@ -322,7 +322,7 @@ def respelled(opset: int, *nodes: onnx.NodeProto) -> onnx.ModelProto:
     """Nodes from x to y, and values that FoldConstant has something to do with."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
     numbers = {"one": 1.0, "half": 0.5, "root": 2**0.5, "slope": 1.702, "tiny": 1e-5}
-    constants = [numpy_helper.from_array(np.float32(value), name) for name, value in numbers.items()]
+    constants = [numpy_helper.from_array(np.array(value, np.float32), name) for name, value in numbers.items()]
     graph = helper.make_graph([helper.make_node("Mul", ["x", "one"], ["t"]), *nodes], "g", values[:1], values[1:], constants)
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
 

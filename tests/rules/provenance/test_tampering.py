@@ -282,7 +282,8 @@ def test_sizes_are_equal_where_shape_arithmetic_knows_that_they_are() -> None:
         return check({FORMAT: VERSION, "rules": {}, "terms": terms.rows, "functions": {"main": ends}, "steps": []}, {})
 
     def size(tensor: Expr, axis: int) -> Expr:
-        return ops.take(ops.shape_of(tensor), const(axis, "int64"), axis=0)
+        taken: Expr = ops.take(ops.shape_of(tensor), const(axis, "int64"), axis=0)
+        return taken
 
     assert claimed(size(m, 0), size(k, 1)).functions == ["main"]
     for other in (size(k, 0), size(m, 1), ops.cast(size(k, 1), dtype="int32"), ops.shape_of(m)):
