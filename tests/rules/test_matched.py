@@ -18,8 +18,8 @@ from passat.rules import RuleSet, attribute, constant, each, joined, op, parts, 
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Journal, Run
-from passat.rules.substitution import same_type
 from passat.rules.matched import Matched, matched_part
+from passat.rules.substitution import same_type
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 x, y, z = tensors("x y z")
