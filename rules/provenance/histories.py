@@ -7,17 +7,17 @@ matched has a history in turn: in the same saturation, or in the program that we
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, If, Match, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
-from passat.ir.traverse import children, post_order
+from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Run
 from passat.rules.engine.matching import Matcher, symbol_of
 from passat.rules.pattern import Pattern, PCall, PConst, PLiteral, PVar, pattern_parts
 from passat.rules.provenance.trail import Passed
-from passat.rules.provenance.walks import counterparts, is_only_rebuilt
+from passat.rules.provenance.walks import counterparts, is_only_rebuilt, operands
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -345,6 +345,4 @@ def _parts(expr: Expr) -> Sequence[Expr]:
     """The parts of an expression in the dataflow around it."""
     if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
         return outer_parts(expr)
-    if isinstance(expr, Call):
-        return expr.args
-    return children(expr) if isinstance(expr, (Tuple, TupleGetItem)) else ()
+    return operands(expr)

@@ -1,9 +1,10 @@
 """Certificates: what saturations did, as a list of equations that `passat.rules.provenance.checker` proves one by one.
 
 Nodes and classes are those of the journal; here they become terms (`passat.rules.provenance.terms`), and each application of a rule the
-substitution with which it was applied. What folding did while a program was loaded is compared from the program and the graph.
+instance of its left side and what that became. Eager rules stand where they were applied, as far as the numbers of nodes tell.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -37,8 +38,6 @@ WRITTEN: Final = "(written and read again)"
 """Under what stands what became of the program in its file."""
 WHOLE: Final = "(all)"
 """Under what stands a program that certificates do not speak of, whatever passes do."""
-_RESPELLINGS: Final = [way for rules in (Written, *RAISING) for rule in rules for way in rule.directions()]
-"""What may become of a program in its file, and what passes without rules change."""
 MOST_STEPS: Final = 200_000
 """A certificate of more steps is not written."""
 
@@ -144,7 +143,7 @@ class Writer:
         graph.load(one)
         graph.load(other)
         steps = Steps()
-        Saturator(graph, [Stage(tuple(map(Matcher, _RESPELLINGS)))], Limits(), steps=steps).run()
+        Saturator(graph, [Stage(_respellings())], Limits(), steps=steps).run()
         ends = {"before": self.terms.encode(one), "after": self.terms.encode(other)}
         return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
@@ -188,6 +187,12 @@ class Writer:
     def _step(self, rule: Rule, lefts: list[int], rights: list[int]) -> Plain:
         self.rules.setdefault(rule.name, rule.in_full())
         return {"rule": rule.name, "left": lefts, "right": rights}
+
+
+@functools.cache
+def _respellings() -> tuple[Matcher, ...]:
+    """What may become of a program in its file, and what passes without rules change."""
+    return tuple([Matcher(way) for rules in (Written, *RAISING) for rule in rules for way in rule.directions()])
 
 
 class _Nodes:

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from passat.ir.expr import Expr, Function
-from passat.ir.shape import ANY, SymDim
-from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType
+from passat.ir.shape import SymDim
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
 from passat.rules.engine.graph import Graph, Symbol, symbol
 from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
-from passat.rules.substitution import same_type
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.running import assert_equal_in_value, difference, operators, rewritten, run
 
@@ -253,22 +251,6 @@ def test_a_field_that_is_not_there_is_refused() -> None:
     assert reasons(ops.exp(a), beyond.when(has_rank(op.split(x, indices_or_sections=1)[1], 2))) == [
         "split(x, indices_or_sections=1)[1] has no type here"
     ]
-
-
-def test_when_types_may_stand_for_each_other() -> None:
-    n = SymDim.named("n")
-    full, half = TensorType((2, n)), TensorType((2, ANY))
-    assert same_type(full, full)
-    assert same_type(full, half)
-    assert same_type(half, TensorType((2, 5)))
-    assert not same_type(full, TensorType((2, 5)))
-    assert not same_type(full, TensorType((2, n), "int8"))
-    assert not same_type(full, TensorType((2, n, 1)))
-    assert same_type(TupleType([full]), TupleType([half]))
-    assert not same_type(TupleType([full]), TupleType([full, full]))
-    assert not same_type(TupleType([full]), full)
-    assert same_type(IncompleteType(), full)
-    assert not same_type(FuncType([], full), full)
 
 
 # ---- conditions
