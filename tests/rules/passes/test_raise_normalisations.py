@@ -7,7 +7,7 @@ from tests.rules.passes.golden import folds, program, run, stays
 
 ROWS = "%x: (2, 3, 4)"
 SCALE, SHIFT = "full(2f, shape=[4])", "full(3f, shape=[4])"
-LAYER_NORM = f"nn.layer_norm(%x, copy({SCALE}), copy({SHIFT}), epsilon=0.001f)"
+LAYER_NORM = f"nn.layer_norm(%x, copy({SCALE}), copy({SHIFT}), epsilon=0.001f64)"
 CENTRED = "%0 = subtract(%x, mean(%x, axis=[-1], keepdims=True));\n"
 
 
@@ -39,7 +39,7 @@ def test_a_square_may_be_a_power() -> None:
 @pytest.mark.parametrize("root", ["divide(%x, sqrt(%0))", "multiply(%x, rsqrt(%0))"])
 def test_root_mean_squares(root: str) -> None:
     before = f"%0 = add(mean(multiply(%x, %x), axis=[-1], keepdims=True), 0.001f);\nmultiply({root}, {SCALE})"
-    folds(raise_operators(), ROWS, before, f"nn.rms_norm(%x, copy({SCALE}), epsilon=0.001f)")
+    folds(raise_operators(), ROWS, before, f"nn.rms_norm(%x, copy({SCALE}), epsilon=0.001f64)")
 
 
 @pytest.mark.parametrize(
