@@ -1,7 +1,7 @@
 """Passes over modules and over functions: callables from module to module, which run the context's instruments around them."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.expr import Function, GlobalVar
@@ -24,8 +24,8 @@ class Pass:
 
     members: "tuple[Pass, ...] | None" = None
     """The passes that a pass consists of: None but for a Sequential."""
-    joint_option: ClassVar[str | None] = None
-    """The config option under which passes that stand side by side run as one (`run_jointly`); None where they do not."""
+    joint_option: str | None = None
+    """The config option under which passes that stand side by side run as one stage (`run_jointly`); None where they do not."""
 
     @cached_property  # so that derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":

@@ -67,7 +67,8 @@ class Sequential(Pass):
         if ctx is None:
             ctx = PassContext.current()
         resolve = _resolve(ctx)
-        key = (ctx.opt_level, resolve, registry_version(), *ctx.disabled_pass, None, *ctx.required_pass)
+        joint = [ctx.get_config(option) for option in dict.fromkeys(pass_.joint_option for pass_ in self.members) if option]
+        key = (ctx.opt_level, resolve, registry_version(), *joint, None, *ctx.disabled_pass, None, *ctx.required_pass)
         plan = self._plans.get(key)
         if plan is None:
             plan = make_plan(self.info.name, self.members, self._require() if resolve == "graph" else None, ctx)

@@ -5,27 +5,35 @@ much cheaper, is lost between them; in one e-graph it is not.
 """
 
 import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from passat.passmgr import PassContext
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
+from passat.rules.engine.stage import Stage
 from passat.rules.rule_pass import RulePass
-from passat.rules.schedule import joint_phases
 
 
 class JointPass(RulePass):
     """Several rule passes as one. What rules did is counted under the first pass that has the rule, all else under the first pass."""
 
     def __init__(self, passes: tuple[RulePass, ...]) -> None:
-        rounds = [pass_.rounds for pass_ in passes if pass_.rounds is not None]
         super().__init__(
-            joint_phases(pass_.phases for pass_ in passes),
+            tuple(dict.fromkeys(rules for pass_ in passes for rules in pass_.sets)),
             name="+".join(pass_.info.name for pass_ in passes),
             opt_level=max(pass_.info.opt_level for pass_ in passes),
             merge=any(pass_.merge for pass_ in passes),
-            rounds=max(rounds) if len(rounds) == len(passes) else None,
         )
         self.passes = passes
-        self._owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.rules}
+        self._owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.heard}
+
+    @property
+    def owners(self) -> Mapping[str, str]:
+        """The first pass that has a rule."""
+        return self._owners
 
     @property
     def picked_by(self) -> tuple[str, ...]:
@@ -42,6 +50,42 @@ class JointPass(RulePass):
             part.rules[rule] = statistics
             owner = self._owners.get(rule, first)
             next(pass_ for pass_ in self.passes if pass_.info.name == owner).record(ctx, part, 0.0)
+
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+        """The first stages of all passes beside each other, then the second ones; a rule of several stands once, with the widest limits."""
+        made = [pass_._stages(math, disabled) for pass_ in self.passes]
+        lowering = dict.fromkeys(each for stages in made for each in stages if not isinstance(each, Stage))
+        own = [_bounded(stages, pass_.rounds) for stages, pass_ in zip(made, self.passes, strict=True)]
+        beside = zip_longest(*own)
+        return [*(stage for stages in beside for stage in _together([each for each in stages if each is not None])), *lowering]
+
+
+def _bounded(stages: Sequence[Stage | Matcher | Grouper], rounds: int | None) -> list[Stage]:
+    """The stages, of so many rounds at most."""
+    most = math.inf if rounds is None else rounds
+    return [each._replace(rounds=_limit(min(_wide(each.rounds), most))) for each in stages if isinstance(each, Stage)]
+
+
+def _together(stages: Sequence[Stage]) -> Iterator[Stage]:
+    """The stages as they run beside each other: one for each pair of limits."""
+    widest: dict[Matcher, tuple[float, float]] = {}
+    for stage in stages:
+        for matcher in stage.matchers:
+            rounds, matches = widest.get(matcher, (0, 0))
+            widest[matcher] = (max(rounds, _wide(stage.rounds)), max(matches, _wide(stage.rule_matches)))
+    groupers = tuple(dict.fromkeys(grouper for stage in stages for grouper in stage.groupers))
+    limits = dict.fromkeys(widest.values()) or {(math.inf, math.inf): None}
+    for at, (rounds, matches) in enumerate(limits):
+        matchers = tuple([matcher for matcher, limit in widest.items() if limit == (rounds, matches)])
+        yield Stage(matchers, () if at else groupers, _limit(rounds), _limit(matches), beside=at > 0)
+
+
+def _wide(limit: int | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _limit(wide: float) -> int | None:
+    return None if wide == math.inf else int(wide)
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,9 +3,9 @@
 import copy
 import functools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Final, Literal, Unpack, cast
+from typing import Final, Literal, Unpack, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -60,7 +60,7 @@ register_option(
 )
 register_option("rules.seed", int, 0, "0 decides on matches in the order of the program, another number in another order.", minimum=0)
 register_option("rules.journal", Journal, None, "A Journal, which is told everything that saturations do.")
-register_option("rules.joint", bool, False, "Whether rule passes that stand side by side share one e-graph.")
+register_option("rules.joint", bool, True, "Whether rule passes that stand side by side share one e-graph, as a stage of the pipeline.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
 register_option(
@@ -117,10 +117,8 @@ class RulePass(FunctionPass):
     """A function pass that saturates each function with rule sets and takes out the cheapest program.
 
     What it did goes to the context's statistics (`COUNTERS`); limits that were reached, failures and the commonest reasons of
-    refusals are remarks.
+    refusals are remarks. With `joint` it may share an e-graph with the rule passes beside it.
     """
-
-    joint_option: ClassVar[str | None] = "rules.joint"
 
     def __init__(
         self,
@@ -131,6 +129,7 @@ class RulePass(FunctionPass):
         required: Sequence[str] = (),
         merge: bool = False,
         rounds: int | None = None,
+        joint: bool = True,
         doc: str = "",
         **place: Unpack[Place],
     ) -> None:
@@ -140,6 +139,7 @@ class RulePass(FunctionPass):
         self.sets = tuple(dict.fromkeys(rules for each in self.phases for rules in each.sets))
         self.merge = merge
         self.rounds = rounds
+        self.joint_option = "rules.joint" if joint else None
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
@@ -159,12 +159,15 @@ class RulePass(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
+        if not self.applies(mod, ctx):
+            return func
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
         engine.environment = engine.environment._replace(opset=_opset(mod))
         if engine.journal is not None:
-            engine.journal.at(self.info.name, next((var.name_hint for var, each in mod.functions.items() if each is func), ""))
+            name = next((var.name_hint for var, each in mod.functions.items() if each is func), "")
+            engine.journal.at(self.info.name, name, self.owners)
         result = engine.run(func, report)
         report.changed = int(result is not func)
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
@@ -174,8 +177,14 @@ class RulePass(FunctionPass):
         """Saturates with the rules of several passes in one e-graph."""
         from passat.rules.joint import joint_pass  # which derives from this class
 
-        assert all(isinstance(pass_, RulePass) for pass_ in passes)
-        return joint_pass(cast(tuple[RulePass, ...], tuple(passes))).run(mod, ctx)
+        own = tuple([pass_ for pass_ in cast(Sequence[RulePass], passes) if pass_.applies(mod, ctx)])
+        if not own:
+            return mod
+        return joint_pass(own).run(mod, ctx) if len(own) > 1 else own[0].run(mod, ctx)
+
+    def applies(self, mod: IRModule, ctx: PassContext) -> bool:
+        """Whether the pass has anything to do with a module; where it has not, a remark says why."""
+        return True
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
         """Tells the context what was done."""
@@ -200,6 +209,11 @@ class RulePass(FunctionPass):
             ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
             ctx.remark(name, failure)
+
+    @property
+    def owners(self) -> Mapping[str, str]:
+        """The passes that rules belong to, where that is not this one."""
+        return {}
 
     @property
     def picked_by(self) -> tuple[str, ...]:

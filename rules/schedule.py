@@ -1,7 +1,6 @@
 """Schedules: which rules of a pass are heard together, in which order, and how long."""
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import NamedTuple, cast
 
 from passat.rules.pattern import RuleError
@@ -55,18 +54,3 @@ def phases_of(given: Sequence[RuleSetMeta | Phase]) -> tuple[Phase, ...]:
             phases.append(Phase((each,)))
         together = not isinstance(each, Phase)
     return tuple(phases)
-
-
-def joint_phases(schedules: Iterable[Sequence[Phase]]) -> tuple[Phase, ...]:
-    """The phases of several passes that share one e-graph: the first ones together, then the second ones, each as long as the longest."""
-    joint: list[Phase] = []
-    for side_by_side in zip_longest(*schedules):
-        phases = [each for each in side_by_side if each is not None]
-        sets = dict.fromkeys(rules for each in phases for rules in each.sets)
-        joint.append(Phase(tuple(sets), _longest([each.rounds for each in phases]), _longest([each.rule_matches for each in phases])))
-    return tuple(joint)
-
-
-def _longest(limits: Sequence[int | None]) -> int | None:
-    given = [limit for limit in limits if limit is not None]
-    return max(given) if len(given) == len(limits) else None

@@ -3,7 +3,7 @@
 import difflib
 import enum
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, groupby
 from typing import Final
@@ -50,7 +50,7 @@ class Step:
 
     `why` says the reason in words; `required_by` names the pass that requires it, `established_by` is the number of the step in which
     what it establishes came to hold. `after` and `before` are the passes of its pipeline by which it declares to stand where it does.
-    `steps` are those of a nested pipeline.
+    `steps` are those of a nested pipeline. Steps of one `stage` run as one pass.
     """
 
     pass_: Pass
@@ -62,6 +62,7 @@ class Step:
     after: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     steps: "tuple[Step, ...]" = ()
+    stage: str = ""
 
     @property
     def name(self) -> str:
@@ -87,8 +88,7 @@ class Plan:
         self.steps = steps
         self.notes = notes
         self.unknown: tuple[str, ...] = ()
-        self._passes = [step.pass_ for step in steps if step.runs]
-        self._bodies = [(step.pass_.info, self._body(step)) for step in steps if step.runs]
+        self._bodies = [self._body(list(group)) for _, group in groupby((step for step in steps if step.runs), _stage_of)]
 
     @property
     def order(self) -> list[str]:
@@ -105,7 +105,7 @@ class Plan:
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
-        bodies = self._joined(ctx)
+        bodies = self._bodies
         done = 0
         try:
             for info, body in bodies:
@@ -139,23 +139,29 @@ class Plan:
     def __str__(self) -> str:
         return self.to_text()
 
-    def _joined(self, ctx: PassContext) -> list["_Body"]:
-        """What runs: passes that stand side by side, and that the context wants to run as one (`Pass.joint_option`), are one."""
-        bodies: list[_Body] = []
-        for option, places in groupby(range(len(self._passes)), lambda at: self._passes[at].joint_option):
-            side_by_side = list(places)
-            if option is None or len(side_by_side) == 1 or not ctx.get_config(option):
-                bodies += [self._bodies[at] for at in side_by_side]
-            else:
-                passes = [self._passes[at] for at in side_by_side]
-                bodies.append((PipelineInfo(0, "+".join(pass_.info.name for pass_ in passes)), partial(_run_together, passes)))
-        return bodies
-
-    def _body(self, step: Step) -> Callable[[IRModule, PassContext], IRModule]:
-        return step.pass_.run if step.pass_.members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
+    def _body(self, steps: Sequence[Step]) -> tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]:
+        """What runs for a step, or for those of a stage."""
+        passes = [step.pass_ for step in steps]
+        if len(passes) > 1:
+            return PipelineInfo(0, "+".join(pass_.info.name for pass_ in passes)), partial(_run_together, passes)
+        step, info = steps[0], passes[0].info
+        return info, passes[0].run if passes[0].members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
 
 
-_Body = tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]
+def _stage_of(step: Step) -> str:
+    return step.stage or step.number
+
+
+def _with_stages(steps: Sequence[Step], ctx: PassContext, prefix: str = "") -> tuple[Step, ...]:
+    """The steps, those that stand side by side and that the context wants to run as one (`Pass.joint_option`) in one stage."""
+    made = {step.number: replace(step, steps=_with_stages(step.steps, ctx, f"{step.number}.")) for step in steps if step.steps}
+    numbers = count(1)
+    for option, group in groupby((step for step in steps if step.runs), lambda step: step.pass_.joint_option):
+        together = list(group)
+        if option is not None and len(together) > 1 and ctx.get_config(option):
+            stage = f"stage {prefix}{next(numbers)}"
+            made.update((step.number, replace(step, stage=stage)) for step in together)
+    return tuple([made.get(step.number, step) if step.runs else step for step in steps])
 
 
 def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
@@ -181,7 +187,7 @@ def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | N
 
     Raises PassDependencyError where two requirements of a pass undo each other, UnknownPassError in TVM's way for a name that is unknown.
     """
-    steps = _Planner(ctx, requirements).plan(members, "")
+    steps = _with_stages(_Planner(ctx, requirements).plan(members, ""), ctx)
     plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", steps)
     plan.notes, plan.unknown = _doubts(ctx, {step.name for step in plan.walk()})
     return plan

@@ -128,7 +128,7 @@ def _lanes(relied: dict[int, dict[int, str]]) -> dict[int, int]:
 
 def _box(step: "Step", x: int, y: int) -> tuple[str, float]:
     """The box of a step, and where it ends at the right."""
-    label, why = step_label(step), step_why(step)
+    label, why = step_label(step), f"{step.stage}: {step_why(step)}" if step.stage else step_why(step)
     name, small = f"{step.number}  {_shortened(label, 64)}".lstrip(), _shortened(why, 94)
     style = "off" if not step.runs else "group" if step.steps else "required" if step.required_by else "plain"
     width = max(text_width(name, bold=True), text_width(small, 11)) + 20

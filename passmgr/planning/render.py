@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 def to_text(plan: "Plan") -> str:
-    """One line per pass: its number or `-`, its name and options, and why it runs or not."""
-    rows = [("  " * depth + (step.number or "-"), step_label(step), step_why(step)) for step, depth in walk(plan.steps)]
-    wide = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    """One line per pass: its number or `-`, its name and options, the stage that it shares with others, and why it runs or not."""
+    rows = [("  " * depth + (step.number or "-"), step_label(step), step.stage, step_why(step)) for step, depth in walk(plan.steps)]
+    wide = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
     lines = [f"{plan.name} {settings_text(plan)}"]
-    lines += [f"  {number:{wide[0]}}  {label:{wide[1]}}  {why}" for number, label, why in rows] or ["  (nothing to run)"]
+    for *columns, why in rows:
+        lines.append("  " + "".join(f"{column:{width}}  " for column, width in zip(columns, wide, strict=True) if width) + why)
+    lines += [] if rows else ["  (nothing to run)"]
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(lines) + "\n"
 
@@ -92,6 +94,7 @@ def _to_dict(step: "Step") -> dict[str, AnyValue]:
         "runs": step.runs,
         "reason": str(step.reason),
         "why": step.why,
+        "stage": step.stage or None,
         "opt_level": step.pass_.info.opt_level,
         "required_by": step.required_by,
         "established_by": step.established_by,

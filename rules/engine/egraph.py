@@ -27,6 +27,7 @@ _PRELUDE = (
     "(ruleset moved)",
     "(ruleset name)",
     "(ruleset retire)",
+    "(ruleset orders)",
     "(ruleset clear)",
     "(relation in_bare (i64))",
     "(rule ((in_bare i)) ((set (key (Ref i)) i) (delete (in_bare i))) :ruleset load)",
@@ -89,8 +90,28 @@ class EGraph:
             f"(rule (({row})) ((union (Ref i) ({symbol} {refs}{p})) (set (key (Ref i)) i) (delete ({row}))) :ruleset load)",
         )
 
+    def declare_commuting(self, symbol: str, payload: bool) -> None:
+        """Lets queries see a declared symbol of two operands in either order: as `(any_<symbol> e a b [p])`."""
+        if f"any_{symbol}" in self._declared:
+            return
+        self._declared.add(f"any_{symbol}")
+        p, sort = (" p", " i64") if payload else ("", "")
+        node = f"({symbol} (Ref a0) (Ref a1){p})"
+        self._define(
+            f"(relation any_{symbol} (E E E{sort}))",
+            f"(rule ((= e ({symbol} a b{p}))) ((any_{symbol} e a b{p}) (any_{symbol} e b a{p})) :ruleset orders)",
+        )
+        self._define_retiring(symbol, 2, payload)
+        retired = " ".join(
+            f"(delete (any_{symbol} {node} (Ref {first}) (Ref {second}){p}))" for first, second in (("a0", "a1"), ("a1", "a0"))
+        )
+        self._define(f"(rule ((in_retire_{symbol} a0 a1{p})) ({retired}) :ruleset retire)")
+
     def declare_retiring(self, symbol: str, arity: int, payload: bool) -> None:
         """Lets nodes of a declared symbol be retired: loaded under `retire_<symbol>` as `operands [payload]`, they match no more."""
+        self._define_retiring(symbol, arity, payload)
+
+    def _define_retiring(self, symbol: str, arity: int, payload: bool) -> None:
         if f"retire_{symbol}" in self._declared:
             return
         self._declared.add(f"retire_{symbol}")
@@ -166,11 +187,13 @@ class EGraph:
             for file in files:
                 file.close()
 
-    def step(self, stage: int = 0) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        """Runs every query of a stage once on what is new to it. Returns the merges (see `merges`) and the new matches of each query. Rows
-        come sorted, so that equal e-graphs give equal answers."""
+    def step(self, stages: Iterable[int] = (0,)) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+        """Runs every query of some stages once on what is new to it. Returns the merges (see `merges`) and the new matches of each query.
+        Rows come sorted, so that equal e-graphs give equal answers."""
         matches: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
-        asked = (f"(run match_of_{stage} 1)", "(run name 1)") if f"match {stage}" in self._declared else ()
+        asked = [f"(run match_of_{stage} 1)" for stage in stages if f"match {stage}" in self._declared]
+        if asked:
+            asked = ["(run orders 1)", *asked, "(run name 1)"]
         moved, tables = self._read("(run moved 1)", *asked, forms=self._forms)
         for table in tables:
             for number, *columns in table:

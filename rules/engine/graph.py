@@ -5,7 +5,7 @@ classes are a union-find over them that follows egglog. Each class has one type,
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -54,6 +54,13 @@ class Symbol:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def either_way(edges: Iterable[tuple[Symbol, int, Symbol]]) -> set[tuple[Symbol, int, Symbol]]:
+    """The edges (whole, place, part), and of commutative operators those to the other place."""
+    found = set(edges)
+    found |= {(whole, 1 - i, part) for whole, i, part in found if whole.op is not None and whole.op.commutative}
+    return found
 
 
 def outer_parts(region: Expr) -> tuple[Expr, ...]:
@@ -371,9 +378,11 @@ class Graph:
         return True
 
     def edges(self, start: int = 0) -> set[tuple[Symbol, int, Symbol]]:
-        """Which symbols stand where below which: (whole, place, part); of the nodes from `start` on."""
+        """Which symbols stand where below which: (whole, place, part), either way round below commutative ones; of the nodes from `start`
+        on."""
         symbols, operands = self.symbols, self.operands
-        return {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
+        edges = {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
+        return either_way(edges)
 
     # ---- classes and facts
 

@@ -1,6 +1,7 @@
 """What saturations did, step by step, for those who ask afterwards: explanations, certificates, why a rule did not fire, reports."""
 
 from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.ir.expr import Expr
@@ -42,10 +43,11 @@ class Refused(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One saturation and what was taken out of it: which pass it belongs to and which function; the body that went in, and the one that
-    came out; the graph, the root of the body there, and how many nodes it had at first; everything that rules did, in order; the nodes of
-    each class that has several; for each new node the rule that made it and the class where it matched; the space that was chosen from,
-    and the choice (both None where nothing changed and nothing was chosen); the rules that found more than their budgets in some round."""
+    """One saturation and what was taken out of it: which pass it belongs to, or passes that share an e-graph, and which function; the body
+    that went in, and the one that came out; the graph, the root of the body there, and how many nodes it had at first; everything that
+    rules did, in order; the nodes of each class that has several; for each new node the rule that made it and the class where it matched;
+    the space that was chosen from, and the choice (both None where nothing changed and nothing was chosen); the rules that found more than
+    their budgets in some round."""
 
     pass_name: str
     function: str
@@ -63,6 +65,11 @@ class Run(NamedTuple):
     space: "Space | None"
     choice: Mapping[int, int] | None
     put_off: Set[str] = frozenset()
+    owners: Mapping[str, str] = MappingProxyType({})
+
+    def pass_of(self, rule: str) -> str:
+        """The pass that a rule belongs to, of those that share the e-graph."""
+        return self.owners.get(rule, self.pass_name)
 
 
 class Journal:
@@ -78,10 +85,11 @@ class Journal:
         self.runs: list[Run] = []
         self.pass_name = ""
         self.function = ""
+        self.owners: Mapping[str, str] = {}
 
-    def at(self, pass_name: str, function: str) -> None:
-        """The runs that follow belong to this pass and function."""
-        self.pass_name, self.function = pass_name, function
+    def at(self, pass_name: str, function: str, owners: Mapping[str, str] = MappingProxyType({})) -> None:
+        """The runs that follow belong to this pass and function; of several passes together, `owners` tells which one has a rule."""
+        self.pass_name, self.function, self.owners = pass_name, function, owners
 
     def note(
         self,
@@ -100,7 +108,7 @@ class Journal:
         self.runs.append(
             Run(
                 *(self.pass_name, self.function, body, result, graph, root, initial, tuple(stages), saturator.result),
-                *(steps.applications, steps.refused, saturator.members, saturator.provenance, space, choice, steps.put_off),
+                *(steps.applications, steps.refused, saturator.members, saturator.provenance, space, choice, steps.put_off, self.owners),
             )
         )
 

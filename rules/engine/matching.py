@@ -1,8 +1,9 @@
 """From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any as AnyValue
 from typing import NamedTuple
 
@@ -35,19 +36,17 @@ from passat.rules.pattern import (
 from passat.rules.rule import EAGER, Rule
 from passat.rules.substitution import Substitution, bound_keys, same_type, scalar_for
 
-_VARIANTS = 128
-"""A rule is matched with at most this many orders of its commutative operands."""
-
 
 class Refusal(Exception):
     """A match that the rule does not apply to; its text is the reason."""
 
 
 class Variant(NamedTuple):
-    """A left side with its commutative operands in one order: as a query for egglog, and as steps that find the matches in a program
+    """A left side with the operands of its root in one order: as a query for egglog, and as steps that find the matches in a program
     in which every class is one node (which is how a program comes in).
 
-    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`.
+    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`. The operands of a
+    register in `commuting` match in either order.
     """
 
     query: Query
@@ -58,6 +57,7 @@ class Variant(NamedTuple):
     payloads: tuple[int, ...]
     root: tuple[int, ...]
     """The columns of a row that hold the operands of the root, where the rule is reducing."""
+    commuting: tuple[int, ...] = ()
 
     def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
         """The rows of all matches whose root is among the candidates, which have the root's symbol."""
@@ -66,6 +66,10 @@ class Variant(NamedTuple):
             if whole == 0 and expected is not None:  # first of all what most candidates fail at
                 candidates = [node for node in candidates if symbols[operands[node][i]] is expected]
         rows: list[tuple[int, ...]] = []
+        if self.commuting:
+            for root in candidates:
+                rows += dict.fromkeys([self.row(registers, payloads) for registers, _ in self.ways(graph, root)])
+            return rows
         registers = [-1] * self.registers
         for root in candidates:
             registers[1:] = [-1] * (self.registers - 1)
@@ -79,8 +83,41 @@ class Variant(NamedTuple):
                 elif registers[part] != node:
                     break
             else:
-                rows.append((*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads]))
+                rows.append(self.row(registers, payloads))
         return rows
+
+    def row(self, registers: Sequence[int], payloads: Sequence[int]) -> tuple[int, ...]:
+        """The row of a match with those nodes in the registers."""
+        return (*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads])
+
+    def ways(
+        self, graph: Graph, root: int, members: Mapping[int, Sequence[int]] = MappingProxyType({}), find: Callable[[int], int] = int
+    ) -> Iterator[tuple[list[int], frozenset[int]]]:
+        """The nodes in the registers for each way to match at a root, and the registers whose operands stand the other way round. Classes
+        that `members` does not list are one node; `find` tells the class of a node, which is itself by default."""
+        symbols, operands, steps = graph.symbols, graph.operands, self.steps
+        stack = [(0, [root] + [-1] * (self.registers - 1), frozenset[int]())]
+        while stack:
+            at, registers, turned = stack.pop()
+            if at == len(steps):
+                yield registers, turned
+                continue
+            whole, i, part, expected = steps[at]
+            if whole in self.commuting and i == 0 and whole not in turned:
+                first, second = operands[registers[whole]]
+                if first != second:
+                    stack.append((at, registers, turned | {whole}))  # for later: what is pushed below comes first
+            place = 1 - i if whole in turned else i
+            cls = find(operands[registers[whole]][place])
+            known = registers[part]
+            if known >= 0:
+                if find(known) == cls:
+                    stack.append((at + 1, registers, turned))
+            elif expected is None:
+                stack.append((at + 1, _with(registers, part, cls), turned))
+            else:
+                found = [node for node in members.get(cls, (cls,)) if symbols[node] is expected]
+                stack += [(at + 1, _with(registers, part, node), turned) for node in reversed(found)]
 
 
 class Matcher:
@@ -108,8 +145,25 @@ class Matcher:
 
     @cached_property
     def variants(self) -> list["Variant"]:
-        """The left side, with its commutative operands in each order."""
-        return [self._variant(swaps) for swaps in self._orders(self._terms)]
+        """The left side, with the operands of a commutative root in each order."""
+        root = [id(node) for node in self._commuting if node is self.rule.lhs]
+        return [self._variant(frozenset(swapped), self._inner) for swapped in ([], *([root] if root else []))]
+
+    def in_order(self, graph: Graph, variant: Variant, row: Sequence[int], members: Mapping[int, Sequence[int]]) -> Variant:
+        """The variant as it matched a row: with all operands in the order in which they stand in some way to match it."""
+        if not variant.commuting:
+            return variant
+        find, payloads = graph.find, graph.payloads
+        wanted = (*map(find, row[: len(self.class_keys)]), *row[len(self.class_keys) :])
+        swapped = frozenset([id(self.rule.lhs)]) if variant is not self.variants[0] else frozenset[int]()
+        for root in members.get(find(row[0]), (find(row[0]),)):
+            if graph.symbols[root] is self.root:
+                for registers, turned in variant.ways(graph, root, members, find):
+                    found = variant.row(registers, payloads)
+                    if (*map(find, found[: len(self.class_keys)]), *found[len(self.class_keys) :]) == wanted:
+                        inner = [id(node) for node, place in zip(self._inner, variant.commuting, strict=True) if place in turned]
+                        return self._variant(swapped.union(inner), ())
+        return variant
 
     @cached_property
     def _terms(self) -> list[Pattern]:
@@ -133,13 +187,24 @@ class Matcher:
 
     # ---- what to look for
 
-    def _orders(self, terms: Sequence[Pattern]) -> Iterator[frozenset[int]]:
-        used = Counter(node.key for node in terms) + Counter(node.key for node in named_patterns(self.rule))
-        commutative = [i for i, node in enumerate(terms) if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
-        for bits in range(min(1 << len(commutative), _VARIANTS)):
-            yield frozenset(id(terms[i]) for j, i in enumerate(commutative) if bits >> j & 1)
+    @cached_property
+    def _commuting(self) -> list[PCall]:
+        """The terms of which another order of the operands is another pattern."""
+        used = Counter(node.key for node in self._terms) + Counter(node.key for node in named_patterns(self.rule))
+        return [node for node in self._terms if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
 
-    def _variant(self, swapped: frozenset[int]) -> "Variant":
+    @cached_property
+    def _inner(self) -> list[PCall]:
+        return [node for node in self._commuting if node is not self.rule.lhs]
+
+    @property
+    def either_way(self) -> frozenset[Symbol]:
+        """The symbols below the root whose operands match in either order."""
+        return frozenset(map(symbol_of, self._inner))
+
+    def _variant(self, swapped: frozenset[int], inner: Sequence[PCall]) -> "Variant":
+        """The left side with some terms the other way round, and some in either order."""
+        free = set(map(id, inner))
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
         names: dict[tuple[AnyValue, ...], int] = {self.rule.lhs.key: 0}
@@ -161,11 +226,12 @@ class Matcher:
                 expected = None if isinstance(part, PVar) else symbol_of(part)
                 steps.append((name, i, child, expected))
                 if expected is not None:
-                    edges.add((head, i, expected))
+                    edges.update((head, place, expected) for place in ((0, 1) if id(node) in free else (i,)))
             payload = ""
             if head.has_payload:
                 payload = payloads.setdefault(id(node), f"p{len(payloads)}")
-            atoms.append(f"(= e{name} ({' '.join([head.name, *(f'e{names[part.key]}' for part in parts), payload]).rstrip()}))")
+            terms = " ".join([*(f"e{names[part.key]}" for part in parts), payload]).rstrip()
+            atoms.append(f"(any_{head.name} e{name} {terms})" if id(node) in free else f"(= e{name} ({head.name} {terms}))")
             stack.extend(parts)
         classes = tuple(names[key] for key in self.class_keys)
         query = Query(
@@ -177,9 +243,9 @@ class Matcher:
         root = [self._slots[part.key] for part in pattern_parts(self.rule.lhs)] if self.rule.reducing else []
         if id(self.rule.lhs) in swapped:
             root.reverse()
-        return Variant(
-            query, frozenset(edges), tuple(steps), len(names), classes, tuple(places[id(node)] for node in self._calls), tuple(root)
-        )
+        of_calls = tuple(places[id(node)] for node in self._calls)
+        commuting = tuple(places[id(node)] for node in inner)
+        return Variant(query, frozenset(edges), tuple(steps), len(names), classes, of_calls, tuple(root), commuting)
 
     @cached_property
     def _attributes(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
@@ -379,6 +445,12 @@ def symbol_of(node: Pattern) -> Symbol:
     if isinstance(node, PTuple):
         return symbol(TUPLE, None, len(node.fields))
     return GET_SYMBOL if isinstance(node, PGet) else CONST_SYMBOL
+
+
+def _with(registers: Sequence[int], part: int, node: int) -> list[int]:
+    made = [*registers]
+    made[part] = node
+    return made
 
 
 def _has_payload(node: Pattern) -> bool:

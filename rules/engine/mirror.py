@@ -1,6 +1,6 @@
 """The graph as egglog has it: nodes and unions go there, merges and matches come back."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -49,15 +49,17 @@ class Mirror:
         for matcher in possible:
             if matcher.rule.reducing:
                 self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
+            for head in sorted(matcher.either_way, key=lambda symbol: symbol.name):
+                self._egraph.declare_commuting(head.name, head.has_payload)
         chosen = set(possible)
         for number, (matcher, variant, stage) in enumerate(self._queries):
             if matcher in chosen and stage >= first:
                 self._known_as[number] = self._egraph.add_query(variant.query, stage)
         self._egraph.begin()
 
-    def asked(self, stage: int) -> list[int]:
-        """The numbers of the queries of a stage that can match."""
-        return [number for number in self._known_as if self._queries[number][2] == stage]
+    def asked(self, stages: Collection[int]) -> list[int]:
+        """The numbers of the queries of some stages that can match."""
+        return [number for number in self._known_as if self._queries[number][2] in stages]
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
         """Loads the nodes that have been added to the graph since the last time, and makes unions; what is retired matches no more.
@@ -80,10 +82,10 @@ class Mirror:
         self._loaded = len(graph)
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
-    def step(self, stage: int) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
-        """The merges, and what the queries of a stage have found that is new, by their numbers."""
-        moved, found = self._egraph.step(stage)
-        return moved, {number: found[self._known_as[number]] for number in self.asked(stage)}
+    def step(self, stages: Collection[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
+        """The merges, and what the queries of some stages have found that is new, by their numbers."""
+        moved, found = self._egraph.step(stages)
+        return moved, {number: found[self._known_as[number]] for number in self.asked(stages)}
 
     def merges(self) -> list[tuple[int, ...]]:
         """The merges that have come of unions."""

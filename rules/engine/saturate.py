@@ -42,10 +42,10 @@ class Saturator:
         self._budget = Budget(limits)
         self._limits = limits
         self._initial = len(graph)
-        self._queries, self._counts = _queries_of(graph, stages)
+        self._queries = _queries_of(graph, stages)
         self._mirror = Mirror(graph, self._queries, tuple([stage.matchers for stage in stages]))
-        self._stage = 0
-        self._active = range(0)
+        self._phase: Sequence[int] = ()
+        self._active: Sequence[int] = ()
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
@@ -63,11 +63,8 @@ class Saturator:
         then holds."""
         try:
             self._budget.check(0)
-            first = 0
-            for number, stage in enumerate(self.stages):
-                self._stage, self._active = number, range(first, first + self._counts[number])
-                first += self._counts[number]
-                self._run_stage(stage)
+            for phase in self._phases():
+                self._run_phase(phase)
         except LimitReached as limit:
             self.result.stopped = str(limit)
         except EngineError as error:
@@ -78,13 +75,32 @@ class Saturator:
         self.result.nodes = len(self.graph)
         return self.result
 
-    def _run_stage(self, stage: Stage) -> None:
-        """Runs one stage, to its end or its number of rounds.
+    def _phases(self) -> list[list[int]]:
+        """The numbers of the stages, those together that run beside each other."""
+        phases: list[list[int]] = []
+        for number, stage in enumerate(self.stages):
+            if stage.beside and phases:
+                phases[-1].append(number)
+            else:
+                phases.append([number])
+        return phases
+
+    def _listen(self, numbers: Sequence[int], rounds: int) -> bool:
+        """Hears those of some stages that have more rounds than that; False where there is none."""
+        phase = [number for number in numbers if rounds < (self.stages[number].rounds or self._limits.rounds + 1)]
+        if phase != self._phase:
+            self._phase = phase
+            self._active = [query for query, (_, _, stage) in enumerate(self._queries) if stage in phase]
+        return bool(phase)
+
+    def _run_phase(self, numbers: Sequence[int]) -> None:
+        """Runs stages beside each other, each to its end or its number of rounds.
 
         A program comes in with one node in each class, so its own matches are found by walking it; egglog is asked only once there
         are classes of several nodes, that is, where some rule applies to the program at all.
         """
-        self._backoff = Backoff(stage.rule_matches or max(self._limits.rule_matches, self._initial))
+        self._listen(numbers, 0)
+        self._backoff = Backoff(max(self._limits.rule_matches, self._initial))
         unions: list[tuple[int, int]] = []
         start = time.perf_counter()
         if not self._mirror.begun:
@@ -92,22 +108,23 @@ class Saturator:
             unions = self._decide(self._search(), set())
             while not unions and self._backoff.waits:
                 unions = self._decide(self._backoff.release(), set())
-        self._group(stage, unions)
+        for number in numbers:
+            self._group(self.stages[number], unions)
         if unions:
             self.result.rounds += 1
             unions = self._chase(unions)
             self._note(start)
         if unions and not self._mirror.begun:
-            if self._settles(stage, unions):
+            if self._settles(numbers, unions):
                 return
             self._begin(unions)
         if self._mirror.begun:
-            self._rounds(stage, unions)
+            self._rounds(numbers, unions)
 
-    def _settles(self, stage: Stage, unions: Sequence[tuple[int, int]]) -> bool:
-        """Whether the last stage ends with these unions, its first, which hold then."""
+    def _settles(self, numbers: Sequence[int], unions: Sequence[tuple[int, int]]) -> bool:
+        """Whether the last phase ends with these unions, its first, which hold then."""
         start = time.perf_counter()
-        if stage is not self.stages[-1] or self.result.rounds >= self._limits.rounds or (stage.rounds is not None and stage.rounds < 2):
+        if numbers[-1] + 1 < len(self.stages) or self._limits.rounds < 2 or not self._listen(numbers, 1):
             return False
         if self._walked < len(self.graph) or self._backoff.waits:
             return False
@@ -134,7 +151,7 @@ class Saturator:
         nodes: dict[Symbol, list[int]] = {}
         for node in range(start, len(graph)):
             nodes.setdefault(graph.symbols[node], []).append(node)
-        if any(matcher.root in nodes for matcher in self.stages[self._stage].matchers):
+        if any(matcher.root in nodes for number in self._phase for matcher in self.stages[number].matchers):
             self._edges |= graph.edges(start)
             for number in self._active:
                 matcher, variant, _ = self._queries[number]
@@ -193,16 +210,16 @@ class Saturator:
             self._seen.add((number, (*map(find, row[:classes]), *row[classes:])))
         self._chased = []
 
-    def _rounds(self, stage: Stage, unions: Sequence[tuple[int, int]]) -> None:
+    def _rounds(self, numbers: Sequence[int], unions: Sequence[tuple[int, int]]) -> None:
         begun = self.result.rounds - bool(unions)
-        while self.result.rounds < self._limits.rounds and (stage.rounds is None or self.result.rounds - begun < stage.rounds):
+        while (done := self.result.rounds - begun) < self._limits.rounds and self._listen(numbers, done):
             start = time.perf_counter()
             self._load(unions)
             largest = max(map(len, self.members.values()), default=1)
-            if foresee(self.graph, self._queries, self._mirror.asked(self._stage), self._initial, largest, self._limits.matches):
+            if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._initial, largest, self._limits.matches):
                 self._follow(self._mirror.merges())
                 raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
-            moved, tables = self._mirror.step(self._stage)
+            moved, tables = self._mirror.step(self._phase)
             self.result.rounds += 1
             learnt = self._follow(moved)
             self._budget.check_memory()
@@ -217,15 +234,15 @@ class Saturator:
                 return
         self._load(unions)
         self._follow(self._mirror.merges())
-        if self.result.rounds >= self._limits.rounds:
-            raise LimitReached(f"rounds: more than {self._limits.rounds}")
+        if done >= self._limits.rounds:
+            self.result.stopped = f"rounds: more than {self._limits.rounds}"
 
     # ---- egglog's side
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
         self._decided = unions
         self._budget.watch_memory()
-        self._mirror.begin(self._stage)
+        self._mirror.begin(min(self._phase, default=0))
 
     def _load(self, unions: Sequence[tuple[int, int]]) -> None:
         """Has egglog make unions, which hold from `_follow` on."""
@@ -317,10 +334,10 @@ class Saturator:
                     del self._refused[number, row]
                     again.setdefault(number, set()).add(row)
         for number in self._active:
-            matcher, variant, _ = self._queries[number]
+            matcher, variant, stage = self._queries[number]
             rows: Sequence[tuple[int, ...]] = tables.get(number, ())
             if not matcher.rule.reducing or matcher.rule.matches:
-                rows = self._backoff.due(number, self.result.rounds, rows, matcher.rule.matches)
+                rows = self._backoff.due(number, self.result.rounds, rows, matcher.rule.matches or self.stages[stage].rule_matches)
                 if steps is not None and not rows and tables.get(number):
                     steps.put_off.add(matcher.name)
             if not rows and number not in again:
@@ -344,7 +361,7 @@ class Saturator:
                     statistics.refuse(str(refusal))
                     self._refused[number, row] = None
                     if steps is not None:
-                        steps.refuse(matcher, variant, row, str(refusal), self.result.rounds)
+                        steps.refuse(matcher, matcher.in_order(graph, variant, row, self.members), row, str(refusal), self.result.rounds)
                     continue
                 if graph.find(built) != root:
                     self._spend(1, unions)
@@ -352,8 +369,9 @@ class Saturator:
                     unions.append((root, built))
                     if steps is not None:
                         made = range(size, len(graph))
+                        ordered = matcher.in_order(graph, variant, row, self.members)
                         steps.applications.append(
-                            Application(matcher.name, matcher, variant, (row,), ((root, built),), made, self.result.rounds)
+                            Application(matcher.name, matcher, ordered, (row,), ((root, built),), made, self.result.rounds)
                         )
                 for node in range(size, len(graph)):
                     self.provenance[node] = (matcher.name, root)
@@ -365,17 +383,17 @@ class Saturator:
         return unions
 
 
-def _queries_of(graph: Graph, stages: Sequence[Stage]) -> tuple[list[Asked], list[int]]:
-    """What is asked of a program: of the rules that can come to match there, in the order of stages and rules; and how much of it in each
-    stage. What rules with several roots make may bring in any other."""
+def _queries_of(graph: Graph, stages: Sequence[Stage]) -> list[Asked]:
+    """What is asked of a program: of the rules that can come to match there, in the order of stages and rules. What rules with several
+    roots make may bring in any other."""
     matchers: Collection[Matcher] = dict.fromkeys([matcher for stage in stages for matcher in stage.matchers])
     present = set(graph.symbols)
     if not any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
         matchers = set(reachable(present, matchers, () if graph.eager is None else graph.eager.makes))
-    asked: list[Asked] = []
-    counts = []
-    for number, stage in enumerate(stages):
-        before = len(asked)
-        asked += [(matcher, variant, number) for matcher in stage.matchers if matcher in matchers for variant in matcher.variants]
-        counts.append(len(asked) - before)
-    return asked, counts
+    return [
+        (matcher, variant, number)
+        for number, stage in enumerate(stages)
+        for matcher in stage.matchers
+        if matcher in matchers
+        for variant in matcher.variants
+    ]

@@ -5,7 +5,7 @@ than all that is done to one in which a few powers become products.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph, Symbol, either_way
 from passat.rules.engine.matching import Variant
 from passat.rules.engine.mirror import Asked
 
@@ -80,29 +80,16 @@ def _edges_into(graph: Graph, joined: _Joined) -> set[tuple[Symbol, int, Symbol]
                 if part in classes:
                     return None
                 edges.update([(symbols[node], i, symbols[member]) for member in members.get(part, ())])
-    return edges
+    return either_way(edges)
 
 
 def _matches_through(graph: Graph, variant: Variant, roots: Iterable[int], joined: _Joined) -> bool:
     """Whether a variant matches at one of the roots by way of a node that has joined the class of another."""
-    symbols, operands = graph.symbols, graph.operands
-    for root in roots:
-        ways = [({0: root}, False)]
-        for whole, i, part, expected in variant.steps:
-            before, ways = ways, []
-            for registers, through in before:
-                operand = operands[registers[whole]][i]
-                known = registers.get(part)
-                if known is not None:
-                    if joined.classes.get(known, known) == operand:
-                        ways.append((registers, through))
-                elif expected is None:
-                    ways.append(({**registers, part: operand}, through))
-                else:
-                    found = [node for node in (operand, *joined.members.get(operand, ())) if symbols[node] is expected]
-                    ways += [({**registers, part: node}, through or node != operand) for node in found]
-            if not ways:
-                break
-        if any(through for _, through in ways):
-            return True
-    return False
+    members = {cls: (cls, *others) for cls, others in joined.members.items()}
+    inner = [part for _, _, part, expected in variant.steps if expected is not None]
+    return any(
+        registers[part] in joined.classes
+        for root in roots
+        for registers, _ in variant.ways(graph, root, members, lambda node: joined.classes.get(node, node))
+        for part in inner
+    )

@@ -10,12 +10,14 @@ from passat.rules.rule import LOWERING
 
 class Stage(NamedTuple):
     """Rules that run in one e-graph until they find nothing new, or for so many rounds. `groupers` are applied when the stage begins, to
-    the program as it came in. `rule_matches` is the budget of its rules in a round where they have none of their own."""
+    the program as it came in. `rule_matches` is the budget of its rules in a round where they have none of their own. One that is `beside`
+    runs together with the stage before it."""
 
     matchers: tuple[Matcher, ...]
     groupers: tuple[Grouper, ...] = ()
     rounds: int | None = None
     rule_matches: int | None = None
+    beside: bool = False
 
     @staticmethod
     def of(rules: Iterable[Matcher | Grouper], rounds: int | None = None, rule_matches: int | None = None) -> "Stage":

@@ -72,6 +72,11 @@ def _best(
         if other is not None and other.total < start.total * LESS:
             other.improve(greedy, groups)
             best = other
+        wider = Solution.of_choice(space, best.in_order(), classes)
+        if wider is not None:
+            wider.improve(greedy, groups, ties=True)
+            if wider.total < best.total * LESS:
+                best = wider
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly

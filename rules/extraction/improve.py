@@ -134,9 +134,10 @@ class Solution:
             if part in biased:
                 self._recount(part)
 
-    def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = ()) -> None:
+    def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = (), *, ties: bool = False) -> None:
         """Tries each alternative of each class, and each group of choices at once, and keeps what makes the whole cheaper, until nothing
-        does. `preferred` is what classes outside the solution come in with."""
+        does. `preferred` is what classes outside the solution come in with. With `ties` classes also take what they prefer where that
+        costs the same: of two changes that pay together, one may."""
         uses, choice = self.uses, self.choice
         for _ in range(SWEEPS):
             before = self.total
@@ -146,7 +147,7 @@ class Solution:
                 if uses[cls] and len(nodes) > 1:
                     for node in nodes:
                         if uses[cls] and node != choice[cls]:
-                            self._try(cls, node, preferred)
+                            self._try(cls, node, preferred, tie=ties and preferred.get(cls) == node)
             if not self.total < before * LESS:
                 return
 
@@ -170,13 +171,13 @@ class Solution:
         self.total = total
         return added
 
-    def _try(self, cls: int, node: int, preferred: Mapping[int, int]) -> None:
-        """Lets a class take a node where that makes the whole cheaper and keeps it acyclic."""
-        if self.space.costs[node] >= self.space.costs[self.choice[cls]] and self._frees_nothing(self.choice[cls], node):
+    def _try(self, cls: int, node: int, preferred: Mapping[int, int], *, tie: bool) -> None:
+        """Lets a class take a node where that makes the whole cheaper, or no dearer for a `tie`, and keeps it acyclic."""
+        if not tie and self.space.costs[node] >= self.space.costs[self.choice[cls]] and self._frees_nothing(self.choice[cls], node):
             return
         total = self.total
         undo = self._take(cls, node, preferred)
-        if undo is not None and not self.total < total * LESS:
+        if undo is not None and not (self.total < total * LESS or (tie and self.total <= total / LESS)):
             self._put_back(cls, node, undo)
             self.total = total
 

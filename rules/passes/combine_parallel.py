@@ -20,7 +20,7 @@ class CombineParallel(RulePass):
     """Calls that share an operand run as one, where there are at least `min_num_branches` of them and that is cheaper."""
 
     def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, min_num_branches: int = 3, doc: str = "", **place: Unpack[Place]) -> None:
-        super().__init__((ConstantFolding, *sets), name=name, opt_level=4, doc=doc, **place)
+        super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, doc=doc, **place)
         self.min_num_branches = min_num_branches
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:

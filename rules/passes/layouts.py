@@ -9,7 +9,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
-from typing import ClassVar, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Function
@@ -104,8 +104,6 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
 class LayoutPass(RulePass):
     """A rule pass that lays operators out as is wanted, with few transposes. It says how many calls could not be converted."""
 
-    joint_option: ClassVar[str | None] = None
-
     def __init__(
         self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = (), doc: str = ""
     ) -> None:
@@ -118,7 +116,7 @@ class LayoutPass(RulePass):
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_passages()))
         # equal constants must be one: else one that is transposed there and back is always a new one
-        super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, doc=doc)
+        super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, joint=False, doc=doc)
 
     def __reduce__(self) -> tuple[AnyValue, ...]:
         """What travels to other processes: the conversions are made there again."""

@@ -19,8 +19,12 @@ _PREFIX: Final = "relay._transform."
 
 
 class LoweringPass(RulePass):
-    """A rule pass whose rules lower. They also run where they assume finite values, unless `rules.math` is `exact`: a pass that is asked
-    for by name, and then does nothing by default, would be of no use."""
+    """A rule pass whose rules lower, after everything else has been chosen, so that no other pass shares its e-graph. They also run
+    where they assume finite values, unless `rules.math` is `exact`: a pass that is asked for by name, and then does nothing by default,
+    would be of no use."""
+
+    def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int, doc: str) -> None:
+        super().__init__(sets, name=name, opt_level=opt_level, joint=False, doc=doc)
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
         return super()._stages(math if math == EXACT else FINITE, disabled)

@@ -8,6 +8,7 @@ from passat.passmgr import InferType, Pass, RemoveUnusedFunctions, Sequential, i
 from passat.rules.passes.algebra import explore, linear_algebra
 from passat.rules.passes.canonicalize_cast import CanonicalizeCast
 from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.flatten_regions import FlattenRegions
 from passat.rules.passes.join_slices import JoinSlices
 from passat.rules.passes.layouts import alter_op_layout
 from passat.rules.passes.lowering import canonicalize_ops, fast_math, legalize
@@ -24,6 +25,7 @@ from passat.rules.passes.simplify import (
     simplify_inference,
 )
 from passat.rules.passes.simplify_shapes import SimplifyShapes
+from passat.rules.passes.spell_sums import SpellSums
 
 _CAST: Final = get_op("cast")
 
@@ -38,8 +40,9 @@ def default_pipeline() -> Sequential:
 def default_passes() -> list[Pass]:
     """The passes of the default pipeline."""
     return [
-        simplify_inference(),
         ReadOpaque(),
+        simplify_inference(),
+        fold_constant(),
         dynamic_to_static(),
         fold_batch_norm(),
         simplify_expr(),
@@ -55,8 +58,10 @@ def default_passes() -> list[Pass]:
         raise_operators(),
         raise_attention(),
         flatten_hidden_state(),
+        FlattenRegions(),
         contrib_operators(),
         spell(),
+        SpellSums(),
         DeadCodeElimination(),
     ]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from passat.passmgr import Sequential, register_pass
+from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Constants, Units
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
 from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
@@ -15,8 +15,6 @@ from passat.rules.library.layer_scale import LayerScale
 from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
 from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
-from passat.rules.passes.flatten_regions import FlattenRegions
-from passat.rules.passes.spell_sums import SpellSums
 from passat.rules.passes.target import TargetPass
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
@@ -28,20 +26,19 @@ _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
 
 @register_pass(_PREFIX + "FlattenHiddenState")
-def flatten_hidden_state() -> Sequential:
-    """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices."""
+def flatten_hidden_state() -> RulePass:
+    """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
+    that masks, guards of softmax, experts and layer scale."""
     before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
     after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
-    doc = "Stacks of rows become matrices where at most one size is open; before that masks, guards of softmax, experts and layer scale."
-    stacks = RulePass((before, after), name="FlattenStacks", opt_level=3, doc=doc)
-    return Sequential([stacks, FlattenRegions()], opt_level=3, name="FlattenHiddenState", after=["RaiseAttention"])
+    doc = flatten_hidden_state.__doc__ or ""
+    return RulePass((before, after), name="FlattenHiddenState", opt_level=3, doc=doc, after=["RaiseAttention"])
 
 
 @register_pass(_PREFIX + "Spell")
-def spell() -> Sequential:
-    """Of two ways to write the same, the one that the target's kernels run faster; the last of all passes."""
-    pools = RulePass((GlobalPools, OpenSizes), name="SpellPools", opt_level=3, doc="Global pooling, and reshapes that count.")
-    return Sequential([pools, SpellSums()], opt_level=3, name="Spell", after=["ContribOperators"])
+def spell() -> RulePass:
+    """Of two ways to write the same, the one that the target's kernels run faster: global pooling, and reshapes that count."""
+    return RulePass((GlobalPools, OpenSizes), name="Spell", opt_level=3, doc=spell.__doc__ or "", after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "Raise")
@@ -65,4 +62,4 @@ def contrib_operators() -> TargetPass:
     """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
     sets = (ConstantFolding, ContribGelus, ContribProducts)
     doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenHiddenState"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenRegions"])

@@ -21,7 +21,7 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 class ReadOpaque(FunctionPass):
     """Opaque calls of ONNX operators become calls of Passat's own operators, where operands are known by now that have to be."""
 
-    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyInference"])
+    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Reads the opaque calls of one function again. Modules that were not read from ONNX stay as they are."""

@@ -40,7 +40,7 @@ SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomi
 def fold_constant() -> RulePass:
     """Computes what follows from constants and shapes alone. Stateful calls, calls without operands, and results that would
     enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one."""
-    return RulePass((ConstantFolding,), name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "")
+    return RulePass((ConstantFolding,), name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "", after=["SimplifyInference"])
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")
@@ -56,13 +56,13 @@ def simplify_inference(unpack: bool = False) -> RulePass:
     doc = simplify_inference.__doc__ or ""
     if unpack:
         return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
-    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc, before=["ReadOpaque"])
+    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc, after=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "DynamicToStatic")
 def dynamic_to_static() -> RulePass:
     """Folds constants and shape arithmetic, and gives operators their shapes as attributes where these are known."""
-    return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["ReadOpaque"])
+    return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
@@ -114,7 +114,7 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 class DeadCodeElimination(FunctionPass):
     """Drops bindings that nobody uses, unless their value does more than compute."""
 
-    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["Spell"])
+    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["SpellSums"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Drops dead lets of one function."""

@@ -27,7 +27,7 @@ _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 class SpellSums(FunctionPass):
     """Writes sums that nothing but a layer normalisation reads as `elemwise_sum`: the same values, bit for bit."""
 
-    info = PassInfo(3, "SpellSums", ["InferType"], provides=("types",), preserves=("types",))
+    info = PassInfo(3, "SpellSums", ["InferType"], provides=("types",), preserves=("types",), after=["Spell"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Respells the sums of one function."""

@@ -2,9 +2,8 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Unpack
+from typing import Unpack
 
-from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import ConfigError, Pass, PassContext, Place, list_passes, register_option
 from passat.rules.rule import RuleSetMeta
@@ -50,8 +49,6 @@ class TargetPass(RulePass):
     """A rule pass that does nothing where the target's opset is before `since`, or where it has not the operators of a domain. It says so
     in a remark."""
 
-    joint_option: ClassVar[str | None] = None
-
     def __init__(
         self,
         sets: Sequence[RuleSetMeta | Phase],
@@ -67,16 +64,16 @@ class TargetPass(RulePass):
         self.since = since
         self.domain = domain
 
-    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Saturates one function, or leaves it as it is."""
+    def applies(self, mod: IRModule, ctx: PassContext) -> bool:
+        """Whether the target has what the pass makes."""
         opset = target_opset(mod, ctx)
         if opset < self.since:
             ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
         elif self.domain and self.domain not in target_domains(mod, ctx):
             ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was made")
         else:
-            return super().transform_function(func, mod, ctx)
-        return func
+            return True
+        return False
 
 
 def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> None:

@@ -304,14 +304,15 @@ class _Index:
                 if name:
                     at[name] = None
                     break
-        step = Step(self.run.pass_name, application.rule, tuple(at))
+        step = Step(self.run.pass_of(application.rule), application.rule, tuple(at))
         self._applications[place] = [(self.number, node) for node in nodes], [((self.number, 1 + place), step)], []
         return self._applications[place]
 
     def _loaded(self, what: str, expr: Expr) -> _Dated:
         """What happened to an expression as the program was loaded: the eager rule that was applied, else `what`."""
         name = name_of(expr)
-        return (self.number, 0), Step(self.run.pass_name, self._eager.get(id(expr), what), (name,) if name else ())
+        rule = self._eager.get(id(expr), what)
+        return (self.number, 0), Step(self.run.pass_of(rule), rule, (name,) if name else ())
 
     def _matched(self, matcher: Matcher, row: Sequence[int], limit: int) -> list[int] | None:
         """The nodes that a pattern matched, found again."""

@@ -128,7 +128,7 @@ class Inquiry:
             return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
         if rule.kind == EAGER:
             findings = decided(rule, holding, node) or [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
-            return Answer(name, repr(rule), tuple(dict.fromkeys(ran.name for ran in holding)), tuple(findings), node)
+            return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.heard)), tuple(findings), node)
         matcher = Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
         budget = watched.settings.get_config("rules.rule_matches")
         money = partial(_money, watched.settings)
@@ -151,12 +151,12 @@ class Inquiry:
             findings = [Finding(Kind.NOTHING, f"'{node}' is not there any more when {holding[0].name} runs{who}")]
         if not findings:
             findings = [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
-        return Answer(name, repr(rule), tuple(dict.fromkeys(ran.name for ran in holding)), tuple(findings), node)
+        return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.heard)), tuple(findings), node)
 
     def _before(self, first: Ran) -> Sequence[Ran]:
         """What ran before a pass."""
         assert self.watched is not None
-        return self.watched.ran[: next(i for i, ran in enumerate(self.watched.ran) if ran is first)]
+        return self.watched.ran[: first.number]
 
     # ---- whether somebody looked for it
 
@@ -177,9 +177,9 @@ class Inquiry:
         if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
             return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})", []
         holders = {step.name for step in steps if step.runs}
-        ran = [each for each in watched.ran if each.name in holders or not holders.isdisjoint(each.name.split("+"))]
-        if ran:
-            return "", ran
+        ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
+        if found := [each._replace(name=heard[0], heard=heard) for each, heard in ran if heard]:
+            return "", found
         whys = [f"{step.name} does not run: {step.why if not step.runs else 'an instrument vetoed it'}" for step in steps]
         return listed(whys), []
 

@@ -16,11 +16,19 @@ from passat.rules.why_not.view import View
 
 
 class Ran(NamedTuple):
-    """A pass that ran: its name, the module that it got, and its saturations."""
+    """A pass that ran, or passes that share an e-graph: the name, the module that it got, its saturations, and which one it is of all."""
 
     name: str
     before: IRModule
     runs: tuple[History, ...]
+    number: int = 0
+    heard: tuple[str, ...] = ()
+    """The passes in it that have the rule that is asked for."""
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the passes in it."""
+        return self.name.split("+")
 
 
 class Watched(NamedTuple):
@@ -61,9 +69,12 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
         for i, (name, before, _) in enumerate(watching.seen)
         if name not in pipelines
     )
-    if settings.get_config("rules.joint"):
-        ran = _as_one(ran)
-    return Watched(plan, settings, ran, after, {name: list(said) for name, said in context.statistics.remarks.items()})
+    remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
+    for each in (together := _as_one(ran)):
+        alone = [remark for remark in remarks.get(each.parts[0], ()) if remark.startswith("left alone")]
+        for part in each.parts[1:]:
+            remarks.setdefault(part, []).extend(alone)
+    return Watched(plan, settings, together, after, remarks)
 
 
 def _as_one(ran: Sequence[Ran]) -> tuple[Ran, ...]:
@@ -79,7 +90,7 @@ def _as_one(ran: Sequence[Ran]) -> tuple[Ran, ...]:
         else:
             found.append(each)
             left = each.name if "+" in each.name else ""
-    return tuple(found)
+    return tuple([ran._replace(number=number) for number, ran in enumerate(found)])
 
 
 def views_of_module(module: IRModule) -> dict[str, list[View]]:

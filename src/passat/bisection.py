@@ -83,13 +83,15 @@ def bisect_model(
     "larger" (more nodes, or by more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a
     command, which gets the path of a model (`passat.checks.Command`). `passat.verify.comparing` says how
     models are compared. The rest, and the settings of a context around the call, are as in
-    `passat.optimize`.
+    `passat.optimize`, but passes that stand side by side do not share an e-graph unless `rules.joint` is set: there is no program between
+    those that do.
 
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
     VerifyError, InputsError.
     """
     tell = progress or (lambda _: None)
     source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, tell)
+    settings = settings.inside(config={"rules.joint": False, **settings.config})
     calls = 0
 
     def ask(mod: IRModule) -> bool | None:

@@ -275,7 +275,7 @@ def _describe(found: GuiltyApplication, journal: Journal, *, raised: bool) -> Gu
     nodes = (last.rows[0][0],) if matched is None else matched.nodes
     names = [name for node in nodes if (name := view.name(node))]
     return GuiltyApplication(
-        *(found.number, found.total, found.candidates, last.rule, run.pass_name, run.function, view.place(last.rows[0][0])),
+        *(found.number, found.total, found.candidates, last.rule, run.pass_of(last.rule), run.function, view.place(last.rows[0][0])),
         *(tuple(dict.fromkeys(names)), matched, run, last),
     )
 

@@ -192,7 +192,7 @@ def doubled() -> ModelProto:
 
 def candidates_of(pipeline: Pass, count: int, *, pick: dict[str, int] | None = None) -> tuple[list[Candidate], list[str]]:
     mod, told = from_onnx(doubled()), list[str]()
-    with PassContext(config={"rules.cost": Odd(), "rules.pick": pick or {}}) as context:
+    with PassContext(config={"rules.cost": Odd(), "rules.pick": pick or {}, "rules.joint": False}) as context:
         after = pipeline(mod)
     return programs(pipeline, mod, after, context, count, statistics=context.statistics, tell=told.append, notes=[]), told
 

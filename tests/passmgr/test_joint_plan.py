@@ -1,7 +1,6 @@
 """Adjacent passes that run as one: which ones, when, and what the others notice."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import pytest
 
@@ -14,11 +13,9 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 class Joinable(ModulePass):
     """A pass that notes with whom it runs."""
 
-    joint_option: ClassVar[str | None] = "test.joint"
-
     def __init__(self, name: str, log: list[str], option: str | None = "test.joint", level: int = 0) -> None:
         self.info = PassInfo(level, name)
-        self.joint_option = option  # type: ignore[misc]  # of this object alone
+        self.joint_option = option
         self._log = log
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

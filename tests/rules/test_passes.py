@@ -44,15 +44,16 @@ def test_names_levels_and_requirements(made: Pass, name: str, level: int, requir
 
 
 LEVELS = {
-    "SimplifyInference": 0,
     "ReadOpaque": 0,
+    "SimplifyInference": 0,
+    "FoldConstant": 2,
     "DynamicToStatic": 2,
     "FoldBatchNorm": 2,
     "SimplifyExpr": 0,
     "SimplifyShapes": 2,
     "JoinSlices": 2,
     "EliminateCommonSubexpr": 3,
-    "FoldScaleAxis": 0,  # its members: 3, 3 and 2
+    "FoldScaleAxis": 3,
     "LinearAlgebra": 3,
     "Explore": 4,
     "CombineParallelConv2D": 4,
@@ -61,8 +62,10 @@ LEVELS = {
     "Raise": 3,
     "RaiseAttention": 3,
     "FlattenHiddenState": 3,
+    "FlattenRegions": 3,
     "ContribOperators": 3,
     "Spell": 3,
+    "SpellSums": 3,
     "DeadCodeElimination": 1,
 }
 

@@ -95,7 +95,7 @@ def test_where_there_is_one_program_it_is_taken() -> None:
 
 def test_only_the_pass_that_is_named_goes_on() -> None:
     mod = IRModule.from_expr(func(ops.multiply(ops.multiply(ops.add(a, a), const(0.5)), const(0.5))))
-    with PassContext(config={"rules.pick": {"Doubles": 1}, "rules.cost": PRICES}):
+    with PassContext(config={"rules.pick": {"Doubles": 1}, "rules.cost": PRICES, "rules.joint": False}):
         made = Sequential([rule_pass(Doubles), rule_pass(Quarters, ConstantFolding)])(mod)["main"]
     assert operators(made) == ["add", "multiply"]
 

@@ -5,7 +5,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.rules import RuleError, RuleSet, op, phase, rule_pass, tensors
 from passat.rules.rule import EXPLORING, LOWERING, MERGING, REDUCING, RuleSetMeta
-from passat.rules.schedule import Phase, joint_phases, phases_of
+from passat.rules.schedule import Phase, phases_of
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 
@@ -149,12 +149,6 @@ def test_what_is_refused(make: object, said: str) -> None:
 def test_sets_side_by_side_are_one_phase() -> None:
     sets: list[RuleSetMeta | Phase] = [Sums, Negations, phase(Cancel, rounds=2), Differences]
     assert [[rules.__name__ for rules in each.sets] for each in phases_of(sets)] == [["Sums", "Negations"], ["Cancel"], ["Differences"]]
-
-
-def test_phases_of_passes_that_share_an_e_graph() -> None:
-    first = (Phase((Sums,), rounds=2), Phase((Cancel,)))
-    joint = joint_phases([first, (Phase((Negations, Sums), rounds=3),)])
-    assert joint == (Phase((Sums, Negations), rounds=3), Phase((Cancel,)))
 
 
 def test_the_passes_of_a_module_keep_their_phases() -> None:

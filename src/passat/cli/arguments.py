@@ -79,11 +79,12 @@ class PassOptions:
         pipeline = [self.passes[1:]] if self.passes is not None and self.passes.startswith("@") else []
         return {"--rules": self.rules or (), "--passes": pipeline}
 
-    def context(self, config: Mapping[str, AnyValue] | None = None) -> "PassContext":
-        """The settings of the passes; `config` goes before the options. Ends the command where one makes no sense."""
+    def context(self, config: Mapping[str, AnyValue] | None = None, *, apart: bool = False) -> "PassContext":
+        """The settings of the passes; `config` goes before the options. With `apart` rule passes that stand side by side run one by one
+        unless an option says otherwise. Ends the command where one makes no sense."""
         from passat.passmgr import PassContext
 
-        options = {**parse_config(self.config), **(config or {})}
+        options = {**({"rules.joint": False} if apart else {}), **parse_config(self.config), **(config or {})}
         rules = [name for name in self.disable or () if _is_rule(name)]
         if rules:
             options["rules.disabled"] = [*options.get("rules.disabled", ()), *rules]

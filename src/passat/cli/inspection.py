@@ -15,7 +15,7 @@ from passat.cli.errors import USAGE, fail
 if TYPE_CHECKING:
     from passat.passmgr import PassInstrument
 
-_PANEL: Final = "Looking into the passes"
+_PANEL: Final = "Looking into the passes (with --print-ir-... and --dump-ir they run one by one, without stages)"
 _NAMES: Final = "names or patterns such as 'Fold*', separated by commas; '*' is all."
 
 
@@ -80,6 +80,11 @@ class InspectionOptions:
             rich_help_panel=_PANEL,
         ),
     ] = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether programs between passes are to be seen: passes that share an e-graph have none between them."""
+        return bool(self.print_ir_before or self.print_ir_after or self.print_ir_changed or self.dump_ir)
 
 
 class Inspection:

@@ -113,7 +113,7 @@ def optimize(
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
         _check_comparison(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
-        context = asked.context({key: choice.value for key, choice in choices.items() if choice is not None})
+        context = asked.context({key: choice.value for key, choice in choices.items() if choice is not None}, apart=inspected.apart)
         text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints
         # What rules of the user's own print would stand in the way of who reads the report.

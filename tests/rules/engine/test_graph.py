@@ -223,8 +223,9 @@ def test_edges_tell_which_operator_stands_below_which() -> None:
     edges = graph.edges()
     assert (EXP, 0, EXP) in edges
     assert (ADD, 0, EXP) in edges
-    assert (ADD, 1, EXP) not in edges
     assert (ADD, 1, LEAF_SYMBOL) in edges
+    assert (ADD, 1, EXP) in edges, "sums match either way round"
+    assert (EXP, 0, ADD) not in edges
 
 
 def test_attributes_are_one_where_they_are_equal() -> None:

@@ -80,11 +80,16 @@ def test_two_holes_are_swapped_where_they_are_named_elsewhere() -> None:
         assert len(results) == 1
 
 
-def test_orders_are_bounded() -> None:
-    whole: Pattern = op.exp(x)
-    for _ in range(8):
-        whole = whole + c
-    assert len(Matcher(whole >> x).variants) == 128
+def test_sums_are_matched_in_every_order_of_their_operands() -> None:
+    """However many there are: eight sums have 256 orders."""
+    for turned in range(256):
+        whole: Pattern = op.exp(x)
+        body = ops.exp(a)
+        for level in range(8):
+            whole = whole + c
+            constant = splat(2.0)
+            body = constant + body if turned >> level & 1 else body + constant
+        assert len(rows(body, whole >> x)) == 1
 
 
 def test_constants_match_constants_alone() -> None:

@@ -8,16 +8,16 @@ ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"
 
 
 def test_a_sum_that_only_a_normalisation_reads() -> None:
-    becomes(spell(), ROWS, "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)")
+    becomes(SpellSums(), ROWS, "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)")
 
 
 def test_a_sum_that_others_read_stays() -> None:
-    stays(spell(), ROWS, "%0 = add(%x, %y); (nn.layer_norm(%0, %g, %b), %0)")
+    stays(SpellSums(), ROWS, "%0 = add(%x, %y); (nn.layer_norm(%0, %g, %b), %0)")
 
 
 def test_a_sum_that_broadcasts_or_has_another_rank_stays() -> None:
-    stays(spell(), "%x: (2, 3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
-    stays(spell(), "%x: (3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
+    stays(SpellSums(), "%x: (2, 3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
+    stays(SpellSums(), "%x: (3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
 
 
 def test_a_mean_over_the_plane() -> None:

@@ -65,11 +65,11 @@ def named(expr: Expr, name: str) -> Expr:
 
 
 def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> Written:
-    """Runs passes over a function and writes down what they do."""
+    """Runs passes over a function, each in an e-graph of its own unless `config` says otherwise, and writes down what they do."""
     journal = Journal()
     trail = Trail(journal)
     before = IRModule.from_expr(function)
-    with PassContext(3, config={"rules.cost": "nodes", "rules.journal": journal, **config}, instruments=[trail]):
+    with PassContext(3, config={"rules.cost": "nodes", "rules.journal": journal, "rules.joint": False, **config}, instruments=[trail]):
         after = Sequential(passes)(before)
     writer = Writer()
     certificate = writer.write(before, trail.passed, journal.runs, after)
