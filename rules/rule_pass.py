@@ -43,7 +43,7 @@ register_option(
 )
 register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.", minimum=0)
 register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)
-register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of one saturation.", minimum=0)
+register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of each phase of a saturation.", minimum=0)
 register_option(
     "rules.seconds", float, None, "Most seconds of one saturation; with such a limit, results depend on the machine.", minimum=0
 )

@@ -88,7 +88,9 @@ class Plan:
         self.steps = steps
         self.notes = notes
         self.unknown: tuple[str, ...] = ()
-        self._bodies = [self._body(list(group)) for _, group in groupby((step for step in steps if step.runs), _stage_of)]
+        groups = [list(group) for _, group in groupby((step for step in steps if step.runs), _stage_of)]
+        self._bodies = [self._body(group) for group in groups]
+        self._labels = [", ".join(step.name for step in group) for group in groups]
 
     @property
     def order(self) -> list[str]:
@@ -112,8 +114,8 @@ class Plan:
                 mod = body(mod, ctx) if ctx.hooks is None else ctx.run_pass(info, body, mod)
                 done += 1
         except Exception as error:
-            before = ", ".join(info.name for info, _ in bodies[:done])
-            failed = bodies[done][0].name
+            before = ", ".join(self._labels[:done])
+            failed = self._labels[done]
             error.add_note(f"in {failed}, step {done + 1} of {len(bodies)} of {self.name}; before it ran: {before or 'nothing'}")
             raise
         return mod
@@ -143,7 +145,7 @@ class Plan:
         """What runs for a step, or for those of a stage."""
         passes = [step.pass_ for step in steps]
         if len(passes) > 1:
-            return PipelineInfo(0, "+".join(pass_.info.name for pass_ in passes)), partial(_run_together, passes)
+            return PipelineInfo(0, steps[0].stage), partial(_run_together, passes)
         step, info = steps[0], passes[0].info
         return info, passes[0].run if passes[0].members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
 

@@ -16,19 +16,17 @@ from passat.rules.why_not.view import View
 
 
 class Ran(NamedTuple):
-    """A pass that ran, or passes that share an e-graph: the name, the module that it got, its saturations, and which one it is of all."""
+    """A pass that ran, or the passes of a stage: the name, the module that it got, its saturations, the names of the passes, and which one
+    it is of all that ran."""
 
     name: str
     before: IRModule
     runs: tuple[History, ...]
+    parts: tuple[str, ...] = ()
     number: int = 0
     heard: tuple[str, ...] = ()
     """The passes in it that have the rule that is asked for."""
 
-    @property
-    def parts(self) -> list[str]:
-        """The names of the passes in it."""
-        return self.name.split("+")
 
 
 class Watched(NamedTuple):
@@ -70,27 +68,30 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
         if name not in pipelines
     )
     remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
-    for each in (together := _as_one(ran)):
-        alone = [remark for remark in remarks.get(each.parts[0], ()) if remark.startswith("left alone")]
+    for each in (together := _as_one(ran, plan)):
+        alone = [remark for part in each.parts[:1] for remark in remarks.get(part, ()) if remark.startswith("left alone")]
         for part in each.parts[1:]:
             remarks.setdefault(part, []).extend(alone)
     return Watched(plan, settings, together, after, remarks)
 
 
-def _as_one(ran: Sequence[Ran]) -> tuple[Ran, ...]:
-    """What ran, where passes that share an e-graph are one. The name that they have together comes first, and after it each of them."""
+def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
+    """What ran, where passes that share an e-graph are one. The stage comes first, and after it each of its passes."""
+    stages: dict[str, list[str]] = {}
+    for step in plan.walk():
+        if step.stage:
+            stages.setdefault(step.stage, []).append(step.name)
     found: list[Ran] = []
-    left = ""
+    left: list[str] = []
     for each in ran:
-        while left and not f"{left}+".startswith(f"{each.name}+") and "+" in left:
-            left = left.partition("+")[2]  # a pass that an instrument vetoed
-        if left and f"{left}+".startswith(f"{each.name}+"):
-            left = left[len(each.name) + 1 :]
-            found[-1] = found[-1]._replace(runs=(*found[-1].runs, *each.runs))
+        if each.name in left:
+            del left[: left.index(each.name) + 1]  # passes before it were vetoed by an instrument
+            last = found[-1]
+            found[-1] = last._replace(runs=(*last.runs, *each.runs), parts=(*last.parts, each.name))
         else:
-            found.append(each)
-            left = each.name if "+" in each.name else ""
-    return tuple([ran._replace(number=number) for number, ran in enumerate(found)])
+            left = list(stages.get(each.name, ()))
+            found.append(each._replace(parts=() if left else (each.name,)))
+    return tuple([ran._replace(name="+".join(ran.parts) or ran.name, number=number) for number, ran in enumerate(found)])
 
 
 def views_of_module(module: IRModule) -> dict[str, list[View]]:

@@ -78,9 +78,12 @@ def _operators(report: Report) -> RenderableType:
 
 def _passes(report: Report) -> Table:
     table = plain_table("pass", "time", "")
+    stage: int | None = None
     for run in report.passes:
+        stage = run.depth if run.name.startswith("stage ") else stage if stage is not None and run.depth > stage else None
+        of_stage = stage is not None and run.depth > stage  # what its passes take is not told apart
         shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name == "merged")
-        table.add_row("  " * run.depth + run.name, seconds(run.seconds), shown)
+        table.add_row("  " * run.depth + run.name, "" if of_stage else seconds(run.seconds), shown)
     for stage, taken in report.seconds.items():
         if stage != "passes":
             table.add_row(f"({stage})", seconds(taken), "", style="dim")

@@ -117,7 +117,7 @@ def test_rules_are_taken_as_the_path_of_a_file(folder: Path, as_list: bool, as_t
 def test_passes_are_taken_as_a_list_of_names(folder: Path) -> None:
     result = optimized(rules="rules.py", passes=["FoldConstant", "Negated"])
     runs = [(run.name, run.depth) for run in result.report.passes]
-    assert runs == [("InferType", 0), ("FoldConstant+Negated", 0), ("FoldConstant", 1), ("Negated", 1)]
+    assert runs == [("InferType", 0), ("stage 1", 0), ("FoldConstant", 1), ("Negated", 1)]
 
 
 def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Path) -> None:

@@ -254,7 +254,7 @@ def test_counters_are_listed() -> None:
 def test_the_first_passes_only() -> None:
     result = run("--pass-limit", "3", "--json", "--passes", SMALL)
     assert result.exit_code == 0
-    ran = [name for one in json.loads(result.stdout)["passes"] if "+" not in (name := one["name"])]
+    ran = [name for one in json.loads(result.stdout)["passes"] if (name := one["name"]) != "stage 1"]
     assert ran == ["InferType", "SimplifyInference", "DynamicToStatic"]
     lines = result.stderr.splitlines()
     assert [line.rpartition(" ")[2] for line in lines[:3]] == ran
@@ -266,8 +266,7 @@ def test_the_first_passes_only() -> None:
 
 def test_the_stages_of_the_default_pipeline_are_gone_through_but_nothing_in_them_runs() -> None:
     ran = [one["name"] for one in json.loads(run("--pass-limit", "2", "--json").stdout)["passes"]]
-    assert ran[:2] == ["InferType", "ReadOpaque"]
-    assert [name.split("+")[0] for name in ran[2:]] == ["SimplifyInference", "EliminateCommonSubexpr", "ContribOperators"]
+    assert ran == ["InferType", "ReadOpaque", "stage 1", "stage 2", "stage 3"]
 
 
 def test_passes_are_disabled_and_required() -> None:
@@ -275,7 +274,7 @@ def test_passes_are_disabled_and_required() -> None:
     result = run("--disable", "FoldBatchNorm", "--require", "FastMath", *options)
     assert result.exit_code == 0
     ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
-    assert ran == ["InferType", "SimplifyInference+SimplifyExpr", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]
+    assert ran == ["InferType", "stage 1", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]
     assert result.stderr == "note: required_pass names FastMath, which is no pass of this pipeline: it turns members on, and adds none\n"
 
 

@@ -89,4 +89,4 @@ def test_an_exception_names_the_passes() -> None:
 
     with pytest.raises(ArithmeticError) as caught:
         run([Failing("A", []), Failing("B", [])])
-    assert "A+B" in caught.value.__notes__[-1]
+    assert "A, B" in caught.value.__notes__[-1]
