@@ -28,7 +28,6 @@ class Ran(NamedTuple):
     """The passes in it that have the rule that is asked for."""
 
 
-
 class Watched(NamedTuple):
     """A pipeline that was run: its plan, the settings, the passes that ran in order, the module that came out, and what passes remarked."""
 

@@ -84,9 +84,9 @@ def _passes(report: Report) -> Table:
         of_stage = stage is not None and run.depth > stage  # what its passes take is not told apart
         shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name == "merged")
         table.add_row("  " * run.depth + run.name, "" if of_stage else seconds(run.seconds), shown)
-    for stage, taken in report.seconds.items():
-        if stage != "passes":
-            table.add_row(f"({stage})", seconds(taken), "", style="dim")
+    for part, taken in report.seconds.items():
+        if part != "passes":
+            table.add_row(f"({part})", seconds(taken), "", style="dim")
     return table
 
 

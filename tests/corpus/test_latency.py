@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks import fused_operators
+from passat import optimize
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,3 +92,36 @@ def test_fused_operators_in_a_branch(tmp_path: Path) -> None:
     inputs = [value("c", TensorProto.BOOL, []), value("x", TensorProto.FLOAT, [8, 8])]
     graph = helper.make_graph([choice], "choice", inputs, [value("y", TensorProto.FLOAT, [8, 8])])
     assert fused_operators.count(saved(graph, tmp_path / "choice.onnx")) == {"Gelu": 1}
+
+
+@pytest.mark.parametrize("opset", [13, 17, 20])
+@pytest.mark.parametrize("half_first", [False, True])
+def test_a_gelu_between_products_stays_one_that_onnx_runtime_fuses(tmp_path: Path, opset: int, half_first: bool) -> None:
+    """Its 0.5 must not go into the weight of the product behind it."""
+    draw = np.random.default_rng(0).standard_normal
+    weights = {
+        "w1": draw((64, 256)) / 10,
+        "b1": draw(256),
+        "w2": draw((256, 64)) / 10,
+        "b2": draw(64),
+        "root": 2**0.5,
+        "one": 1.0,
+        "half": 0.5,
+    }
+    factors = [("h", "half"), ("g", "a")] if half_first else [("h", "a"), ("g", "half")]
+    steps = [
+        *(("MatMul", "x", "w1", "m"), ("Add", "m", "b1", "h"), ("Div", "h", "root", "d"), ("Erf", "d", "", "e"), ("Add", "e", "one", "a")),
+        *(("Mul", *factors[0], "g"), ("Mul", *factors[1], "z"), ("MatMul", "z", "w2", "n"), ("Add", "n", "b2", "y")),
+    ]
+    nodes = [helper.make_node(op, [name for name in (first, second) if name], [out]) for op, first, second, out in steps]
+    first, last = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 16, 64])] for name in ("x", "y"))
+    constants = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in weights.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "block", first, last, constants), opset_imports=[helper.make_opsetid("", opset)], ir_version=8
+    )
+    onnx.save(model, tmp_path / "before.onnx")
+    result = optimize(model, verify=False)
+    assert not result.report.kept
+    result.save(tmp_path / "after.onnx")
+    assert fused_operators.count(tmp_path / "before.onnx") == {"Gelu": 1}
+    assert fused_operators.count(tmp_path / "after.onnx")["Gelu"] == 1
