@@ -1,6 +1,7 @@
 """Checks the names in the option `rules.disabled`: a name that no rule has would disable nothing."""
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
 
 from passat.passmgr import ConfigError, Pass, PassContext, list_passes
@@ -29,11 +30,15 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
 
 def _names(sets: Iterable[RuleSetMeta]) -> set[str]:
     """The names under which rules can be disabled, those of their sets among them."""
-    found: set[str] = set()
-    for rules in sets:
-        found.add(rules.__name__)
-        for rule in rules.rules:
-            directions = [rule] if rule.kind == EAGER else rule.directions()
-            for name in (direction.name for direction in directions):
-                found |= {name, equation_of(name), name.partition(".")[0]}
-    return found
+    return set().union(*map(_names_in, sets))
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(rules: RuleSetMeta) -> frozenset[str]:
+    """The names of a set, and under which its rules can be disabled: to write them all out takes a second for the library."""
+    found = {rules.__name__}
+    for rule in rules.rules:
+        directions = [rule] if rule.kind == EAGER else rule.directions()
+        for name in (direction.name for direction in directions):
+            found |= {name, equation_of(name), name.partition(".")[0]}
+    return frozenset(found)
