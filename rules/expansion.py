@@ -2,8 +2,9 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
-from typing import NamedTuple, TypeGuard, cast
 
 from passat.ir.op import Op
 from passat.rules.case_hole import CaseCondition, CaseHole
@@ -26,6 +27,9 @@ from passat.rules.pattern import (
     hole_names,
     subterms,
 )
+
+if TYPE_CHECKING:
+    from passat.rules.rule import Rule
 
 
 class Holes(NamedTuple):
@@ -118,9 +122,15 @@ def _operand_count(call: PCall, choice: Choice) -> int:
     return sum(choice.counts[arg.name] if isinstance(arg, PartsHole) else 1 for arg in call.args)
 
 
-def fitting(left: Pattern, op: Op | None, count: int, index: int = 0, fields: int | None = None) -> Choice | None:
-    """What the holes of a left side for operators and operands have to be for it to match the call of an operator on so many operands, or,
-    without one, the field at a place of what has so many fields where these are known. None where it matches no such thing."""
+@lru_cache(maxsize=4096)
+def fitted(rule: "Rule", op: Op | None, count: int, index: int = 0, fields: int | None = None) -> "Rule | None":
+    """The rule with what its holes for operators and operands have to be for its left side to match the call of an operator on so many
+    operands, or, without one, the field at a place of what has so many fields where these are known. None where it matches neither."""
+    choice = _fitting(rule.lhs, op, count, index, fields)
+    return None if choice is None else rule.chosen(choice)
+
+
+def _fitting(left: Pattern, op: Op | None, count: int, index: int, fields: int | None) -> Choice | None:
     if isinstance(left, PCall):
         if op is None:
             return None

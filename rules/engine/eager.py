@@ -16,7 +16,7 @@ from passat.rules.conditions import Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
 from passat.rules.engine.matching import Matcher, Refusal, symbol_of
 from passat.rules.engine.report import RuleStatistics
-from passat.rules.expansion import fitting, holes_in
+from passat.rules.expansion import fitted, holes_in
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule
 
@@ -126,5 +126,5 @@ def _knows_all(type_: Type, known: KnownValue | None) -> bool:
 def _matcher(rule: Rule, head: Symbol, payload: int, part: Symbol | None) -> EagerMatcher | None:
     """The matcher of a rule for nodes of a symbol, made once for all passes that have the rule."""
     fields = part.arity if part is not None and part.kind == TUPLE else None
-    choice = fitting(rule.lhs, head.op, head.arity, payload, fields)
-    return None if choice is None else EagerMatcher(rule.chosen(choice), rule.name)
+    found = fitted(rule, head.op, head.arity, payload, fields)
+    return None if found is None else EagerMatcher(found, rule.name)

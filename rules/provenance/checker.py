@@ -148,7 +148,7 @@ class Checker:
         return self.closure.best(self._load(term)[0])
 
     def _load(self, term: int) -> tuple[int, Expr]:
-        loaded, stack = self._classes, [term]
+        loaded, stack = self._classes, [] if term in self._classes else [term]
         while stack:
             top = stack[-1]
             missing = [part for part in self._needs(top) if part not in loaded]

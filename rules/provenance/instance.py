@@ -16,7 +16,7 @@ from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
 from passat.rules.call_term import CallTerm, Environment
 from passat.rules.conditions import Term
-from passat.rules.expansion import fitting
+from passat.rules.expansion import fitted
 from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
@@ -48,15 +48,15 @@ class Instance(Substitution):
     @staticmethod
     def _chosen(rows: Sequence[AnyValue], rule: Rule, term: int) -> Rule:
         """An eager rule with what its holes for operators and operands have to be at a term."""
-        row, choice = rows[term], None
+        row, found = rows[term], None
         if row[0] == CALL:
-            choice = fitting(rule.lhs, get_op(row[1]), len(row[3]))
+            found = fitted(rule, get_op(row[1]), len(row[3]))
         elif row[0] == FIELD:
             whole = rows[row[2][0]]
-            choice = fitting(rule.lhs, None, 1, row[1], len(whole[1]) if whole[0] == TUPLE else None)
-        if choice is None:
+            found = fitted(rule, None, 1, row[1], len(whole[1]) if whole[0] == TUPLE else None)
+        if found is None:
             raise CertificateError(f"the left side is not there: it is no {rule.lhs!r}")
-        return rule.chosen(choice)
+        return found
 
     # ---- the left side
 
