@@ -66,7 +66,9 @@ class Op(Expr):
 
     * `elementwise`: each element of the result depends on the operands' elements at the same (broadcast) place only;
     * `movement`: the result's elements are elements of the tensor operands, moved, repeated or dropped;
-    * `commutative`, `associative`; `idempotent`: f(f(x)) = f(x); `involution`: f(f(x)) = x;
+    * `commutative`, `associative`; `idempotent`: f(f(x)) = f(x), or f(x, x) = x; `involution`: f(f(x)) = x;
+    * `even`: f(-x) = f(x); `odd`: f(-x) = -f(x); `non_negative`: no floating-point element of the result is less than 0, or -0.0;
+      `monotonic`: f(x) <= f(y) where x <= y, but for rounding, and NaN comes of NaN alone;
     * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (of a commutative operator on either side; of another one on
       the right only). Both hold exactly on integers and bool. On floats a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for
       finite x up to its sign (x * 0);
@@ -92,6 +94,7 @@ class Op(Expr):
         "defaults",
         "doc",
         "elementwise",
+        "even",
         "exact",
         "idempotent",
         "involution",
@@ -99,8 +102,11 @@ class Op(Expr):
         "kernel",
         "known",
         "known_operands",
+        "monotonic",
         "movement",
         "name",
+        "non_negative",
+        "odd",
         "operand_names",
         "pattern",
         "relation",
@@ -125,6 +131,7 @@ class Op(Expr):
         self.cost: CostFunction = memory_bound
         self.elementwise = self.movement = self.commutative = self.associative = False
         self.idempotent = self.involution = self.stateful = self.shape_arith = False
+        self.even = self.odd = self.non_negative = self.monotonic = False
         self.exact: Exactness = "never"
         self.unit: float | None = None
         self.zero: float | None = None
@@ -291,6 +298,10 @@ def define_op(
     associative: bool = False,
     idempotent: bool = False,
     involution: bool = False,
+    even: bool = False,
+    odd: bool = False,
+    non_negative: bool = False,
+    monotonic: bool = False,
     stateful: bool = False,
     shape_arith: bool = False,
     exact: Exactness = "never",
@@ -321,6 +332,7 @@ def define_op(
         op.kernel, op.cost = kernel, cost
         op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
         op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
+        op.even, op.odd, op.non_negative, op.monotonic = even, odd, non_negative, monotonic
         op.exact = "always" if movement else exact
         op.unit, op.zero, op.known, op.results = unit, zero, known, results
         op.pattern = pattern if pattern is not None else (0 if op.arity == 1 else 1) if elementwise else 2 if movement else 8

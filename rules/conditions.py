@@ -20,6 +20,7 @@ from passat.ir.op import KnownValue
 from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.analysis import Analysis, Fact
 from passat.rules.drafts import Draft, Drafts, Drawing
 from passat.rules.pattern import Computed, RuleError
 from passat.rules.symbolic import Symbolic
@@ -59,6 +60,10 @@ class Term:
         """The elements of a small integer tensor as dimensions, in row order, as far as they are known."""
         value = self.known_value
         return list(value.reshape(-1)) if isinstance(value, np.ndarray) else None
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """What an analysis knows of the tensor; None where that is nothing."""
+        return analysis.known(self.type, self.constant)
 
     def value(self) -> Tensor:
         """The constant. Refuses where the term is none."""

@@ -2,15 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
-from typing import Final, Literal, cast
+from typing import Final, Literal, cast, get_args
 
 from passat.ir.op import Op, list_ops
 from passat.rules.parts_hole import PartsHole
 from passat.rules.pattern import Pattern, PCall, RuleError, TermLike, find_operator, subterms
 from passat.rules.symbolic import OperatorTerm
 
-Trait = Literal["elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes"]
-TRAITS: Final[tuple[Trait, ...]] = ("elementwise", "movement", "commutative", "associative", "idempotent", "involution", "follows_sizes")
+Trait = Literal[
+    "elementwise",
+    "movement",
+    "commutative",
+    "associative",
+    "idempotent",
+    "involution",
+    "even",
+    "odd",
+    "non_negative",
+    "monotonic",
+    "follows_sizes",
+]
+TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
 """The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
 
 

@@ -56,7 +56,15 @@ def _times(call: Call, factor: float, name: str, emit: Emitter) -> str:
     return name if factor == 1 else emit.node("Mul", [name, constant_like(call, float(np.float32(factor)), emit)])
 
 
-@define_op("nn.relu", exact="integers", kernel=lambda x: np.maximum(x, x.dtype.type(0)), onnx="Relu", elementwise=True, idempotent=True)
+@define_op(
+    "nn.relu",
+    exact="integers",
+    kernel=lambda x: np.maximum(x, x.dtype.type(0)),
+    onnx="Relu",
+    elementwise=True,
+    idempotent=True,
+    monotonic=True,
+)
 def relu(x: TensorType) -> TensorType:
     """max(x, 0); of nan nan. ONNX Relu-14."""
     return same_type(x, SIGNED_NUMBERS)
@@ -133,7 +141,15 @@ def _write_celu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Celu", inputs, dict(call.attrs))
 
 
-@define_op("nn.softplus", kernel=in_float32(lambda x: np.logaddexp(x, 0)), cost=transcendental, onnx="Softplus", elementwise=True)
+@define_op(
+    "nn.softplus",
+    kernel=in_float32(lambda x: np.logaddexp(x, 0)),
+    cost=transcendental,
+    onnx="Softplus",
+    elementwise=True,
+    non_negative=True,
+    monotonic=True,
+)
 def softplus(x: TensorType) -> TensorType:
     """log(1 + exp(x)). ONNX Softplus-22."""
     return same_type(x, FLOATING)

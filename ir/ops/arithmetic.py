@@ -155,6 +155,7 @@ def _write_power(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     elementwise=True,
     commutative=True,
     associative=True,
+    idempotent=True,
     shape_arith=True,
 )
 def maximum(x: TensorType, y: TensorType) -> TensorType:
@@ -168,6 +169,7 @@ def maximum(x: TensorType, y: TensorType) -> TensorType:
     elementwise=True,
     commutative=True,
     associative=True,
+    idempotent=True,
     shape_arith=True,
 )
 def minimum(x: TensorType, y: TensorType) -> TensorType:

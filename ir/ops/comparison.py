@@ -128,6 +128,7 @@ def logical_not(x: TensorType) -> TensorType:
     elementwise=True,
     commutative=True,
     associative=True,
+    idempotent=True,
     unit=1,
     zero=0,
     shape_arith=True,
@@ -145,6 +146,7 @@ def logical_and(x: TensorType, y: TensorType) -> TensorType:
     elementwise=True,
     commutative=True,
     associative=True,
+    idempotent=True,
     unit=0,
     zero=1,
     shape_arith=True,
@@ -167,7 +169,15 @@ def bitwise_not(x: TensorType) -> TensorType:
 
 
 @define_op(
-    "bitwise_and", exact="always", kernel=np.bitwise_and, onnx="BitwiseAnd@18", elementwise=True, commutative=True, associative=True, zero=0
+    "bitwise_and",
+    exact="always",
+    kernel=np.bitwise_and,
+    onnx="BitwiseAnd@18",
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    idempotent=True,
+    zero=0,
 )
 def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
     """The bits that both have. ONNX BitwiseAnd-18."""
@@ -175,7 +185,15 @@ def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
 
 
 @define_op(
-    "bitwise_or", exact="always", kernel=np.bitwise_or, onnx="BitwiseOr@18", elementwise=True, commutative=True, associative=True, unit=0
+    "bitwise_or",
+    exact="always",
+    kernel=np.bitwise_or,
+    onnx="BitwiseOr@18",
+    elementwise=True,
+    commutative=True,
+    associative=True,
+    idempotent=True,
+    unit=0,
 )
 def bitwise_or(x: TensorType, y: TensorType) -> TensorType:
     """The bits that at least one has. ONNX BitwiseOr-18."""

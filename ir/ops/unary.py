@@ -27,7 +27,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, Type
 
 
-@define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True)
+@define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True, even=True, non_negative=True)
 def abs_(x: TensorType) -> TensorType:
     """The absolute value; of the lowest integer itself. ONNX Abs-13."""
     return same_type(x, ARITHMETIC)
@@ -39,25 +39,25 @@ def negative(x: TensorType) -> TensorType:
     return same_type(x, SIGNED_NUMBERS)
 
 
-@define_op("sign", kernel=np.sign, onnx="Sign@9", elementwise=True, idempotent=True)
+@define_op("sign", kernel=np.sign, onnx="Sign@9", elementwise=True, idempotent=True, monotonic=True)
 def sign(x: TensorType) -> TensorType:
     """-1, 0 or 1; of nan nan. ONNX Sign-13."""
     return same_type(x, ARITHMETIC)
 
 
-@define_op("ceil", exact="always", kernel=np.ceil, onnx="Ceil", elementwise=True, idempotent=True)
+@define_op("ceil", exact="always", kernel=np.ceil, onnx="Ceil", elementwise=True, idempotent=True, monotonic=True)
 def ceil(x: TensorType) -> TensorType:
     """The next integer that is not smaller. ONNX Ceil-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("floor", exact="always", kernel=np.floor, onnx="Floor", elementwise=True, idempotent=True)
+@define_op("floor", exact="always", kernel=np.floor, onnx="Floor", elementwise=True, idempotent=True, monotonic=True)
 def floor(x: TensorType) -> TensorType:
     """The next integer that is not greater. ONNX Floor-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("round", exact="always", kernel=np.rint, onnx="Round@11", elementwise=True, idempotent=True)
+@define_op("round", exact="always", kernel=np.rint, onnx="Round@11", elementwise=True, idempotent=True, monotonic=True)
 def round_(x: TensorType) -> TensorType:
     """The nearest integer, of two the even one. ONNX Round-22."""
     return same_type(x, FLOATING)
@@ -91,7 +91,7 @@ def reciprocal(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("exp", kernel=in_float32(np.exp), cost=transcendental, onnx="Exp", elementwise=True)
+@define_op("exp", kernel=in_float32(np.exp), cost=transcendental, onnx="Exp", elementwise=True, non_negative=True, monotonic=True)
 def exp(x: TensorType) -> TensorType:
     """e to the power of the element. ONNX Exp-13."""
     return same_type(x, FLOATING)
@@ -114,43 +114,43 @@ def _write_log2(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Div", [emit.node("Log", inputs), constant_like(call, math.log(2), emit)])
 
 
-@define_op("sin", kernel=in_float32(np.sin), cost=transcendental, onnx="Sin", elementwise=True)
+@define_op("sin", kernel=in_float32(np.sin), cost=transcendental, onnx="Sin", elementwise=True, odd=True)
 def sin(x: TensorType) -> TensorType:
     """The sine. ONNX Sin-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("cos", kernel=in_float32(np.cos), cost=transcendental, onnx="Cos", elementwise=True)
+@define_op("cos", kernel=in_float32(np.cos), cost=transcendental, onnx="Cos", elementwise=True, even=True)
 def cos(x: TensorType) -> TensorType:
     """The cosine. ONNX Cos-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("tan", kernel=in_float32(np.tan), cost=transcendental, onnx="Tan", elementwise=True)
+@define_op("tan", kernel=in_float32(np.tan), cost=transcendental, onnx="Tan", elementwise=True, odd=True)
 def tan(x: TensorType) -> TensorType:
     """The tangent. ONNX Tan-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("sinh", kernel=in_float32(np.sinh), cost=transcendental, onnx="Sinh@9", elementwise=True)
+@define_op("sinh", kernel=in_float32(np.sinh), cost=transcendental, onnx="Sinh@9", elementwise=True, odd=True, monotonic=True)
 def sinh(x: TensorType) -> TensorType:
     """The hyperbolic sine. ONNX Sinh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("cosh", kernel=in_float32(np.cosh), cost=transcendental, onnx="Cosh@9", elementwise=True)
+@define_op("cosh", kernel=in_float32(np.cosh), cost=transcendental, onnx="Cosh@9", elementwise=True, even=True, non_negative=True)
 def cosh(x: TensorType) -> TensorType:
     """The hyperbolic cosine. ONNX Cosh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("tanh", kernel=in_float32(np.tanh), cost=transcendental, onnx="Tanh", elementwise=True)
+@define_op("tanh", kernel=in_float32(np.tanh), cost=transcendental, onnx="Tanh", elementwise=True, odd=True, monotonic=True)
 def tanh(x: TensorType) -> TensorType:
     """The hyperbolic tangent. ONNX Tanh-13."""
     return same_type(x, FLOATING)
 
 
-@define_op("asin", kernel=in_float32(np.arcsin), cost=transcendental, onnx="Asin", elementwise=True)
+@define_op("asin", kernel=in_float32(np.arcsin), cost=transcendental, onnx="Asin", elementwise=True, odd=True)
 def asin(x: TensorType) -> TensorType:
     """The inverse sine. ONNX Asin-22."""
     return same_type(x, FLOATING)
@@ -162,13 +162,13 @@ def acos(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("atan", kernel=in_float32(np.arctan), cost=transcendental, onnx="Atan", elementwise=True)
+@define_op("atan", kernel=in_float32(np.arctan), cost=transcendental, onnx="Atan", elementwise=True, odd=True, monotonic=True)
 def atan(x: TensorType) -> TensorType:
     """The inverse tangent. ONNX Atan-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("asinh", kernel=in_float32(np.arcsinh), cost=transcendental, onnx="Asinh@9", elementwise=True)
+@define_op("asinh", kernel=in_float32(np.arcsinh), cost=transcendental, onnx="Asinh@9", elementwise=True, odd=True, monotonic=True)
 def asinh(x: TensorType) -> TensorType:
     """The inverse hyperbolic sine. ONNX Asinh-22."""
     return same_type(x, FLOATING)
@@ -180,13 +180,13 @@ def acosh(x: TensorType) -> TensorType:
     return same_type(x, FLOATING)
 
 
-@define_op("atanh", kernel=in_float32(np.arctanh), cost=transcendental, onnx="Atanh@9", elementwise=True)
+@define_op("atanh", kernel=in_float32(np.arctanh), cost=transcendental, onnx="Atanh@9", elementwise=True, odd=True)
 def atanh(x: TensorType) -> TensorType:
     """The inverse hyperbolic tangent. ONNX Atanh-22."""
     return same_type(x, FLOATING)
 
 
-@define_op("erf", kernel=in_float32(error_function), cost=transcendental, elementwise=True)
+@define_op("erf", kernel=in_float32(error_function), cost=transcendental, elementwise=True, odd=True, monotonic=True)
 def erf(x: TensorType) -> TensorType:
     """The error function. ONNX Erf-13, of floating-point numbers."""
     return same_type(x, FLOATING)
@@ -209,7 +209,7 @@ def logistic(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
 
-@define_op("sigmoid", kernel=in_float32(logistic), cost=transcendental, onnx="Sigmoid", elementwise=True)
+@define_op("sigmoid", kernel=in_float32(logistic), cost=transcendental, onnx="Sigmoid", elementwise=True, non_negative=True, monotonic=True)
 def sigmoid(x: TensorType) -> TensorType:
     """1 / (1 + exp(-x)). ONNX Sigmoid-13."""
     return same_type(x, FLOATING)

@@ -1,11 +1,12 @@
 """Programs as arrays: the nodes that an e-graph holds, seen from Python, with the facts that decisions are made on.
 
 A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are only ever added;
-classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements.
+classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements, which
+loading needs at every node; any other fact is that of an analysis (`passat.rules.analysis`), for which guards ask.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -16,6 +17,7 @@ from passat.ir.infer import known_value
 from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, is_followed
 from passat.ir.tensor import Tensor, look
 from passat.ir.types import TensorType, TupleType, Type, refine
+from passat.rules.analysis import OPAQUE, Analysis, ENode, Memo, fact_of, fact_of_node
 from passat.rules.call_term import Environment
 from passat.rules.engine.evaluation import evaluate
 from passat.rules.engine.report import RuleStatistics
@@ -127,6 +129,9 @@ class Graph:
         self.classes: list[int] = []
         self.constants: dict[int, Value] = {}
         self.known: dict[int, KnownValue | None] = {}
+        self.members: dict[int, list[int]] = {}
+        """The nodes of each class that has more than one."""
+        self.facts: dict[Analysis[AnyValue], Memo] = {}
         self.ids: dict[int, int] = {}
         self.attrs: list[Attrs] = [EMPTY_ATTRS]
         self.tensors: list[Tensor] = []
@@ -401,6 +406,7 @@ class Graph:
             return None
         kept, gone = (a, b) if a < b else (b, a)
         self.classes[gone] = kept
+        self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
         if gone in self.constants and kept not in self.constants:
             self.constants[kept] = self.constants[gone]
         if self.known.get(gone) is not None and self.known.get(kept) is None:
@@ -410,6 +416,47 @@ class Graph:
     def constant_of(self, node: int) -> Value | None:
         """The constant value of a node's class, where it has one."""
         return self.constants.get(self.find(node))
+
+    def type(self, cls: int) -> Type:
+        """The type of a class."""
+        return self.types[cls]
+
+    def constant(self, cls: int) -> Value | None:
+        """The constant value of a class, where it has one."""
+        return self.constants.get(cls)
+
+    def e_nodes(self, cls: int) -> Iterator[ENode]:
+        """The nodes of a class, the oldest first."""
+        for node in sorted(self.members[cls]) if cls in self.members else (cls,):
+            yield self._e_node(self.symbols[node], self.payloads[node], self.operands[node])
+
+    def _e_node(self, head: Symbol, payload: int, operands: Sequence[int]) -> ENode:
+        if head.kind not in (CALL, TUPLE, GET):
+            return OPAQUE
+        return ENode(head.op, self.attrs[payload] if head.op is not None else EMPTY_ATTRS, payload if head.kind == GET else -1, operands)
+
+    def fact(self, analysis: Analysis[AnyValue], node: int) -> AnyValue:
+        """What an analysis knows of the class of a node."""
+        memo = self.facts.get(analysis)
+        if memo is None:
+            memo = self.facts[analysis] = {}
+        cls = self.find(node)
+        return memo[cls] if cls in memo else fact_of(analysis, self, cls, memo)
+
+    def fact_of_new(self, analysis: Analysis[AnyValue], new: NewNode) -> AnyValue:
+        """What an analysis knows of a node that is about to be added."""
+        node = self._e_node(new.head, new.payload, new.operands)
+        return fact_of_node(analysis, self, node, new.type_, self.facts.setdefault(analysis, {}))
+
+    def learn_facts(self) -> set[int]:
+        """Works out again what has been asked for, since classes have been made one; returns the classes of which other facts are known."""
+        learnt: set[int] = set()
+        for analysis, before in self.facts.items():
+            memo = self.facts[analysis] = {}
+            for cls, fact in before.items():
+                if fact_of(analysis, self, cls, memo) != fact:
+                    learnt.add(self.find(cls))
+        return learnt
 
     def known_of(self, node: int) -> KnownValue | None:
         """What is known of the elements of a node's class (see `passat.ir.infer.known_value`)."""

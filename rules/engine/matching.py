@@ -13,6 +13,7 @@ from passat.ir.infer import InferError
 from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
+from passat.rules.analysis import Analysis, Fact
 from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
@@ -411,11 +412,13 @@ class Bindings(Substitution):
         def evaluate() -> Value:
             return graph.evaluate(op, [value for value in values if value is not None], attrs, new.type_)
 
-        return CallTerm(op, values, attrs, new.type_, new.known, graph.environment, evaluate)
+        return CallTerm(
+            op, values, attrs, new.type_, new.known, graph.environment, evaluate, lambda analysis: graph.fact_of_new(analysis, new)
+        )
 
 
 class LazyTerm(Term):
-    """A term of a match, whose known elements are looked up when asked for."""
+    """A term of a match, whose known elements and facts are looked up when asked for."""
 
     __slots__ = ("_cls", "_graph")
 
@@ -428,6 +431,11 @@ class LazyTerm(Term):
     def known_value(self) -> KnownValue | None:
         """What is known of the elements."""
         return self._graph.known_of(self._cls)
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """What an analysis knows of the tensor."""
+        found: Fact | None = self._graph.fact(analysis, self._cls)
+        return found
 
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:

@@ -35,7 +35,7 @@ class Saturator:
         self.stages = stages
         self.together: list[list[tuple[int, int]]] = []
         self.result = Saturation()
-        self.members: dict[int, list[int]] = {}
+        self.members = graph.members
         self.provenance: dict[int, tuple[str, int]] = {}
         self._steps = steps
         self._random = random.Random(seed) if seed else None
@@ -283,14 +283,12 @@ class Saturator:
             knew = [cls in graph.constants for cls in before]
             united = graph.unite(node, key)
             if united is not None:
-                kept, gone = united
                 self._merged += 1
-                self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
                 if any(knew) and not all(knew):
-                    learnt.add(kept)
+                    learnt.add(united[0])
         if learnt and graph.eager is not None and graph.eager.about_calls:
             learnt |= self._tell_users(learnt)
-        return learnt
+        return learnt | graph.learn_facts() if graph.facts else learnt
 
     def _tell_users(self, learnt: set[int]) -> set[int]:
         """Applies eager rules to the nodes that use classes which have become constant, and in turn to their users."""

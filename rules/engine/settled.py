@@ -19,14 +19,14 @@ class _Joined(NamedTuple):
 
 def settled(graph: Graph, unions: Iterable[tuple[int, int]], initial: int, queries: Sequence[Asked]) -> list[tuple[int, int]] | None:
     """The merges, as (node, class), that unions come to where nothing else does: no fold, no merge of what uses the nodes, no new match of
-    the queries. None where something may.
+    the queries, no other fact. None where something may.
 
     Every class must still be one node, and every node have been looked at: those that the program came with, the first `initial`, with all
     the queries, and those that rules have made with the reducing ones.
     """
     joined = _join(graph, unions, initial)
     near = None if joined is None else _edges_into(graph, joined)
-    if joined is None or near is None:
+    if joined is None or near is None or any(not memo.keys().isdisjoint(joined.members) for memo in graph.facts.values()):
         return None
     nodes: dict[Symbol, list[int]] = {}
     new: dict[Symbol, list[int]] = {}

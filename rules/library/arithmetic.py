@@ -1,5 +1,5 @@
-"""Identities of elementwise arithmetic. Operators: every elementwise operator that declares a unit, an involution or idempotence
-(`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt power logical_* where elemwise_*."""
+"""Identities of elementwise arithmetic. Operators: every elementwise operator that declares a unit, an involution or idempotence, or that
+it is even or odd (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt power logical_* where elemwise_*."""
 
 import math
 from typing import Final
@@ -62,18 +62,23 @@ class Units(RuleSet):
 
 
 involution = operator("involution", involution=True, arity=1)
-idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy"))
+idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
 clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
+twofold = operator("twofold", idempotent=True, arity=2)
 
 
 class Repetitions(RuleSet):
-    """An operator applied twice: f(f(x)) is x or f(x)."""
+    """An operator applied twice, or to one operand twice: f(f(x)) is x or f(x), f(x, x) is x."""
 
+    alone = twofold(x, x) >> x
+    absorbed = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
     undone = involution(involution(x)) >> x
     once = idempotent(idempotent(x)) >> idempotent(x)
     alike = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
 
 
+even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
+sign_change = operator("sign_change", "negative", "abs")
 of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 
 
@@ -93,6 +98,8 @@ class Arithmetic(RuleSet):
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
     where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
     one_of_one = of_one((x,)) >> x
+    even = even(sign_change(x)) >> even(x)
+    odd = odd(op.negative(x)) >> op.negative(odd(x))
 
 
 @condition

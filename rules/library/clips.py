@@ -20,7 +20,7 @@ _WHOLE_UP_TO = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "flo
 """Integers up to this, and down to its negative, are numbers of the floating-point type."""
 
 
-def _interval(attrs: Attrs, dtype: str) -> tuple[float, float]:
+def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
     """The bounds of a clip as numbers of the element type. Refuses where the lower one is above the upper one."""
     kind = to_numpy(dtype)
     lowest, highest = (np.asarray(limit, kind).item() for limit in finite_limits(kind))
@@ -41,7 +41,7 @@ def binds_nothing(attrs: Attrs, x: Term) -> bool | str:
     """Every finite value of the element type lies within the bounds."""
     kind = to_numpy(x.type.dtype)
     lowest, highest = finite_limits(kind)
-    low, high = _interval(attrs, x.type.dtype)
+    low, high = limits_of_clip(attrs, x.type.dtype)
     return bool(low <= lowest and high >= highest) or f"clips {x.type.dtype} to {low} ... {high}"
 
 
@@ -49,7 +49,7 @@ def binds_nothing(attrs: Attrs, x: Term) -> bool | str:
 def bound_of_both(inner: Attrs, outer: Attrs, x: Term, name: str) -> float | None:
     """A bound of the one clip that does what two do: each bound of the first, clipped by the second."""
     dtype = x.type.dtype
-    first, then = _interval(inner, dtype), _interval(outer, dtype)
+    first, then = limits_of_clip(inner, dtype), limits_of_clip(outer, dtype)
     bound = first[0 if name == "a_min" else 1]
     clipped = min(max(bound, then[0]), then[1])
     if inner[name] is None and outer[name] is None:
@@ -65,7 +65,7 @@ def bound_of_both(inner: Attrs, outer: Attrs, x: Term, name: str) -> float | Non
 @computed
 def lower_bound(attrs: Attrs, x: Term) -> float:
     """The lower bound of a clip that also drops what is below 0."""
-    low, high = _interval(attrs, x.type.dtype)
+    low, high = limits_of_clip(attrs, x.type.dtype)
     if high < 0:
         raise Refuse(f"the upper bound {high} is below 0")
     return 0.0 if low < 0 or attrs.a_min is None else float(attrs.a_min)
@@ -83,7 +83,7 @@ def range_fits(attrs: Attrs, x: Term, through: str) -> bool | str:
     """Every integer within the bounds is a number of the type that it is cast through."""
     if x.type.dtype not in INTEGERS:
         return f"the elements are {x.type.dtype}, not integers"
-    low, high = _interval(attrs, x.type.dtype)
+    low, high = limits_of_clip(attrs, x.type.dtype)
     if through in INTEGERS:
         lowest, highest = finite_limits(to_numpy(through))
     else:

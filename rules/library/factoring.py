@@ -134,11 +134,8 @@ class Inverses(RuleSet):
     product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
     root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two roundings less")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
-    abs_of_negative = op.abs(op.negative(x)) >> op.abs(x)
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
     divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
-    maximum_of_same = op.maximum(x, x) >> x
-    minimum_of_same = op.minimum(x, x) >> x
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))

@@ -7,6 +7,7 @@ from typing import Final
 from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
 from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.bounds import Bounds
 from passat.rules.library.concats import ConcatsOfSlices, Gathers, NestedConcats, SlicesOfConcats, SplitsOfConcats
 from passat.rules.library.convolution_chains import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
 from passat.rules.library.factoring import (
@@ -34,7 +35,7 @@ from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 TIDY: Final = (
-    *(Units, Repetitions, Arithmetic, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies, Cancellations, Inverses),
+    *(Units, Repetitions, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies, Cancellations, Inverses),
     *(MaskArithmetic, MaskConstants, NegatedComparisons, SoftmaxShifts, RepeatedReductions, ReducedViews, ReducedCopies),
     *(ConcatsOfSlices, NestedConcats, SlicesOfConcats, SplitsOfConcats, Gathers),
 )

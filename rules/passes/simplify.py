@@ -9,6 +9,7 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
 from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
 from passat.rules.library.batch_norm import Normalisations, ScaleAxis
+from passat.rules.library.bounds import Bounds
 from passat.rules.library.clips import Clips
 from passat.rules.library.dynamic import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
@@ -30,7 +31,21 @@ from passat.rules.rule_pass import RulePass
 
 _PREFIX: Final = "relay._transform."
 FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
-SIMPLIFY: Final = (Units, Repetitions, Arithmetic, Transposes, Views, NewAxes, Casts, Slices, Copies, Broadcasts, Constants, Products)
+SIMPLIFY: Final = (
+    Units,
+    Repetitions,
+    Arithmetic,
+    Bounds,
+    Transposes,
+    Views,
+    NewAxes,
+    Casts,
+    Slices,
+    Copies,
+    Broadcasts,
+    Constants,
+    Products,
+)
 _LOOKUPS: Final = (Countings, Lookups, CountedLookups)
 _SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMasks, *_LOOKUPS, UnreadCasts, Thresholds)
 SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots, *_SPELLINGS)

@@ -10,16 +10,17 @@ arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compu
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 
-from passat.ir.attrs import Attrs
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import EvaluateError, Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import InferError
 from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
+from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
 from passat.rules.conditions import Refuse
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import PValue, RuleError
@@ -176,6 +177,33 @@ class Checker:
     def type_of(self, cls: int) -> Type:
         """The type of a class."""
         return self.closure.best(cls).checked_type
+
+    def fact(self, analysis: Analysis[Fact], term: int) -> Fact | None:
+        """What an analysis knows of a term."""
+        found: Fact | None = fact_of(analysis, self, self.cls(term), {})
+        return found
+
+    def find(self, cls: int) -> int:
+        """The class that a class is part of now."""
+        return self.closure.find(cls)
+
+    type = type_of
+
+    def constant(self, cls: int) -> Value | None:
+        """The value of a class that is constant."""
+        best = self.closure.best(cls)
+        return best.data if isinstance(best, Constant) else None
+
+    def e_nodes(self, cls: int) -> Iterator[ENode]:
+        """The nodes of a class, as analyses see them."""
+        for label, operands in self.closure.members(cls):
+            if label == TUPLE:
+                yield ENode(None, EMPTY_ATTRS, -1, operands)
+            elif isinstance(label, tuple) and label[0] in (CALL, FIELD):
+                op, attrs, field = (*label[1:3], -1) if label[0] == CALL else (None, EMPTY_ATTRS, label[1])
+                yield ENode(op, attrs, field, operands)
+            else:
+                yield OPAQUE
 
     def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
         """The class of a call on a right side."""

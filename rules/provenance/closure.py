@@ -25,6 +25,7 @@ class Closure:
         self._up: list[int] = []
         self._best: list[Expr] = []
         self._users: list[list[Node]] = []
+        self._members: list[list[Node]] = []
         self._nodes: dict[Node, tuple[int, Expr]] = {}
         self._sizes: dict[Hashable, int] = {}
 
@@ -39,6 +40,10 @@ class Closure:
         """The expression that stands for a class."""
         return self._best[self.find(cls)]
 
+    def members(self, cls: int) -> Sequence[Node]:
+        """The nodes of a class, the oldest first."""
+        return self._members[self.find(cls)]
+
     def _key(self, label: Hashable, operands: Sequence[int]) -> Node:
         classes = tuple(map(self.find, operands))
         return label, tuple(sorted(classes)) if len(classes) == 2 and self._commutes(label) else classes
@@ -52,6 +57,7 @@ class Closure:
             self._up.append(cls)
             self._best.append(expr)
             self._users.append([])
+            self._members.append([node])
             self._nodes[node] = cls, expr
             for each in dict.fromkeys(node[1]):
                 self._users[each].append(node)
@@ -71,6 +77,7 @@ class Closure:
             self._up[second] = first
             if _says_more(self._best[second], self._best[first]):
                 self._best[first] = self._best[second]
+            self._members[first] += self._members[second]
             moved, self._users[second] = self._users[second], []
             for node in moved:
                 again, known = self._key(*node), self._nodes[node]

@@ -4,6 +4,7 @@ The left side is laid on the term as it stands; equality is the business of the 
 of the rule language (`passat.rules.substitution`).
 """
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -14,6 +15,7 @@ from passat.ir.folding import folded_value
 from passat.ir.infer import known_value
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
+from passat.rules.analysis import Analysis, Fact
 from passat.rules.call_term import CallTerm, Environment
 from passat.rules.conditions import Term
 from passat.rules.expansion import fitted
@@ -28,6 +30,21 @@ if TYPE_CHECKING:
 
 ANY_GROWTH = 1 << 62
 """How much folding may enlarge a program is no question of whether that is right."""
+
+
+class _Placed(Term):
+    """What stands for a part of a left side: a term, as an expression that is equal to it."""
+
+    __slots__ = ("_checker", "_term")
+
+    def __init__(self, checker: "Checker", term: int, expr: Expr) -> None:
+        super().__init__(expr.checked_type, expr.data if isinstance(expr, Constant) else None, known_value(expr))
+        self._checker = checker
+        self._term = term
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """What an analysis knows of the tensor."""
+        return self._checker.fact(analysis, self._term)
 
 
 class Instance(Substitution):
@@ -123,8 +140,9 @@ class Instance(Substitution):
             values = [self._constant(part) for part in operands_of(self.checker.rows[term])]
             whole = [value for value in values if value is not None]
             environment = Environment(ANY_GROWTH, self.opset)
-            return CallTerm(op, values, attrs, type_, known, environment, lambda: folded_value(op, whole, attrs, type_, self.opset))
-        return Term(type_, expr.data if isinstance(expr, Constant) else None, known)
+            facts = functools.partial(self.checker.fact, term=term)
+            return CallTerm(op, values, attrs, type_, known, environment, lambda: folded_value(op, whole, attrs, type_, self.opset), facts)
+        return _Placed(self.checker, term, expr)
 
     def place(self, pattern: Pattern) -> int:
         """The class of what stands for a hole."""

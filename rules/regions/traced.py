@@ -274,6 +274,12 @@ class TracedGraph(Graph):
         """A graph of the same trace, without nodes."""
         return TracedGraph(self._trace, self.eager, self.environment)
 
+    def constant(self, cls: int) -> Value | None:
+        """The constant value of a class, where all its elements are one. Analyses, which ask about whatever a guard's terms are made of,
+        would otherwise ask for all elements of weights, which are other ones in every region."""
+        value = super().constant(cls)
+        return None if value is None or any(tensor.uniform() is None for tensor in tensors_in([value])) else value
+
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
         """The value of a call on traced constants, traced. Raises EvaluateError."""
         return self._trace.fold(op, values, attrs, type_, self.environment.opset)

@@ -45,13 +45,13 @@ def run(*arguments: object, code: int = 0) -> str:
 
 
 def model(ir_version: int = 10, opset: int = 21) -> onnx.ModelProto:
-    """relu(exp(x) * exp(y + 0)) with names."""
+    """leaky_relu(exp(x) * exp(y + 0)) with names."""
     nodes = [
         helper.make_node("Exp", ["x"], ["ex"], name="exp_x"),
         helper.make_node("Add", ["y", "zero"], ["y0"], name="add_zero"),
         helper.make_node("Exp", ["y0"], ["ey"], name="exp_y"),
         helper.make_node("Mul", ["ex", "ey"], ["product"], name="product"),
-        helper.make_node("Relu", ["product"], ["r"], name="relu"),
+        helper.make_node("LeakyRelu", ["product"], ["r"], name="relu"),
         helper.make_node("Tanh", ["r"], ["out"], name="tanh"),
     ]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y", "out")]

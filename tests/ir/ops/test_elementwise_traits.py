@@ -106,6 +106,45 @@ def test_idempotent_and_involution(op: Op, seed: int) -> None:
         assert op.name == "copy" or not all(involution for _, involution, *_ in results)
 
 
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+@tried
+@given(seed=seeds)
+def test_even_odd_and_not_negative(op: Op, seed: int) -> None:
+    for dtype in FLOATS:
+        x = values(dtype, seed)
+        made, of_negative = apply(op, x, **attrs_of(op)[0]), apply(op, -x, **attrs_of(op)[0])
+        if made is not None and of_negative is not None:
+            assert not op.even or same(of_negative, made), dtype
+            assert not op.odd or same(of_negative, -made), dtype
+            assert not op.non_negative or not np.any(np.signbit(made) & ~np.isnan(made)), dtype
+    known = {"even": ("abs", "cos", "cosh"), "non_negative": ("abs", "cosh", "exp", "nn.softplus", "sigmoid")}
+    assert all(getattr(op, trait) == (op.name in names) for trait, names in known.items())
+
+
+@pytest.mark.parametrize("op", [op for op in UNARY if op.monotonic], ids=lambda op: op.name)
+@tried
+@given(seed=seeds)
+def test_monotonic(op: Op, seed: int) -> None:
+    for dtype in (*FLOATS, "int8", "int64"):
+        x = values(dtype, seed)
+        x = np.sort(x[~np.isnan(x.astype(np.float64))])
+        made = apply(op, x)
+        if made is not None:
+            wide = made.astype(np.float64)
+            rounding = 2.0 ** -{"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype] * 2 if dtype in FLOATS else 0.0
+            assert not np.isnan(wide).any(), dtype
+            assert np.all((wide[:-1] <= wide[1:]) | (wide[:-1] - wide[1:] <= rounding * np.abs(wide[1:]))), dtype
+
+
+@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
+@tried
+@given(seed=seeds)
+def test_of_one_operand_twice(op: Op, seed: int) -> None:
+    made = [(apply(op, x, x, **attrs_of(op)[0]), x) for x in (values(dtype, seed) for dtype in (*FLOATS, *WHOLE))]
+    results = [same(found, x) for found, x in made if found is not None]
+    assert op.idempotent == (bool(results) and all(results))
+
+
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
 @tried
 @given(seed=seeds)

@@ -53,6 +53,11 @@ CASES: dict[str, Case] = {
         for of in list_ops()
         if of.unit is not None and of.arity == 2
     },
+    "Repetitions.alone": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
+    "Repetitions.absorbed": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
+    "Arithmetic.even[cos, negative]": case(ops.cos(negated(x)), ops.sin(ops.abs(x)), ""),
+    "Arithmetic.even[cosh, abs]": case(ops.cosh(ops.abs(x)), ops.cosh(ops.exp(x)), ""),
+    "Arithmetic.odd": case(negated(ops.tanh(negated(x))), ops.exp(negated(x)), ""),
     "Repetitions.undone": case(ops.negative(ops.negative(x)), ops.negative(ops.exp(x)), ""),
     "Repetitions.once": case(ops.nn.relu(ops.nn.relu(x)), ops.nn.relu(ops.exp(x)), ""),
     "Repetitions.alike": case(

@@ -69,11 +69,8 @@ CASES: dict[str, Case] = {
     "Inverses.product_of_exps": case(ops.exp(x) * ops.exp(y), ops.exp(x) + ops.exp(y), ""),
     "Inverses.root_of_square": case(ops.sqrt(x * x), ops.sqrt(x * y), ""),
     "Inverses.square_of_abs": case(ops.abs(x) * ops.abs(x), ops.abs(x) * ops.abs(y), ""),
-    "Inverses.abs_of_negative": case(ops.abs(negated(x)), negated(ops.abs(x)), ""),
     "Inverses.reciprocal_of_quotient": case(ops.reciprocal(x / y), ops.reciprocal(x * y), ""),
     "Inverses.divided_by_quotient": case(z / (x / y), k / (i / j), INTEGERS),
-    "Inverses.maximum_of_same": case(ops.maximum(x, x), ops.maximum(x, y), ""),
-    "Inverses.minimum_of_same": case(ops.minimum(x, x), ops.minimum(x, y), ""),
 }
 TABLE = pairs(CASES, Associativity, Cancellations, Commutativity, Inverses, Outwards, Reassociation)
 

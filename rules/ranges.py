@@ -1,0 +1,469 @@
+"""The range of a tensor's elements, as an analysis: bounds that no element leaves, with their signs, and whether one may be NaN.
+
+A bound of 0.0 is not one of -0.0: the range from 0.0 on holds no -0.0, so that a sign bit that is never set can be told. Bounds hold of the
+bits that kernels compute: arithmetic rounds bounds as it rounds elements; functions that libraries approximate get some slack, since
+ONNX Runtime's tanh(9) is 1.0000002. Of integers that may wrap around nothing is known.
+
+Floating-point numbers that rules have rewritten are rounded otherwise than in the program: E(x^2) - E(x)^2 may be negative, though
+E((x - E(x))^2) never is and the two are equal. The range of a class of such numbers is therefore that of its oldest node, which is the
+program's own; the range of a class of integers is what all its nodes have in common.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.bounds import at_least
+from passat.ir.dtypes import INTEGERS, to_numpy
+from passat.ir.op import Op
+from passat.ir.ops.elementwise import finite_limits
+from passat.ir.shape import Dim
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.analysis import Analysis, Made
+
+_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+_MOST: Final = 1 << 16
+"""Constants of more elements are not looked through."""
+_SLACK: Final = 2.0**-6
+"""How far, relative to the value or absolutely, an approximated function may be from the function, in any element type."""
+
+
+class Range(NamedTuple):
+    """All elements lie between two bounds, or, where `nan`, are NaN."""
+
+    low: float
+    high: float
+    nan: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.low:g}, {self.high:g}]" + (" or NaN" if self.nan else "")
+
+    @property
+    def signed(self) -> bool:
+        """Whether an element may have a minus sign, -0.0 included."""
+        return math.copysign(1.0, self.low) < 0
+
+    @property
+    def has_zero(self) -> bool:
+        """Whether an element may be 0."""
+        return self.low <= 0 <= self.high
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether an element may be infinite."""
+        return math.isinf(self.low) or math.isinf(self.high)
+
+
+def limits_of(dtype: str) -> Range | None:
+    """The range of an element type; None for types without an order, and floating-point types of 8 bits and less."""
+    if dtype in _FLOATS:
+        return Range(-math.inf, math.inf, True)
+    if dtype == "bool":
+        return Range(0, 1)
+    if dtype not in INTEGERS:
+        return None
+    found = ml_dtypes.iinfo(to_numpy(dtype))  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    return Range(int(found.min), int(found.max))
+
+
+class Ranges(Analysis[Range]):
+    """The ranges of elements."""
+
+    def known(self, type_: TensorType, constant: Tensor | None) -> Range | None:
+        """The range of a constant, else that of the element type."""
+        limits = limits_of(type_.dtype)
+        if limits is None or constant is None or not constant.size:
+            return limits
+        if constant.size > _MOST and not constant.is_splat:
+            return limits
+        element = constant.uniform()
+        found = constant.numpy().reshape(-1) if element is None else np.asarray([element], to_numpy(type_.dtype))
+        if type_.dtype not in _FLOATS:
+            found = found if type_.dtype == "uint64" else found.astype(np.int64)
+            return Range(int(found.min()), int(found.max()))
+        with np.errstate(all="ignore"):
+            found = found.astype(np.float64)
+        some = found[~np.isnan(found)]
+        if not some.size:
+            return limits
+        low, high, signs = float(some.min()), float(some.max()), np.signbit(some[some == 0])
+        low = low or (-0.0 if signs.any() else 0.0)
+        return Range(low, high or (-0.0 if signs.all() else 0.0), some.size < found.size)
+
+    def reads(self, op: Op) -> bool:
+        """Whether something is known of an operator."""
+        return op.name in _OF or op.movement or op.non_negative or (op.arity == 1 and op.monotonic and op.kernel is not None)
+
+    def make(self, call: Made, facts: Sequence[AnyValue]) -> Range | tuple[Range | None, ...] | None:
+        """The range of a call from those of its operands."""
+        function = _OF.get(call.op.name) or (_moved if call.op.movement else _monotonic if call.op.monotonic else _not_negative)
+        if isinstance(call.type, TupleType):
+            return (function(call, facts),) * len(call.type.fields) if call.op.movement else None
+        limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
+        if limits is None or any(fact is None for fact in _flat(facts)):
+            return limits
+        found = function(call, facts)
+        return found if found is not None and limits.low <= found.low and found.high <= limits.high else limits
+
+    def merge(self, one: Range, other: Range) -> Range:
+        """Of integers what both say; of floating-point numbers what the older node says."""
+        exact = isinstance(one.low, int) and isinstance(other.low, int)
+        low, high = max(one.low, other.low), min(one.high, other.high)
+        return Range(low, high) if exact and low <= high else one
+
+
+RANGES: Final = Ranges()
+"""The analysis; `x.fact(RANGES)` is the range of a term in a guard."""
+
+_Function = Callable[[Made, Sequence[AnyValue]], Range | None]
+_OF: Final[dict[str, _Function]] = {}
+
+
+def _of(*names: str) -> Callable[[_Function], _Function]:
+    """Declares what is known of calls of operators. (What moves elements, and what the traits monotonic and non_negative say, needs no
+    declaration.)"""
+
+    def declare(function: _Function) -> _Function:
+        _OF.update(dict.fromkeys(names, function))
+        return function
+
+    return declare
+
+
+def _flat(facts: Iterable[AnyValue]) -> list[AnyValue]:
+    return [each for fact in facts for each in (_flat(fact) if isinstance(fact, tuple) and not isinstance(fact, Range) else (fact,))]
+
+
+def _order(value: float) -> tuple[float, float]:
+    """Orders numbers, -0.0 before 0.0."""
+    return value, math.copysign(1.0, value)
+
+
+def _hull_of(values: Iterable[float], *, nan: bool = False) -> Range | None:
+    """The range of numbers; None where none of them is one."""
+    numbers, some = [], nan
+    for value in values:
+        if math.isnan(value):
+            some = True
+        else:
+            numbers.append(value)
+    return Range(min(numbers, key=_order), max(numbers, key=_order), some) if numbers else None
+
+
+def _union(ranges: Iterable[Range]) -> Range | None:
+    """The range of what lies in one of some."""
+    found = list(ranges)
+    return _hull_of([bound for each in found for bound in (each.low, each.high)], nan=any(each.nan for each in found)) if found else None
+
+
+def _either_zero(range_: Range) -> Range:
+    """A range in which zeros may have the other sign."""
+    return Range(range_.low or (-0.0 if isinstance(range_.low, float) else 0), range_.high or abs(range_.high), range_.nan)
+
+
+def _is_float(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype in _FLOATS
+
+
+def _array(call: Made, values: Sequence[float]) -> Array:
+    """Numbers in the element type of the first operand."""
+    assert isinstance(call.types[0], TensorType)
+    return np.asarray(values, to_numpy(call.types[0].dtype))
+
+
+def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
+    """What the kernel makes of numbers."""
+    assert call.op.kernel is not None
+    with np.errstate(all="ignore"):
+        found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
+    listed: list[float] = found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist()
+    return listed
+
+
+# ---- by traits
+
+
+def _moved(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    """Elements of the operands, moved; an operator may also turn them into another element type."""
+    types = [field for type_ in call.types for field in (type_.fields if isinstance(type_, TupleType) else (type_,))]
+    fields = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
+    dtypes = {type_.dtype if isinstance(type_, TensorType) else "" for type_ in (*types, *fields)}
+    flat = _flat(facts)
+    if len(dtypes) != 1 or not flat or None in flat:
+        return None
+    return _union(flat)
+
+
+def _monotonic(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,) = facts
+    assert isinstance(call.type, TensorType)
+    if call.type.dtype not in _FLOATS:
+        low, high = _computed(call, [x.low, x.high])
+        return Range(low, high)
+    assert call.op.kernel is not None
+    with np.errstate(all="ignore"):
+        low, high = np.asarray(call.op.kernel(np.asarray([x.low, x.high], np.float64))).tolist()
+    if call.op.exact == "never" and call.op.name != "sign":
+        greatest = finite_limits(to_numpy(call.type.dtype))[1]
+        low, high = (bound if math.isinf(bound) else bound + side * _SLACK * (1 + abs(bound)) for bound, side in ((low, -1), (high, 1)))
+        low, high = -math.inf if low < -greatest else low, math.inf if high > greatest else high
+    if call.op.non_negative:
+        low = max(low, 0.0, key=_order)
+    return Range(low, high, x.nan)
+
+
+def _not_negative(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(0.0, math.inf, True) if _is_float(call.type) else None
+
+
+# ---- one operand
+
+
+@_of("abs")
+def _abs(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,) = facts
+    if not x.has_zero:
+        return _hull_of([abs(x.low), abs(x.high)], nan=x.nan)
+    return Range(0.0 if isinstance(x.low, float) else 0, max(abs(x.low), abs(x.high)), x.nan)
+
+
+@_of("negative")
+def _negative(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(-facts[0].high, -facts[0].low, facts[0].nan)
+
+
+@_of("nn.relu", "clip")
+def _clipped(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,) = facts
+    if call.op.name == "clip" and None not in call.attrs.values() and call.attrs.a_min > call.attrs.a_max:
+        return None
+    low, high = _computed(call, [x.low, x.high])
+    if low == 0 and call.op.name == "nn.relu" and not x.signed:
+        return Range(low, high, x.nan)  # nothing to choose a zero from
+    return _either_zero(Range(low, high, x.nan))
+
+
+@_of("nn.hard_sigmoid")
+def _hard_sigmoid(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(-0.0, 1.0, facts[0].nan or facts[0].has_infinity)
+
+
+@_of("sin", "cos")
+def _wave(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(-1 - _SLACK, 1 + _SLACK, facts[0].nan or facts[0].has_infinity)
+
+
+@_of("sqrt")
+def _sqrt(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,) = facts
+    if x.high < 0:
+        return None
+    low, high = _computed(call, [max(x.low, -0.0, key=_order), x.high])
+    return Range(low, high, x.nan or x.low < 0)
+
+
+@_of("reciprocal", "rsqrt")
+def _inverse(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return None if facts[0].signed else Range(0.0, math.inf, facts[0].nan)
+
+
+@_of("cast")
+def _cast(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,), made = facts, call.type
+    assert isinstance(made, TensorType)
+    if made.dtype == "bool":
+        return None
+    if made.dtype in _FLOATS:
+        with np.errstate(all="ignore"):
+            low, high = _array(call, [x.low, x.high]).astype(to_numpy(made.dtype)).astype(np.float64).tolist()
+        return Range(low, high, x.nan)
+    return None if x.nan or x.has_infinity else Range(math.trunc(x.low), math.trunc(x.high))
+
+
+@_of("nn.softmax")
+def _softmax(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(0.0, 1 + _SLACK, facts[0].nan or facts[0].has_infinity)
+
+
+# ---- two operands, which broadcast
+
+
+def _corners(call: Made, x: Range, y: Range) -> list[float]:
+    """What becomes of the bounds: of each with each."""
+    return _computed(call, [x.low, x.low, x.high, x.high], [y.low, y.high, y.low, y.high])
+
+
+def _whole(function: Callable[[int, int], int], x: Range, y: Range) -> Range | None:
+    return _hull_of([function(int(a), int(b)) for a in (x.low, x.high) for b in (y.low, y.high)])
+
+
+@_of("add")
+def _add(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if not _is_float(call.type):
+        return _whole(int.__add__, x, y)
+    nan = (x.high == math.inf and y.low == -math.inf) or (x.low == -math.inf and y.high == math.inf)
+    return _hull_of(_corners(call, x, y), nan=nan or x.nan or y.nan)
+
+
+@_of("subtract")
+def _subtract(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if call.operands[0] == call.operands[1]:
+        return Range(0.0, 0.0, x.nan or x.has_infinity) if _is_float(call.type) else Range(0, 0)
+    if not _is_float(call.type):
+        return _whole(int.__sub__, x, y)
+    nan = (x.high == y.high == math.inf) or (x.low == y.low == -math.inf)
+    return _hull_of(_corners(call, x, y), nan=nan or x.nan or y.nan)
+
+
+@_of("multiply")
+def _multiply(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if call.operands[0] == call.operands[1]:
+        size = _abs(call, [x])
+        assert size is not None
+        if not _is_float(call.type):
+            return Range(int(size.low) ** 2, int(size.high) ** 2)
+        return _hull_of(_computed(call, [size.low, size.high], [size.low, size.high]), nan=x.nan)
+    if not _is_float(call.type):
+        return _whole(int.__mul__, x, y)
+    nan = (x.has_zero and y.has_infinity) or (x.has_infinity and y.has_zero)
+    # 0 times infinity is NaN; of what is less than infinity it is a 0 of that sign.
+    zeros = [math.copysign(0.0, a) * math.copysign(1.0, b) for a in (x.low, x.high) for b in (y.low, y.high)] if nan else []
+    return _hull_of([*_corners(call, x, y), *zeros], nan=nan or x.nan or y.nan)
+
+
+@_of("divide")
+def _divide(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if not _is_float(call.type):
+        return None if y.has_zero else _whole(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), x, y)
+    nan = x.nan or y.nan or (x.has_zero and y.has_zero) or (x.has_infinity and y.has_infinity)
+    if y.has_zero:
+        return None if x.signed or y.signed else Range(0.0, math.inf, nan)
+    return _hull_of(_corners(call, x, y), nan=nan)
+
+
+@_of("floor_mod")
+def _floor_mod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    y = facts[1]
+    return None if _is_float(call.type) or y.low <= 0 else Range(0, y.high - 1)
+
+
+@_of("power")
+def _power(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    even = y.low == y.high and not y.nan and y.low >= 0 and y.low % 2 == 0
+    return Range(0.0, math.inf, x.nan or y.nan) if _is_float(call.type) and (even or not x.signed) else None
+
+
+@_of("maximum", "minimum", "elemwise_max", "elemwise_min")
+def _extremum(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    flat = _flat(facts)
+    choose = max if call.op.name.endswith(("maximum", "max")) else min
+    low, high = choose([each.low for each in flat], key=_order), choose([each.high for each in flat], key=_order)
+    found = Range(low, high, any(each.nan for each in flat))
+    return _either_zero(found) if any(each.signed and each.has_zero for each in flat) else found
+
+
+@_of("where")
+def _where(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    found = _union(facts[1:])
+    return found if found is None else _either_zero(found)  # ONNX Runtime makes 0.0 of some -0.0
+
+
+# ---- elements that are picked, or stand beside others
+
+
+@_of(
+    *("take", "gather", "gather_nd", "broadcast_to_like", "reshape_like", "dyn.reshape", "dyn.broadcast_to", "dyn.tile"),
+    "dyn.strided_slice",
+)
+def _first(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    found: Range = facts[0]
+    return found
+
+
+@_of("full_like")
+def _second(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    found: Range = facts[1]
+    same = isinstance(call.types[1], TensorType) and isinstance(call.type, TensorType) and call.types[1].dtype == call.type.dtype
+    return found if same else None
+
+
+@_of("trilu", "nn.pad")
+def _beside(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    if call.op.name == "nn.pad" and call.attrs.pad_mode != "constant":
+        return _union(facts)
+    (value,) = _array(call, [call.attrs.pad_value if call.op.name == "nn.pad" else 0]).astype(np.float64).tolist()
+    return _union([facts[0], Range(value, value) if _is_float(call.type) else Range(int(value), int(value))])
+
+
+@_of("zeros", "zeros_like", "ones", "ones_like")
+def _all_alike(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    one = float(call.op.name.startswith("ones"))
+    return Range(one, one) if _is_float(call.type) else Range(int(one), int(one))
+
+
+# ---- sizes and places
+
+
+@_of("shape_of", "ndarray_size")
+def _size(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
+    return None if limits is None or _is_float(call.type) or limits.high < 2**31 - 1 else Range(0, limits.high)
+
+
+@_of("argmax", "argmin")
+def _place(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    data, axis = call.types[0], call.attrs.axis
+    assert isinstance(data, TensorType)
+    sizes: Sequence[Dim] = data.shape if axis is None else [data.shape[axis]]
+    known = [dim for dim in sizes if isinstance(dim, int)]
+    return Range(0, max(math.prod(known) - 1, 0) if len(known) == len(sizes) else 2**31)
+
+
+# ---- reductions
+
+
+def _is_filled(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and all(at_least(dim, 1) for dim in type_.shape)
+
+
+@_of("max", "min", "nn.global_max_pool1d", "nn.global_max_pool2d", "nn.global_max_pool3d")
+def _greatest(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    found: Range = facts[0]
+    return found if _is_filled(call.types[0]) else None
+
+
+@_of("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+def _pooled(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    # A window that holds nothing but padding gives the lowest number.
+    return _greatest(call, facts) if not call.attrs.ceil_mode and not np.any(np.asarray(call.attrs.padding)) else None
+
+
+@_of("sum", "mean", "elemwise_sum", "elemwise_mean", "nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d")
+def _summed(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    """What is never negative adds up to what is not."""
+    terms = _flat(facts)
+    if not _is_float(call.type) or any(each.low < 0 for each in terms):
+        return None
+    filled = all(map(_is_filled, call.types)) or call.op.name in ("sum", "elemwise_sum", "elemwise_mean")
+    return Range(-0.0 if any(each.signed for each in terms) else 0.0, math.inf, any(each.nan for each in terms) or not filled)
+
+
+@_of("reduce_l1", "reduce_l2", "reduce_sum_square")
+def _length(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    return Range(0.0, math.inf, facts[0].nan) if _is_float(call.type) else None
+
+
+@_of("prod")
+def _product(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    (x,) = facts
+    return None if x.signed or not _is_float(call.type) else Range(0.0, math.inf, True)

@@ -1,0 +1,176 @@
+"""Facts of e-classes: when they are worked out, what unions do to them, and who gets to know."""
+
+from collections.abc import Sequence
+from typing import Any as AnyValue
+
+from passat.ir.expr import Expr
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
+from passat.rules.analysis import Analysis, Made
+from passat.rules.conditions import Term, condition
+from passat.rules.engine.eager import Eager
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.stage import Stage
+from passat.rules.library import Arithmetic, Bounds
+from passat.rules.pattern import op, tensors
+from passat.rules.range_guards import never_negative
+from passat.rules.ranges import RANGES, Range
+from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule_pass import RulePass
+from tests.rules.building import func, ops, splat, tup, var
+from tests.rules.provenance.proving import written
+from tests.rules.running import operators, optimise
+
+x, y = tensors("x y")
+a, b = var("a"), var("b")
+
+
+class _Whole(Analysis[bool]):
+    """Which tensors hold whole numbers; `asked` are the calls that it was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def known(self, type_: TensorType, constant: Tensor | None) -> bool | None:
+        """Integers are."""
+        return True if type_.dtype.startswith("int") else None
+
+    def reads(self, op: Op) -> bool:
+        """Rounding, and what keeps whole numbers."""
+        return op.name in ("round", "floor", "add", "split")
+
+    def make(self, call: Made, facts: Sequence[AnyValue]) -> AnyValue:
+        """Whole numbers of any, and of whole numbers."""
+        self.asked.append(call.op.name)
+        if call.op.name == "split":
+            return (facts[0], facts[0])
+        return True if call.op.name != "add" or all(facts) else None
+
+    def merge(self, one: bool, other: bool) -> bool:
+        """The one fact that there is."""
+        return one
+
+
+def graph_of(body: Expr) -> tuple[Graph, int]:
+    graph = Graph()
+    return graph, graph.load(func(body).body)
+
+
+def test_facts_are_worked_out_once_and_only_where_something_is_known() -> None:
+    whole = _Whole()
+    graph, root = graph_of(ops.round(ops.tanh(ops.floor(a))) + ops.floor(b))
+    assert whole.asked == []
+    assert graph.fact(whole, root) is True
+    assert sorted(whole.asked) == ["add", "floor", "round"]  # tanh is not read, nor what is below it
+    assert graph.fact(whole, root) is True
+    assert len(whole.asked) == 3
+
+
+def test_facts_of_tuples_are_those_of_their_fields() -> None:
+    whole = _Whole()
+    graph, root = graph_of(tup(ops.round(a), ops.exp(a))[0])
+    assert graph.fact(whole, root) is True
+    graph, root = graph_of(tup(ops.round(a), ops.exp(a))[1])
+    assert graph.fact(whole, root) is None
+    graph, root = graph_of(ops.split(ops.round(var("long", (4,))), indices_or_sections=2, axis=0)[1])
+    assert graph.fact(whole, root) is True
+
+
+def test_a_chain_of_any_length_has_facts() -> None:
+    body = ops.round(a)
+    for _ in range(5000):
+        body = body + a
+    graph, root = graph_of(body + ops.floor(a))
+    assert graph.fact(_Whole(), root) is None
+
+
+def test_a_class_in_a_cycle_has_the_fact_of_what_is_not() -> None:
+    graph, root = graph_of(ops.multiply(ops.exp(a), splat(1.0, ())))
+    exp = graph.operands[root][0]
+    graph.unite(exp, root)  # exp(a) = exp(a) * 1, in one class
+    assert graph.fact(RANGES, root) == Range(0.0, float("inf"), True)
+
+
+def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
+    """The e-graph of a program, its root, and what was done to it."""
+    graph, root = graph_of(body)
+    saturator = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], Limits())
+    saturator.run()
+    return graph, root, saturator
+
+
+def test_integers_learn_from_unions_and_what_was_refused_is_tried_again() -> None:
+    i, j = var("i", dtype="int64"), var("j", dtype="int64")
+    absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
+    told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")  # whatever sense that makes
+    graph, root, saturator = saturated(ops.abs(ops.subtract(i, j)), absolute, told)
+    assert graph.fact(RANGES, root) == Range(0, 9)
+    assert graph.find(root) == graph.find(graph.operands[root][0])
+    assert saturator.result.rules["R.absolute"].reasons == {
+        "never_negative(x): elements may be negative: they lie in [-9.22337e+18, 9.22337e+18]": 1
+    }
+    assert saturator.result.rules["R.absolute"].unions
+
+
+def test_what_users_of_a_class_know_follows_from_what_it_learns() -> None:
+    i, j = var("i", dtype="int64"), var("j", dtype="int64")
+    absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
+    told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")
+    seven = splat(7, (), "int64")
+    graph, root, _ = saturated(ops.abs(ops.add(ops.multiply(ops.subtract(i, j), seven), seven)), absolute, told)
+    assert graph.fact(RANGES, root) == Range(7, 70)
+    assert graph.find(root) == graph.find(graph.operands[root][0])
+
+
+def test_floating_point_numbers_do_not_learn_from_unions() -> None:
+    # As E(x^2) - E(x)^2 may be negative where it is rounded, though the variance, which it is equal to, is not.
+    told = (op.subtract(x, y) >> op.abs(op.subtract(x, y))).exploring().named("R.told")
+    guarded = [way for rule in Bounds for way in rule.directions() if rule.name.startswith("Bounds.rectified")]
+    graph, root, saturator = saturated(ops.nn.relu(ops.subtract(a, b)), told, *guarded)
+    assert saturator.result.rules["R.told"].unions == 1
+    assert graph.find(root) != graph.find(graph.operands[root][0])
+
+
+@condition
+def is_whole(x: Term) -> bool | str:
+    """The elements are whole numbers."""
+    return x.fact(WHOLE) is True or "elements may be fractions"
+
+
+WHOLE = _Whole()
+
+
+class Floors(RuleSet):
+    """Rounding of whole numbers, as a rule and as an eager rule, which is what egg calls modify."""
+
+    floor = (op.floor(x) >> x).when(is_whole(x))
+    ceil = (op.ceil(x) >> x).when(is_whole(x)).eager()
+
+
+def test_guards_ask_of_any_analysis_and_eager_rules_too() -> None:
+    outcome = optimise(func(ops.ceil(ops.floor(ops.round(a)))), Floors)
+    assert operators(outcome.function) == ["round"]
+    kept = optimise(func(ops.ceil(ops.floor(ops.exp(a)))), Floors)
+    assert operators(kept.function) == ["exp", "floor"]
+    assert any("elements may be fractions" in remark for remark in kept.remarks)
+
+
+def test_eager_rules_ask_about_what_they_are_about() -> None:
+    whole = op.add(x, y)
+    rule = (whole >> op.subtract(x, y)).when(is_whole(whole)).eager().named("R.whole")  # whatever sense that makes
+    for body, unions in ((ops.add(ops.round(a), ops.floor(b)), 1), (ops.add(ops.exp(a), ops.floor(b)), 0)):
+        graph = Graph(Eager([rule]))
+        root = graph.load(func(body).body)
+        assert graph.statistics["R.whole"].unions == unions
+        assert str(graph.symbols[root].op) == ("subtract" if unions else "add")
+
+
+def test_certificates_know_the_same_facts() -> None:
+    body = ops.nn.relu(ops.exp(ops.abs(ops.negative(a))))
+    found = written(func(body), [RulePass((Bounds, Arithmetic), name="Both")])
+    assert [str(call.op) for call in found.calls()] == ["abs", "exp"]
+    assert found.check().unions == 3  # both rules say so, the exact one and that for zeros of either sign
