@@ -401,8 +401,11 @@ def _second(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 def _beside(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if call.op.name == "nn.pad" and call.attrs.pad_mode != "constant":
         return _union(facts)
-    (value,) = _array(call, [call.attrs.pad_value if call.op.name == "nn.pad" else 0]).astype(np.float64).tolist()
-    return _union([facts[0], Range(value, value) if _is_float(call.type) else Range(int(value), int(value))])
+    value: float = call.attrs.pad_value if call.op.name == "nn.pad" else 0
+    if _is_float(call.type):
+        (value,) = _array(call, [value]).astype(np.float64).tolist()
+        return _hull_of([facts[0].low, facts[0].high, value], nan=facts[0].nan)
+    return _union([facts[0], Range(int(value), int(value))]) if math.isfinite(value) else None
 
 
 @_of("zeros", "zeros_like", "ones", "ones_like")
@@ -424,7 +427,7 @@ def _size(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 def _place(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     data, axis = call.types[0], call.attrs.axis
     assert isinstance(data, TensorType)
-    sizes: Sequence[Dim] = data.shape if axis is None else [data.shape[axis]]
+    sizes: Sequence[Dim] = [data.shape[axis]] if isinstance(axis, int) else data.shape
     known = [dim for dim in sizes if isinstance(dim, int)]
     return Range(0, max(math.prod(known) - 1, 0) if len(known) == len(sizes) else 2**31)
 
