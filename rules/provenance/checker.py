@@ -5,8 +5,9 @@ the left side is laid on the term, conditions are asked, the right side is built
 into one congruence closure, in which at last both programs have to be one.
 
 Trusted beside this file, `instance.py`, `closure.py`, `form.py` and the reading of constants, attributes and types (`plain.py`): the rules,
-and what their guards and computed values mean (`passat.rules.substitution`, `expansion`); types, kernels and traits of operators, and shape
-arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the bit. Nothing of the engine, nor egglog.
+and what their guards and computed values mean (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of
+operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the bit. Nothing of the engine,
+nor egglog.
 """
 
 import json
