@@ -21,7 +21,7 @@ from passat.ir.onnx.importer import OLDEST_READ, import_model
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.scope import describe, inner_nodes
 from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised, split_evenly
-from passat.ir.op import OpTypeError, get_op
+from passat.ir.op import Op, OpTypeError, get_op
 from passat.ir.traverse import rewrite
 from passat.ir.types import TensorType
 
@@ -32,6 +32,13 @@ _SPLIT_BY_NUMBER: Final = 18
 _INLINED: Final = frozenset({"Swish"})
 """Operators that ONNX Runtime has no kernel for, and takes for the functions that they are in their first opset alone: later they are
 written as Passat writes them."""
+_FUNCTIONS_OF_FLOAT64: Final = {
+    **{"nn.elu": ("Elu", 18), "nn.hard_sigmoid": ("HardSigmoid", 18), "nn.hard_swish": ("HardSwish", 18), "nn.mish": ("Mish", 18)},
+    **{"nn.selu": ("Selu", 18), "nn.softplus": ("Softplus", 18), "nn.softsign": ("Softsign", 18)},
+    **{"nn.thresholded_relu": ("ThresholdedRelu", 18), "nn.leaky_relu": ("LeakyRelu", 16), "nn.prelu": ("PRelu", 16)},
+}
+"""Operators that ONNX Runtime has no kernel of float64 for, and takes for the functions that they are from these opsets to 18 alone."""
+_LAST_FUNCTIONS: Final = 18
 
 
 def in_opset(model: ModelProto, opset: int, *, folder: str | None = None, lenient: bool = False) -> ModelProto:
@@ -101,6 +108,8 @@ def _raised(module: IRModule, opset: int) -> IRModule:
     def replace(old: Expr, new: Expr) -> Expr:
         if isinstance(new, Call) and new.op is get_op("split") and found < _SPLIT_BY_NUMBER <= opset and _may_be_empty(new):
             return split_evenly(new, opset)
+        if isinstance(new, Call) and _loses_its_kernel(new, found, opset):
+            raise _no_form(new, found, opset, "ONNX Runtime has no kernel of float64 for it there")
         if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp) or new.op.domain:
             return new
         node = NodeProto.FromString(new.attrs.get("protos", b""))
@@ -116,6 +125,15 @@ def _raised(module: IRModule, opset: int) -> IRModule:
     return IRModule({"main": module["main"].with_body(body)}, attrs={**module.attrs, "onnx": _frame(frame, found, opset)})
 
 
+def _loses_its_kernel(call: Call, found: int, opset: int) -> bool:
+    """Whether ONNX Runtime runs a call on float64 in the one opset, as a function, and not in the other."""
+    named = _FUNCTIONS_OF_FLOAT64.get(call.op.name) if isinstance(call.op, Op) else None
+    if named is None or not named[1] <= found <= _LAST_FUNCTIONS < opset:
+        return False
+    type_ = infer_type(call).checked_type
+    return isinstance(type_, TensorType) and type_.dtype == "float64"
+
+
 def _may_be_empty(split: Call) -> bool:
     """Whether there may be less to cut than the number of equal parts."""
     data, cut = infer_type(split.args[0]).checked_type, split.attrs["indices_or_sections"]
@@ -125,8 +143,8 @@ def _may_be_empty(split: Call) -> bool:
 
 
 def _no_form(call: Call, found: int, opset: int, reason: str) -> OnnxError:
-    assert isinstance(call.op, OpaqueOp)
-    node = NodeProto(op_type=call.op.op_type)
+    assert isinstance(call.op, Op)
+    node = NodeProto(op_type=call.op.op_type if isinstance(call.op, OpaqueOp) else _FUNCTIONS_OF_FLOAT64[call.op.name][0])
     if call.span is not None:
         node.name = call.span.source_name
         node.output.extend(call.span.outputs)

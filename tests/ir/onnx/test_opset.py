@@ -177,6 +177,26 @@ def test_pooling_without_a_kernel_is_refused_where_nothing_is_known_of_its_opera
         in_opset(before, 22)
 
 
+@pytest.mark.parametrize(
+    "op_type", ["Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu", "LeakyRelu"]
+)
+def test_functions_that_onnx_runtime_has_no_kernel_of_float64_for(op_type: str) -> None:
+    """It takes them for functions in opset 18, and does not load them in later ones: whoever converts is told, also of graphs inside."""
+    before = model(18, f"y = {op_type}(x)", "double[2] x", "double[2] y")
+    inside = model(
+        18,
+        f"y = If(c) <then_branch = t () => (double[2] a) {{ a = {op_type}(x) }}, else_branch = e () => (double[2] b) {{ b = Neg(x) }}>",
+        "double[2] x, bool c",
+        "double[2] y",
+    )
+    for each in (before, inside):
+        with pytest.raises(
+            OnnxError, match=f"{op_type}.* does not go from opset 18 to 23: ONNX Runtime has no kernel of float64 for it there"
+        ):
+            in_opset(each, 23)
+    assert in_opset(model(18, f"y = {op_type}(x)", "float[2] x", "float[2] y"), 23).opset_import[0].version == 23
+
+
 def test_no_two_nodes_have_one_name_where_a_call_is_written_as_several_twice() -> None:
     before = model(10, "a = OneHot(i, d, v)  b = OneHot(i, d, v)", "int64[1] i, int64 d, float[2] v", "float[1, n] a, float[1, n] b")
     before.graph.node[0].name, before.graph.node[1].name = "first", "second"
