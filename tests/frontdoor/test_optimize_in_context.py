@@ -109,7 +109,7 @@ def test_a_context_that_a_function_runs_in_is_around_it() -> None:
 def test_disabled_and_required_passes() -> None:
     with PassContext(3, disabled_pass=["EliminateCommonSubexpr", "SimplifyExpr", "DynamicToStatic", "FoldBatchNorm"]):
         assert passat.optimize(model(), passes=SMALL).report.node_count_after == 5
-        assert passat.optimize(model()).report.node_count_after == 3, "passes of other names find some of it"
+        assert passat.optimize(model()).report.node_count_after == 2, "passes of other names find some of it"
     with PassContext(0, required_pass=["EliminateCommonSubexpr"]):
         assert "EliminateCommonSubexpr" in [one.name for one in passat.optimize(model()).report.passes]
 
