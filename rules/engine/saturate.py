@@ -15,7 +15,6 @@ from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
-from passat.rules.engine.settled import settled
 from passat.rules.engine.stage import Stage
 
 Tables = dict[int, list[tuple[int, ...]]]
@@ -115,26 +114,9 @@ class Saturator:
             unions = self._chase(unions)
             self._note(start)
         if unions and not self._mirror.begun:
-            if self._settles(numbers, unions):
-                return
             self._begin(unions)
         if self._mirror.begun:
             self._rounds(numbers, unions)
-
-    def _settles(self, numbers: Sequence[int], unions: Sequence[tuple[int, int]]) -> bool:
-        """Whether the last phase ends with these unions, its first, which hold then."""
-        start = time.perf_counter()
-        if numbers[-1] + 1 < len(self.stages) or self._limits.rounds < 2 or not self._listen(numbers, 1):
-            return False
-        if self._walked < len(self.graph) or self._backoff.waits:
-            return False
-        merges = settled(self.graph, unions, self._initial, [self._queries[number] for number in self._active])
-        if merges is None:
-            return False
-        self._follow(merges)
-        self.result.rounds += 1
-        self._note(start)
-        return True
 
     def _note(self, start: float) -> None:
         """Keeps what the e-graph is like after a round that began then."""
