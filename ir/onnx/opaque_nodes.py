@@ -137,7 +137,8 @@ def _result_types(
         excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
         importer.findings.contradiction(sentence, seen.span, dict.fromkeys(excerpt))
         plain, found, disputed = [], [UNKNOWN] * len(declared), [True]
-    types = inference.merge(found, declared)
+    missing = len(declared) - len(found)  # of a function of the model that has fewer outputs than its call
+    types = inference.merge([*found, *[UNKNOWN] * missing], declared)
     if any(disputed):
         values["disputed"] = tuple(map(show_type, declared))
     if any(disputed) or types != plain:

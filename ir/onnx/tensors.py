@@ -32,7 +32,7 @@ _SPLAT_SINCE: Final = {
 def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
     """The constant that a proto holds; external data lies in `folder`.
 
-    Raises OnnxError for unknown element types and for external data that cannot be used.
+    Raises OnnxError for unknown element types, for another number of elements than declared, and for external data that cannot be used.
     """
     number = proto.data_type
     dtype = ELEMENT_TYPES.get(number)
@@ -43,7 +43,25 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
         external = locate(proto, folder, math.ceil(math.prod(shape) * itemsize(dtype)))
         key = ("file", external.path, external.offset, external.length, dtype, shape)
         return Tensor.lazy(dtype, shape, partial(_read_external, external, dtype, shape), source=external, key=key)
+    held = _held(proto, dtype)
+    if held is not None and held != math.prod(shape):
+        raise OnnxError(f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: it holds {held:g} elements")
     return Tensor.lazy(dtype, shape, partial(_decode, proto, dtype, shape), source=proto)
+
+
+def _held(proto: TensorProto, dtype: str) -> float | None:
+    """How many elements a proto holds; None of types narrower than a byte, which are padded."""
+    if dtype in _PACKED:
+        return None
+    if dtype == "string":
+        return len(proto.string_data)
+    if proto.HasField("raw_data"):
+        return len(proto.raw_data) / itemsize(dtype)
+    return len(getattr(proto, _FIELDS.get(dtype) or _field_of(proto.data_type))) / (2 if dtype.startswith("complex") else 1)
+
+
+def _field_of(data_type: int) -> str:
+    return onnx.helper.tensor_dtype_to_field(data_type)
 
 
 def _decode(proto: TensorProto, dtype: str, shape: tuple[int, ...]) -> Array:

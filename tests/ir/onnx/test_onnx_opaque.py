@@ -175,6 +175,18 @@ def test_an_attribute_that_implementations_overlook() -> None:
     assert found.tolist() == [3, 1, 2]
 
 
+@pytest.mark.parametrize("outputs", [["y"], ["y", "z"], ["y", "", "z"]])
+@pytest.mark.parametrize("made", [[], ["b"]])
+def test_a_call_with_more_outputs_than_its_function_has(outputs: list[str], made: list[str]) -> None:
+    """ONNX Runtime refuses it; it is read as far as one can, and what is missing has no known type."""
+    function = helper.make_function("local", "f", ["a"], made, [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 18)])
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("f", ["x"], outputs, domain="local")], "g", ends[0], ends[1])
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    model = helper.make_model(graph, opset_imports=imports, functions=[function], ir_version=9)
+    assert [node.op_type for node in to_onnx(from_onnx(model)).graph.node] == ["f"]
+
+
 def test_operators_of_old_opsets_are_opaque(parse: Parse) -> None:
     call: Any = from_onnx(parse("g (float[2] x, float[1] z) => (float[2] y) { y = Add<axis = 0, broadcast = 1>(x, z) }", opset=6))[
         "main"
