@@ -34,6 +34,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
+    if len(operands) < (2 if node.op_type == "PRelu" else 1):  # where it needs more, that is told elsewhere
+        return list(results)
     automatic = attrs.get("auto_pad", "NOTSET").startswith("SAME")
     if node.op_type in _POOLING and (automatic or attrs.get("ceil_mode")):
         return [_with_sizes(type_, 2, _windows(node.op_type, attrs, operands[0])) for type_ in results]
@@ -60,7 +62,7 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
 def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
     """Why ONNX and ONNX Runtime give the results of a node other shapes, if they do: what is declared of them and of what is made of them
     comes from an inference which did not see the other."""
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain not in ("", "ai.onnx") or not operands:
         return ""
     if _is_places_of_a_scalar(node, operands):
         return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"

@@ -124,3 +124,10 @@ def test_exactly_the_nodes_that_contradict(right: list[bool]) -> None:
         return
     places = [found.span.source_name for found in refused(proto).diagnostics if found.span is not None]
     assert places == [f"node{i}" for i, fine in enumerate(right) if not fine]
+
+
+@pytest.mark.parametrize("op", ["NonZero", "Squeeze", "PRelu", "MaxPool", "Resize", "SplitToSequence", "ReduceMax", "ArgMax"])
+def test_a_node_without_its_operands_is_refused_by_name(op: str) -> None:
+    graph = helper.make_graph([node(op, [], "y", "bare")], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert "bare" in str(refused(proto))
