@@ -124,8 +124,8 @@ def _operand_count(call: PCall, choice: Choice) -> int:
 
 @lru_cache(maxsize=4096)
 def fitted(rule: "Rule", op: Op | None, count: int, index: int = 0, fields: int | None = None) -> "Rule | None":
-    """The rule with what its holes for operators and operands have to be for its left side to match the call of an operator on so many
-    operands, or, without one, the field at a place of what has so many fields where these are known. None where it matches neither."""
+    """The rule with its holes filled so that the left side matches a call of `op` on `count` operands or, without an operator, the field
+    at `index` of a tuple, which has `fields` fields where that is known. None if there is no such filling."""
     choice = _fitting(rule.lhs, op, count, index, fields)
     return None if choice is None else rule.chosen(choice)
 

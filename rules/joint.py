@@ -6,7 +6,7 @@ much cheaper, is lost between them; in one e-graph it is not.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from passat.passmgr import PassContext
@@ -28,12 +28,7 @@ class JointPass(RulePass):
             merge=any(pass_.merge for pass_ in passes),
         )
         self.passes = passes
-        self._owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.heard}
-
-    @property
-    def owners(self) -> Mapping[str, str]:
-        """The first pass that has a rule."""
-        return self._owners
+        self.owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.heard}
 
     @property
     def picked_by(self) -> tuple[str, ...]:
@@ -48,7 +43,7 @@ class JointPass(RulePass):
         for rule, statistics in rules.items():
             part = EngineReport()
             part.rules[rule] = statistics
-            owner = self._owners.get(rule, first)
+            owner = self.owners.get(rule, first)
             next(pass_ for pass_ in self.passes if pass_.info.name == owner).record(ctx, part, 0.0)
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
@@ -61,7 +56,7 @@ class JointPass(RulePass):
 
 
 def _bounded(stages: Sequence[Stage | Matcher | Grouper], rounds: int | None) -> list[Stage]:
-    """The stages, of so many rounds at most."""
+    """The stages, with at most this many rounds each."""
     most = math.inf if rounds is None else rounds
     return [each._replace(rounds=_limit(min(_wide(each.rounds), most))) for each in stages if isinstance(each, Stage)]
 

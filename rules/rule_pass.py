@@ -140,6 +140,8 @@ class RulePass(FunctionPass):
         self.merge = merge
         self.rounds = rounds
         self.joint_option = "rules.joint" if joint else None
+        self.owners: Mapping[str, str] = {}
+        """The passes that rules belong to, where that is not this one."""
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
@@ -209,11 +211,6 @@ class RulePass(FunctionPass):
             ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
             ctx.remark(name, failure)
-
-    @property
-    def owners(self) -> Mapping[str, str]:
-        """The passes that rules belong to, where that is not this one."""
-        return {}
 
     @property
     def picked_by(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
-    if len(operands) < (2 if node.op_type == "PRelu" else 1):  # where it needs more, that is told elsewhere
+    if len(operands) < (2 if node.op_type == "PRelu" else 1):  # the type check reports missing operands
         return list(results)
     automatic = attrs.get("auto_pad", "NOTSET").startswith("SAME")
     if node.op_type in _POOLING and (automatic or attrs.get("ceil_mode")):

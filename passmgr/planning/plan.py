@@ -107,16 +107,15 @@ class Plan:
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
-        bodies = self._bodies
         done = 0
         try:
-            for info, body in bodies:
+            for info, body in self._bodies:
                 mod = body(mod, ctx) if ctx.hooks is None else ctx.run_pass(info, body, mod)
                 done += 1
         except Exception as error:
             before = ", ".join(self._labels[:done])
             failed = self._labels[done]
-            error.add_note(f"in {failed}, step {done + 1} of {len(bodies)} of {self.name}; before it ran: {before or 'nothing'}")
+            error.add_note(f"in {failed}, step {done + 1} of {len(self._bodies)} of {self.name}; before it ran: {before or 'nothing'}")
             raise
         return mod
 

@@ -7,7 +7,7 @@ from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.mirror import Asked
 
 LARGE: Final = 100
-"""A class of so many nodes is large: among users that are in it themselves, it matches a million times."""
+"""A class with this many nodes is large: where its users are members of the class too, patterns match a million times."""
 
 
 def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], initial: int, largest: int, most: int) -> bool:

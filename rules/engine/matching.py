@@ -198,7 +198,7 @@ class Matcher:
     def _inner(self) -> list[PCall]:
         return [node for node in self._commuting if node is not self.rule.lhs]
 
-    @property
+    @cached_property
     def either_way(self) -> frozenset[Symbol]:
         """The symbols below the root whose operands match in either order."""
         return frozenset(map(symbol_of, self._inner))

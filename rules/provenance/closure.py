@@ -1,7 +1,7 @@
 """Congruence closure over typed terms: which are equal because of equations, and because equal things are made of equal things.
 
-Each class has an expression that stands for it, that of which most is known: a constant first. Two small tensors of sizes, all of whose
-elements shape arithmetic knows to be the same, are equal too.
+An expression represents each class: the one that most is known about, preferably a constant. Two small tensors of sizes are also equal if
+shape arithmetic knows that all their elements are.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,7 @@
 """A term as an instance of a rule: does the left side match it, do the conditions hold, and what is the right side?
 
-The left side is laid on the term as it stands; equality is the business of the closure. What conditions and computed values mean is that
-of the rule language (`passat.rules.substitution`).
+The left side is matched syntactically; the closure decides about equality. Conditions and computed values mean what they mean in the rule
+language (`passat.rules.substitution`).
 """
 
 import functools

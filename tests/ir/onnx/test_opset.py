@@ -181,7 +181,7 @@ def test_pooling_without_a_kernel_is_refused_where_nothing_is_known_of_its_opera
     "op_type", ["Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu", "LeakyRelu"]
 )
 def test_functions_that_onnx_runtime_has_no_kernel_of_float64_for(op_type: str) -> None:
-    """It takes them for functions in opset 18, and does not load them in later ones: whoever converts is told, also of graphs inside."""
+    """It expands them as functions in opset 18 and cannot load them in later opsets: the conversion is refused, in subgraphs too."""
     before = model(18, f"y = {op_type}(x)", "double[2] x", "double[2] y")
     inside = model(
         18,
