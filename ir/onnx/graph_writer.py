@@ -1,9 +1,9 @@
 """Writing one graph: each call of its plan as the node it was read from, as an opaque node, or through its operator's writer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from onnx import GraphProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.onnx.emitter import NodeEmitter
@@ -14,18 +14,16 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
 from passat.ir.onnx.tensors import tensor_proto
-from passat.ir.onnx.value_types import OPTIONAL, SEQUENCE, value_info
+from passat.ir.onnx.value_types import runtime_name, type_proto, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import TupleType, Type, TypeCall
+from passat.ir.types import TupleType, Type
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
 
 _TENSOR: Final = 4
 _GRAPH: Final = 5
-_IDENTITY_SINCE: Final[Mapping[object, int]] = {SEQUENCE: 14, OPTIONAL: 16}
-"""The opsets since which Identity takes other values than tensors."""
 
 
 class GraphWriter:
@@ -82,8 +80,10 @@ class GraphWriter:
 
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
         """A node that gives a value another name: Identity, or where that does not take the type yet, what makes the value once more."""
-        since = _IDENTITY_SINCE.get(type_.func, 1) if isinstance(type_, TypeCall) else 1
-        made = next((node for node in self.nodes if source in node.output), None) if self.model.frame.version < since else None
+        taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
+        proto = type_proto(type_)
+        fits = proto.WhichOneof("value") is None or runtime_name(proto) in taken
+        made = None if fits else next((node for node in self.nodes if source in node.output), None)
         if made is None:
             return NodeProto(op_type="Identity", name=name, input=[source], output=[name])
         again = NodeProto()

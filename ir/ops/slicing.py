@@ -168,6 +168,8 @@ def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, t
     """A slice of the value called `name`. Before opset 10 Slice has no strides: Gather takes their place, where sizes are static."""
     if not parts:
         return emit.node("Identity", [name])
+    # ONNX's shape inference, which ONNX Runtime trusts in subgraphs, finds nothing in a backward slice whose end is FAR or END
+    parts = {axis: (begin, -END if stride < 0 and _goes_to_the_front(end) else end, stride) for axis, (begin, end, stride) in parts.items()}
     begin, end, strides = ([part[i] for part in parts.values()] for i in range(3))
     if emit.opset >= 10:
         inputs = [name, *(int64(emit, values) for values in (begin, end, list(parts)))]
