@@ -14,11 +14,12 @@ from passat.rules.conditions import Term
 
 
 class Environment(NamedTuple):
-    """What guards may ask for beside the match: most bytes that one folded constant may add to the file (`rules.max_growth`), and the opset
-    of the model."""
+    """What guards may ask for beside the match: most bytes that one folded constant may add to the file (`rules.max_growth`), the opset of
+    the model, and the one that it is written in, if any."""
 
     max_growth: int = 1 << 20
     opset: int = DEFAULT_OPSET
+    written: int | None = None
 
 
 class CallTerm(Term):

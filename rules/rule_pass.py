@@ -22,6 +22,7 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_root import MultiRule
+from passat.rules.opset import written_opset
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
 from passat.rules.regions.regional import REGION_NODES
@@ -166,7 +167,7 @@ class RulePass(FunctionPass):
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
-        engine.environment = engine.environment._replace(opset=_opset(mod))
+        engine.environment = engine.environment._replace(opset=_opset(mod), written=written_opset(mod, ctx))
         if engine.journal is not None:
             name = next((var.name_hint for var, each in mod.functions.items() if each is func), "")
             engine.journal.at(self.info.name, name, self.owners)

@@ -34,6 +34,10 @@ class ContradictionError(OnnxError):
         self.diagnostics = (Diagnostic(DiagnosticLevel.ERROR, span, str(self.args[0]), excerpt=tuple(excerpt)),)
 
 
+class OpsetError(OnnxError):
+    """A program has a call that the opset of its model has no form for."""
+
+
 class CheckerError(OnnxError):
     """`onnx.checker` does not accept a model."""
 

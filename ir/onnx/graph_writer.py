@@ -7,7 +7,7 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.onnx.emitter import NodeEmitter
-from passat.ir.onnx.errors import OnnxError
+from passat.ir.onnx.errors import OnnxError, OpsetError
 from passat.ir.onnx.frame import Origin
 from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
 from passat.ir.onnx.opaque import OpaqueOp
@@ -166,7 +166,7 @@ class GraphWriter:
         try:
             found = op.to_onnx(call, operands, self.emitter)
         except OnnxVersionError as error:
-            raise OnnxError(f"{wanted[0]}: {error}") from error
+            raise OpsetError(f"{wanted[0]}: {error}") from error
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, its ONNX form {len(results)}")

@@ -175,7 +175,7 @@ class Engine:
         if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
             report.merged += graph.merged
             extraction = extract(
-                *(graph, [root], saturator.members, self.model, self.exact_seconds, saturator.together),
+                *(graph, [root], saturator.members, initial, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
                 accept=lambda choice: self._lost(graph, choice) is None,
             )

@@ -7,6 +7,7 @@ one of the next best is asked for.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from passat.ir.onnx.writable import is_writable
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
 from passat.rules.extraction.improve import Solution
@@ -31,19 +32,24 @@ def extract(
     graph: Graph,
     roots: Sequence[int],
     members: Mapping[int, Sequence[int]],
+    loaded: int,
     model: CostModel,
     exact_seconds: float = 0.0,
     together: Sequence[Sequence[tuple[int, int]]] = (),
     rank: int = 0,
     accept: Callable[[Mapping[int, int]], bool] | None = None,
 ) -> Extraction:
-    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `together` choices of nodes
-    for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
+    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `loaded` is how many nodes
+    the graph had before rules ran: calls that they add have to be there in the opset that the result is written in; `together` are choices
+    of nodes for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
     (passat.rules.extraction.exact). A `rank` above 0 asks for the next best ones that are accepted, the last where there are fewer, and the
     best where there is no other (passat.rules.extraction.several)."""
     space = Space.of_graph(graph, members, model)
     classes = [graph.find(root) for root in roots]
     best = _best(space, graph, classes, exact_seconds, together)
+    while missing := _unwritable(best, graph, loaded):
+        space = space.without(missing)
+        best = _best(space, graph, classes, exact_seconds, together)
     if not rank or not space.alternatives:
         return best
     from passat.rules.extraction.ladder import Climb
@@ -55,6 +61,20 @@ def extract(
         return best
     chosen = others[min(rank, len(others)) - 1]
     return best._replace(choice=chosen.choice, cost=chosen.cost)
+
+
+def _unwritable(best: Extraction, graph: Graph, loaded: int) -> set[int]:
+    """The calls of a program that rules have added to the loaded nodes, and that the opset in which it will be written does not have."""
+    found, types, opset = set(), graph.types, graph.environment.written
+    if opset is None:
+        return set()
+    for node in best.choice.values():
+        op = graph.symbols[node].op
+        if op is not None and node >= loaded:
+            operands = [types[part] for part in graph.operands[node]]
+            if not is_writable(op, operands, types[node], graph.attrs[graph.payloads[node]], opset):
+                found.add(node)
+    return found
 
 
 def _best(

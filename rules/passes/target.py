@@ -6,26 +6,10 @@ from typing import Unpack
 
 from passat.ir.module import IRModule
 from passat.passmgr import ConfigError, Pass, PassContext, Place, list_passes, register_option
+from passat.rules.opset import written_opset
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import Phase
-
-register_option(
-    "rules.opset",
-    int,
-    None,
-    "The ONNX opset of the target: passes make operators of it that need one. By default that of the model which was read.",
-    minimum=1,
-)
-
-
-def target_opset(mod: IRModule, ctx: PassContext) -> int:
-    """The opset that a module will be written in: `rules.opset`, or that of the ONNX model it was read from; 1 for any other module."""
-    asked: int | None = ctx.get_config("rules.opset")
-    if asked is not None:
-        return asked
-    return int(getattr(mod.attrs.get("onnx"), "version", 1))
-
 
 register_option(
     "rules.domains",
@@ -66,7 +50,7 @@ class TargetPass(RulePass):
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
         """Whether the target has what the pass makes."""
-        opset = target_opset(mod, ctx)
+        opset = written_opset(mod, ctx) or 1
         if opset < self.since:
             ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
         elif self.domain and self.domain not in target_domains(mod, ctx):

@@ -1,5 +1,6 @@
 """Which program an optimization ends with: what the passes have made, or the input, by cost or by time."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -7,6 +8,7 @@ from passat.choose import MARGIN, Candidate, race
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
+from passat.ir.onnx.errors import OpsetError
 from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
@@ -50,7 +52,10 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     report.cost_before = report.cost_after = _cost(given.module, prices)
     if after is given.module and not _has_dead_nodes(given.proto):
         return _kept(job, given, "no pass changed anything")
-    model = to_onnx(after, written=None if job.tracing is None else job.tracing.written)
+    try:
+        model = to_onnx(after, written=None if job.tracing is None else job.tracing.written)
+    except OpsetError as error:
+        return _kept(job, given, f"the result has no form in the model's opset (--opset converts it to a later one): {error}")
     if _is_renamed(model, given.proto):
         return _kept(job, given, NAMES_ONLY)
     cost = _cost_as_written(job, given, model, after)
@@ -72,9 +77,10 @@ def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candida
     """The programs whose models differ from the input and from one another in more than names, with these models."""
     found: list[tuple[Candidate, ModelProto]] = []
     for rival in rivals:
-        model = to_onnx(rival.module)
-        if not any(_is_renamed(model, other) for other in (given.proto, *(earlier for _, earlier in found))):
-            found.append((rival, model))
+        with contextlib.suppress(OpsetError):
+            model = to_onnx(rival.module)
+            if not any(_is_renamed(model, other) for other in (given.proto, *(earlier for _, earlier in found))):
+                found.append((rival, model))
     return found
 
 

@@ -16,7 +16,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.ir.onnx.frame import Frame
-from passat.ir.op import Op, list_ops
+from passat.ir.op import Op, get_op, list_ops
 from passat.outcome import NAMES_ONLY
 from passat.passmgr import Pass, module_pass
 from passat.rules import RuleSet, op, tensors
@@ -133,3 +133,44 @@ class Lowered(RuleSet):
 def test_what_is_lowered_to_what_it_was_comes_back_too() -> None:
     model = parsed(SWISH)
     assert optimize(model, rules=[Lowered]).model is model
+
+
+class Choices(RuleSet):
+    """A product of a mask and a constant as a choice, which is an operator since opset 9; a sum of a value with itself."""
+
+    choice = op.multiply(op.cast(x), y) >> op.where(x, y, op.zeros_like(y))
+    twice = op.add(y, y) >> op.multiply(y, 2)
+
+
+@pytest.mark.parametrize(("opset", "chosen"), [(8, False), (9, True)])
+def test_what_the_opset_does_not_have_is_not_chosen(opset: int, chosen: bool) -> None:
+    """What other rules make comes all the same."""
+
+    class ByName:
+        """Casts and sums cost much."""
+
+        def call(self, op: Op, types: object, result: object, attrs: object) -> float:
+            return 100.0 if op.name in ("cast", "add") else 1.0
+
+    model = parsed(
+        """(bool[2, 3] m, float[2, 3] y) => (float[2, 3] r) { f = Cast <to = 1> (m) t = Add (y, y) p = Mul (f, t) r = Relu (p) }""", opset
+    )
+    result = optimize(model, rules=[Choices], passes="Choices", cost=ByName())
+    assert not result.report.kept
+    assert ("Where" in nodes_of(result.model)) is chosen
+    assert "Add" not in nodes_of(result.model)
+
+
+def test_a_pass_that_makes_what_the_opset_does_not_have_loses_no_model() -> None:
+    """The input comes back, and the report says why."""
+
+    @module_pass(opt_level=0, name="Choose")
+    def choose(module: IRModule, context: object) -> IRModule:
+        main = module["main"]
+        mask, value = main.params
+        return IRModule({"main": main.with_body(get_op("where")(mask, value, value))}, attrs=module.attrs)
+
+    model = parsed("(bool[2, 3] m, float[2, 3] y) => (float[2, 3] r) { a = Relu (y) r = Relu (a) }", 8)
+    result = optimize(model, passes=[choose])
+    assert result.model is model
+    assert result.report.kept.startswith("the result has no form in the model's opset (--opset converts it to a later one): r: where needs")

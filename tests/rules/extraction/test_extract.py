@@ -61,7 +61,7 @@ class Classes:
 
     def extract(self, model: CostModel) -> Extraction:
         """The best program, checked to be one: complete, in order, of the cost that is told."""
-        found = extract(self.graph, [self.root], self.members, model)
+        found = extract(self.graph, [self.root], self.members, len(self.graph), model)
         check(self.graph, self.graph.find(self.root), found, model, self.members)
         return found
 
@@ -192,7 +192,7 @@ def test_several_roots() -> None:
     shared, own = ops.exp(x), ops.tan(x)
     classes = Classes(tup(shared, own))
     classes.union(classes.node(own), classes.add("cos", classes.node(shared)))
-    found = extract(classes.graph, [classes.node(own), classes.node(shared)], classes.members, Prices(exp=4, tan=3))
+    found = extract(classes.graph, [classes.node(own), classes.node(shared)], classes.members, len(classes.graph), Prices(exp=4, tan=3))
     assert sorted(found.choice) == sorted({classes.node(x), classes.node(own), classes.node(shared)})
 
 
@@ -208,7 +208,7 @@ def test_a_chain_of_50_000_calls_with_alternatives_everywhere() -> None:
         other = graph.make(head, 0, (cls - 1,))
         graph.unite(cls, other)
         members[cls] = [cls, other]
-    found = extract(graph, [root], members, Prices(exp=2))
+    found = extract(graph, [root], members, len(graph), Prices(exp=2))
     assert found.cost == pytest.approx(75_000)
     assert found.input_cost == pytest.approx(100_000)
 
