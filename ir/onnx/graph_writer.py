@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.onnx.declared import contradicts
 from passat.ir.onnx.emitter import NodeEmitter
 from passat.ir.onnx.errors import OnnxError, OpsetError
 from passat.ir.onnx.frame import Origin
@@ -69,7 +70,7 @@ class GraphWriter:
             names, node_name = chosen.pop()
             if names:
                 self._write_call(call, names, node_name)
-        for result, name in zip(results, wanted, strict=True):
+        for name, result in dict(zip(wanted, results, strict=True)).items():
             if self.inner and isinstance(result, Constant):
                 node = NodeProto(op_type="Constant", name=name, output=[name])
                 node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
@@ -243,6 +244,8 @@ class GraphWriter:
         for i, field in enumerate(fields):
             if i == len(graph.output):
                 graph.output.append(value_info("output", field.checked_type))
+            if contradicts(graph.output[i].type, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
+                graph.output[i].type.CopyFrom(type_proto(field.checked_type))
             # A result that is an input of the subgraph, and was so in the source, goes by the input's name.
             name = graph.output[i].name
             graph.output[i].name = passed[id(field)] if id(field) in passed and field.name_hint == name else take(name)  # type: ignore[attr-defined]  # parameters are variables

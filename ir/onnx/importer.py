@@ -1,6 +1,7 @@
 """From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any as AnyValue
 from typing import Final
 
@@ -152,10 +153,9 @@ class Importer:
             name = tensor.name
             order[name] = len(order)
             if name not in scope.values:
-                scope.define(name, Constant(read_tensor(tensor, self.frame.folder), Span("", outputs=(name,))))
+                self._define(name, partial(read_tensor, tensor, self.frame.folder), scope)
         for sparse in graph.sparse_initializer:
-            name = sparse.values.name
-            scope.define(name, Constant(read_sparse(sparse, self.frame.folder), Span("", outputs=(name,))))
+            self._define(sparse.values.name, partial(read_sparse, sparse, self.frame.folder), scope)
         said = () if self._nothing_believed else (*graph.value_info, *graph.output)
         outer, self.declared = self.declared, {value.name: value.type for value in said if value.name not in self._disbelieved}
         try:
@@ -164,6 +164,16 @@ class Importer:
         finally:
             self.declared = outer
         return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
+
+    def _define(self, name: str, read: Callable[[], Tensor], scope: Scope) -> None:
+        """Defines a constant. One that cannot be read, and that nobody reads, is left out with a warning, as ONNX Runtime does."""
+        span = Span("", outputs=(name,))
+        try:
+            scope.define(name, Constant(read(), span))
+        except OnnxError as error:
+            if name in self._read_names():
+                raise
+            self.findings.warn(f"{error.args[0]}; nothing reads it", span)
 
     def _read_sorted(self, graph: GraphProto, scope: Scope) -> None:
         """Reads the nodes of a graph in order, and where that is not one, in another. Raises UndefinedError."""
@@ -277,10 +287,15 @@ class Importer:
 
     def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
         """The outputs of a node up to the last that somebody reads; the first is always there."""
+        read = self._read_names()
+        last = max((i for i, name in enumerate(outputs) if name in read), default=0)
+        return outputs[: last + 1]
+
+    def _read_names(self) -> Set[str]:
+        """The names of all values that somebody reads."""
         if self._read_anywhere is None:
             self._read_anywhere = read_names(self.source)
-        last = max((i for i, name in enumerate(outputs) if name in self._read_anywhere), default=0)
-        return outputs[: last + 1]
+        return self._read_anywhere
 
     def _outer(self, name: str, scope: Scope, node: NodeProto) -> Expr:
         try:

@@ -5,6 +5,7 @@ python -m tests.fuzz.folder build/fuzz/*/
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> Non
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
     np.savez(folder / "inputs.npz", **arrays)
     (folder / "settings.json").write_text(json.dumps(asdict(settings)))
-    text = onnx.printer.to_text(case.model) if case.feeds else ""
+    text = ""
+    if case.feeds:
+        with suppress(Exception):  # models that mutation has made may not be printable
+            text = onnx.printer.to_text(case.model)
     (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
 
 

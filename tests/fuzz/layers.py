@@ -35,7 +35,13 @@ def _image(graph: Builder, form: Form, low: int = 3, high: int = 5) -> Value:
 def _matmul(graph: Builder, form: Form) -> Draft:
     kinds = form.kinds(0) if form.schema is not None else frozenset({FLOAT})
     # Where the inner size is 0, FusedMatMul leaves its result as the memory was, and so does MatMul by a vector.
-    x = graph.operand(kinds, lambda value: value.rank > 0 and (form.schema is not None or 0 not in value.shape), lambda: graph.shape(1, 3))
+    # Nor does it ask then whether other sizes fit.
+    least = int(form.schema is None)
+    x = graph.operand(
+        kinds,
+        lambda value: value.rank > 0 and (not least or 0 not in value.shape),
+        lambda: tuple(max(size, least) for size in graph.shape(1, 3)),
+    )
     graph.never_empty |= form.schema is None
     inner = x.shape[-1]
     y = (

@@ -165,7 +165,10 @@ class Minimizer:
                 value.CopyFrom(helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, np.shape(array)))
         yield model
         for i, tensor in enumerate(self.best.model.graph.initializer):
-            array = numpy_helper.to_array(tensor)
+            try:
+                array = numpy_helper.to_array(tensor)
+            except ValueError:  # it holds more elements than declared, or fewer
+                continue
             if array.size > 1 and array.dtype.kind in "f":
                 model = self._copy()
                 model.graph.initializer[i].CopyFrom(numpy_helper.from_array(np.ones_like(array), tensor.name))

@@ -30,8 +30,11 @@ def _along_axis(graph: Builder, form: Form) -> Draft:
 
 @recipe(*(f"Reduce{name}" for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")))
 def _reduce(graph: Builder, form: Form) -> Draft:
-    # ONNX Runtime multiplies integers as numbers of float64, which holds those of 53 bits.
-    x = graph.operand(form.kinds(0), lambda value: form.op != "ReduceProd" or value.kind != INT64 or not np.any(abs(value.array) >> 53))
+    # ONNX Runtime adds and multiplies integers as numbers of float64, which holds those of 53 bits.
+    narrow = form.op not in ("ReduceMax", "ReduceMin")
+    x = graph.operand(form.kinds(0), lambda value: not narrow or value.kind != INT64 or not np.any(abs(value.array) >> 53))
+    if narrow and x.kind == INT64 and np.any(abs(x.array) >> 53):
+        x = graph.constant(x.array % 1000, INT64)
     attrs: dict[str, object] = {"keepdims": graph.one_of([0, 1])} if graph.chance(0.7) else {}
     inputs: list[Value | None] = [x]
     if form.has("noop_with_empty_axes") and graph.chance(0.3):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
+from passat import optimize
 from passat.ir.expr import Constant, Function, GlobalVar, RefCreate, RefRead, Var, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, from_onnx, load, read_model, save, to_onnx
@@ -352,3 +353,15 @@ def test_a_tensor_of_negative_dimensions() -> None:
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", infos[:1], infos[1:], [tensor])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     assert message(lambda: from_onnx(model)) == "the tensor 'w' has the shape [-1, -4]; no dimension may be negative"
+
+
+def test_an_initializer_that_nothing_reads_may_be_broken() -> None:
+    """ONNX Runtime leaves it out."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) <int16[1] c = {1}> { u = Identity (x) y = Relu (u) }'
+    )
+    model.graph.initializer[0].raw_data = bytes(32)
+    model.graph.initializer[0].ClearField("int32_data")
+    result = optimize(model)
+    assert [node.op_type for node in result.model.graph.node] == ["Relu"]
+    assert result.report.warnings == ["the tensor 'c', declared as int16[1], cannot be read: it holds 16 elements; nothing reads it"]

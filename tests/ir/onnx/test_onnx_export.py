@@ -201,3 +201,27 @@ def test_many_fields_behind_one_variable(run: Run) -> None:
     body = Let(parts, pieces, Tuple([relu(TupleGetItem(parts, i)) for i in (2, 0, 1)]))
     for result, place in zip(run(written(Function([x], body)), {"x": X}), (2, 0, 1), strict=True):
         np.testing.assert_array_equal(result, np.maximum(X[:, place : place + 1], 0))
+
+
+def test_an_output_that_is_listed_twice_is_made_once(run: Run) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y, float[2] y) { u = Identity (x) y = Identity (u) }'
+    )
+    result = optimize(model).model
+    assert kinds(result) == ["Identity"]
+    assert [value.name for value in result.graph.output] == ["y", "y"]
+    for given, found in zip(run(model, {"x": X[0, :2]}), run(result, {"x": X[0, :2]}), strict=True):
+        np.testing.assert_array_equal(given, found)
+
+
+def test_a_subgraph_declares_what_its_results_are(rebuilt: Callable[[IRModule], IRModule]) -> None:
+    """ONNX Runtime runs a Scan whose body declares another rank, or refuses it, by what is around it."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, float[1] s) => (float[1] t, float[2, 3, 1] y) {
+            t, y = Scan <num_scan_inputs = 1, body = b (float[1] a, float[3] u) => (float[1] c, float[n] v)
+                <int64[2] column = {3, 1}> { c = Identity (a) v = Reshape (u, column) }> (s, x)
+        }"""
+    )
+    written = to_onnx(rebuilt(from_onnx(model)))
+    body = next(attribute.g for attribute in written.graph.node[0].attribute if attribute.name == "body")
+    assert [dim.dim_value for dim in body.output[1].type.tensor_type.shape.dim] == [3, 1]
