@@ -365,3 +365,19 @@ def test_an_initializer_that_nothing_reads_may_be_broken() -> None:
     result = optimize(model)
     assert [node.op_type for node in result.model.graph.node] == ["Relu"]
     assert result.report.warnings == ["the tensor 'c', declared as int16[1], cannot be read: it holds 16 elements; nothing reads it"]
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "MaxPool", "AveragePool", "LpPool", "ConvTranspose"])
+@pytest.mark.parametrize(
+    "attribute", ["strides = [1]", "strides = [1, 1, 1]", "dilations = [1]", "kernel_shape = [2]", "kernel_shape = [2, 2, 2]"]
+)
+def test_windows_with_numbers_for_other_dimensions(op_type: str, attribute: str) -> None:
+    """Padding that follows from sizes is worked out only where there is a number for each of them."""
+    kernel = "" if attribute.startswith("kernel_shape") else ", kernel_shape = [2, 2]"
+    inputs = "x, w" if op_type.startswith("Conv") else "x"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 4, 4] x, float[1, 1, 2, 2] w) => (float y) '
+        f'{{ y = {op_type} <auto_pad = "SAME_UPPER", {attribute}{kernel}> ({inputs}) }}'
+    )
+    with contextlib.suppress(OnnxError):
+        from_onnx(model, lenient=True)
