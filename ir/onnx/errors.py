@@ -44,9 +44,9 @@ class CheckerError(OnnxError):
 
 def require_text(*texts: object) -> None:
     """Raises OnnxError where protobuf gives bytes for text of a model, as it does for what is not UTF-8."""
-    for text in texts:
-        if not isinstance(text, str):
-            raise OnnxError(f"the model holds text that is not UTF-8: {text!r}")
+    if not set(map(type, texts)) <= {str}:  # every name of a model comes through here
+        found = next(text for text in texts if not isinstance(text, str))
+        raise OnnxError(f"the model holds text that is not UTF-8: {found!r}")
 
 
 def require_onnx() -> None:

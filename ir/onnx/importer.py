@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import Any as AnyValue
 from typing import Final
 
@@ -17,7 +18,7 @@ from passat.ir.infer import InferError, infer_type, type_of_call
 from passat.ir.module import IRModule
 from passat.ir.onnx.attributes import Signature, read_attributes, signature_of
 from passat.ir.onnx.declared import DisbeliefError, Grounds, contradicts, same_kind
-from passat.ir.onnx.errors import ContradictionError, OnnxError
+from passat.ir.onnx.errors import ContradictionError, OnnxError, require_text
 from passat.ir.onnx.findings import Findings
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
@@ -149,6 +150,9 @@ class Importer:
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
         """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
         order = self.frame.order
+        made = chain.from_iterable(node.output for node in graph.node)
+        named: Iterable[AnyValue] = chain(graph.input, graph.initializer, graph.node)
+        require_text(*made, *(each.name for each in named), *(node.op_type for node in graph.node), *(node.domain for node in graph.node))
         for tensor in graph.initializer:
             name = tensor.name
             order[name] = len(order)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any as AnyValue
+from typing import Final
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto
@@ -17,6 +18,9 @@ from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, SymDim, names_in
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
+
+_ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
+"""Attributes whose integers may be of any size."""
 
 
 def newest_version(domain: str) -> int:
@@ -85,7 +89,7 @@ def node_types(
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:
         raise OpTypeError(f"has {count} inputs, which is not between {schema.min_input} and {schema.max_input}")
-    if any(map(_vague, types)):
+    if any(map(_vague, types)) or any(map(_is_far, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
@@ -120,6 +124,13 @@ def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mappin
 def _vague(type_: Type) -> bool:
     """Whether nothing is known of a value or of the elements of a sequence; ONNX's inference would take that for a contradiction."""
     return isinstance(type_, IncompleteType) or (isinstance(type_, TypeCall) and any(map(_vague, type_.args)))
+
+
+def _is_far(attribute: tuple[str, AnyValue]) -> bool:
+    """Whether an attribute has an integer of more than 32 bits where it means a place: ONNX's inference reads beyond its memory then."""
+    name, value = attribute
+    numbers = value if isinstance(value, tuple) else (value,)
+    return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
 
 
 def outer_name(index: int) -> str:

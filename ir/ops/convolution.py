@@ -321,7 +321,9 @@ def _read_cropping(
         return read_padding(node, sizes, (1,) * len(sizes), strides, dilation, clipped=False)
     if window is None or (wanted and mode not in ("NOTSET", "SAME_UPPER", "SAME_LOWER")):
         return None
-    goals: Sequence[Dim] = wanted or [size * step for size, step in zip(sizes, strides, strict=True)]
+    goals: Sequence[Dim] = wanted or [size * step for size, step in zip(sizes, strides, strict=False)]
+    if any(len(numbers) != len(sizes) for numbers in (strides, dilation, window, extra, goals)):
+        return None
     halves: list[int] = []
     for size, step, span, more, goal in zip(sizes, strides, spans(window, dilation), extra, goals, strict=True):
         total = ANY if size is ANY else step * (size - 1) + span + more - goal

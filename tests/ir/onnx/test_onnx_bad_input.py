@@ -381,3 +381,26 @@ def test_windows_with_numbers_for_other_dimensions(op_type: str, attribute: str)
     )
     with contextlib.suppress(OnnxError):
         from_onnx(model, lenient=True)
+
+
+def test_an_axis_of_more_than_32_bits() -> None:
+    """ONNX's inference, which ends the process over it, is not asked."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[3, 4] x, float[4] w) => (float[3, 4] y, float[3, 1] mean)'
+        "{ y, mean = LayerNormalization <axis = 2147483648> (x, w, w) }"
+    )
+    assert "nn.layer_norm" not in from_onnx(model).astext()
+
+
+@pytest.mark.parametrize("name", [b"xx", b"ww", b"zz", b"Einsum", b"domain", b"title", b"inner"])
+def test_names_that_are_not_text(name: bytes) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17, "domain" : 1]> g (float[3, 4] xx, bool c) => (float[3, 4] zz) <float[4] ww = {1, 2, 3, 4}> {
+            [title] a = Einsum <equation = "ij,j->ij"> (xx, ww) b = domain.Own (a)
+            zz = If (c) <then_branch = t () => (float[3, 4] inner) { inner = Neg (b) }, else_branch = e () => (float[3, 4] u) { u = Abs (b) }>
+        }"""
+    )
+    data = model.SerializeToString()
+    assert name in data
+    broken = onnx.load_model_from_string(data.replace(name, b"\xff" * len(name)))
+    assert message(lambda: from_onnx(broken)).startswith("the model holds text that is not UTF-8: ")
