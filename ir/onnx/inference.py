@@ -89,7 +89,7 @@ def node_types(
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:
         raise OpTypeError(f"has {count} inputs, which is not between {schema.min_input} and {schema.max_input}")
-    if any(map(_vague, types)) or any(map(_is_far, attrs.items())):
+    if any(map(_vague, types)) or any(map(_is_absurd, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
@@ -126,9 +126,12 @@ def _vague(type_: Type) -> bool:
     return isinstance(type_, IncompleteType) or (isinstance(type_, TypeCall) and any(map(_vague, type_.args)))
 
 
-def _is_far(attribute: tuple[str, AnyValue]) -> bool:
-    """Whether an attribute has an integer of more than 32 bits where it means a place: ONNX's inference reads beyond its memory then."""
+def _is_absurd(attribute: tuple[str, AnyValue]) -> bool:
+    """Whether an attribute has an integer of more than 32 bits where it means a place, or an equation that is not text: ONNX's inference
+    reads beyond its memory then, or never ends."""
     name, value = attribute
+    if name == "equation":
+        return not isinstance(value, str) or not value.isascii()
     numbers = value if isinstance(value, tuple) else (value,)
     return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
 

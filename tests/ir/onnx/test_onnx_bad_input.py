@@ -392,6 +392,15 @@ def test_an_axis_of_more_than_32_bits() -> None:
     assert "nn.layer_norm" not in from_onnx(model).astext()
 
 
+def test_an_equation_that_is_not_text() -> None:
+    """ONNX's inference, which never ends over it, is not asked."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[3] x) => (float[3] y) { y = Einsum <equation = "...i ->..."> (x) }'
+    )
+    model.graph.node[0].attribute[0].s = b"\xff"
+    assert "onnx.Einsum" in from_onnx(model, lenient=True).astext()
+
+
 @pytest.mark.parametrize("name", [b"xx", b"ww", b"zz", b"Einsum", b"domain", b"title", b"inner"])
 def test_names_that_are_not_text(name: bytes) -> None:
     model = onnx.parser.parse_model(
