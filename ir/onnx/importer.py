@@ -246,7 +246,9 @@ class Importer:
             results: Sequence[Expr] | None = None
             if own and op_type == "Constant":
                 results = self._constant(node, attrs, rest, span)
-            elif tensors and not rest and reader is not None and (not own or _fits(signature, len(inputs), len(outputs))):
+            elif not tensors or rest or reader is None or not outputs or bytes in map(type, attrs.values()):  # bytes are no text
+                pass
+            elif not own or _fits(signature, len(inputs), len(outputs)):
                 results = self._read(reader, seen, node)
             opaque = results is None
             if results is None:

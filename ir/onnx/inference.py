@@ -101,7 +101,7 @@ def node_types(
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
-    except (InferenceError, onnx.checker.ValidationError, ValueError) as error:
+    except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
@@ -127,11 +127,13 @@ def _vague(type_: Type) -> bool:
 
 
 def _is_absurd(attribute: tuple[str, AnyValue]) -> bool:
-    """Whether an attribute has an integer of more than 32 bits where it means a place, or an equation that is not text: ONNX's inference
-    reads beyond its memory then, or never ends."""
+    """Whether an attribute has an integer of more than 32 bits where it means a place, a number of dimensions below 0, or an equation that
+    is not text: ONNX's inference reads beyond its memory then, or never ends."""
     name, value = attribute
     if name == "equation":
         return not isinstance(value, str) or not value.isascii()
+    if name == "batch_dims":
+        return not isinstance(value, int) or value < 0
     numbers = value if isinstance(value, tuple) else (value,)
     return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
 

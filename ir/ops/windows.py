@@ -118,7 +118,7 @@ def read_padding(
     rank = len(window)
     given = tuple(node.attrs.get("pads") or (0,) * (2 * rank))
     mode = node.attrs.get("auto_pad", "NOTSET")
-    if len(given) != 2 * rank or len(strides) != rank or len(sizes) != rank or any(pad < 0 for pad in given):
+    if len(given) != 2 * rank or len(strides) != rank or len(sizes) != rank or min(0, *given) < 0 or min(1, *strides) < 1:
         return None
     if mode == "NOTSET":
         return given

@@ -1,0 +1,19 @@
+"""Nodes that make no sense are read, or refused by a sentence; none ends the process, and none keeps it busy for ever."""
+
+import contextlib
+
+import pytest
+
+from passat.ir.onnx import OnnxError, from_onnx, to_onnx
+from tests.fuzz.absurd import distinct_cases, model_of, spoiled
+from tests.share import share
+
+STEP = share(8, 1)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_nodes_that_make_no_sense(block: int) -> None:
+    for node, inputs, opset in distinct_cases()[block :: 4 * STEP]:
+        for broken in spoiled(node):
+            with contextlib.suppress(OnnxError):
+                to_onnx(from_onnx(model_of(broken, inputs, opset), lenient=True))
