@@ -21,8 +21,9 @@ from passat.ir.onnx.attributes import read_attributes
 from passat.ir.onnx.inference import schema_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, escape, opaque_name, own_attributes
 from passat.ir.onnx.value_types import NUMBERS, show_type
-from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.op import get_op
+from passat.ir.onnx_mapping import ELEMENT_TYPES, OnnxNode
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.ops.pooling import window_counts
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 
@@ -393,6 +394,14 @@ def _scan_batch(up: Upgrade) -> Expr:
     raise NoUpgradeError("until opset 8 a Scan has a batch dimension, and since then none")
 
 
+def _windows_that_fit(up: Upgrade) -> Expr:
+    try:
+        window_counts(OnnxNode("AveragePool", 11, [up.call.args[0]], up.attrs))
+    except OpTypeError as error:
+        raise NoUpgradeError(f"{error}, and ONNX Runtime has another kernel since opset 19, which averages something else then") from error
+    return up.again(up.call.args, up.attrs, since=19)
+
+
 def _no_kernel(up: Upgrade) -> Expr:
     """Where the rank of its operand is known, a GlobalLpPool has Passat's own form, which is written as a reduction from opset 22 on."""
     raise NoUpgradeError("ONNX Runtime has no kernel of this version, and a reduction in its place would need the shape of the operand")
@@ -403,6 +412,7 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     **{(name, 13): _axes_13 for name in ("Squeeze", "Unsqueeze", "ReduceSum")},
     **{(f"Reduce{name}", 18): _axes_18 for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")},
     **{(name, 11): _place_on_axis for name in ("ArgMax", "ArgMin")},
+    ("AveragePool", 19): _windows_that_fit,
     ("BatchNormalization", 9): _norm_spatial,
     ("BatchNormalization", 14): _norm_training,
     ("Clip", 11): _clip_inputs,

@@ -236,6 +236,8 @@ def _write_group_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     if emit.opset >= 21 and data.dtype != "float64":
         given = {"epsilon": attrs.epsilon, "num_groups": attrs.num_groups}
         return transpose(emit, emit.node("GroupNormalization", [x, *inputs[1:]], given), swap)
+    if 0 in shape:  # which Reshape would take for a size of its operand
+        return emit.node("Identity", inputs[:1])
     rest = product(shape[1:])
     length = rest // attrs.num_groups if isinstance(rest, int) else -1
     grouped = emit.node("Reshape", [x, emit.constant(np.array([0, attrs.num_groups, length], np.int64))])
@@ -292,8 +294,8 @@ def _read_layer_norm(node: OnnxNode) -> Expr | None:
 
 def _covers(data: TensorType, part: TensorType, axis: int) -> bool:
     """Whether a tensor has the element type of data and its shape from `axis` on, dimension by dimension, nothing broadcast."""
-    layer = data.shape[axis % data.ndim :]
-    return data.dtype == part.dtype and len(layer) == part.ndim and all(map(same_dim, layer, part.shape))
+    layer = data.shape[axis % data.ndim :] if -data.ndim <= axis < data.ndim else ()
+    return bool(layer) and data.dtype == part.dtype and len(layer) == part.ndim and all(map(same_dim, layer, part.shape))
 
 
 @to_onnx(layer_norm)

@@ -256,7 +256,7 @@ def _shortest(value: AnyValue) -> float:
 @from_onnx("Clip")
 def _read_clip(node: OnnxNode) -> Expr | None:
     dtype = node.type(0).dtype
-    if dtype not in ARITHMETIC:
+    if dtype not in (ARITHMETIC if node.version >= 11 else FLOATING):
         return None
     bounds: list[float | None] = [None, None]
     for i, name in enumerate(("min", "max")):

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.egraph import EngineError
-from passat.rules.engine.foresight import foresee
+from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Budget, LimitReached, Limits
@@ -197,13 +197,14 @@ class Saturator:
         while (done := self.result.rounds - begun) < self._limits.rounds and self._listen(numbers, done):
             start = time.perf_counter()
             self._load(unions)
-            largest = max(map(len, self.members.values()), default=1)
-            if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._initial, largest, self._limits.matches):
-                self._follow(self._mirror.merges())
-                raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
+            learnt = set()
+            if may_explode(self.graph, self._initial):
+                learnt = self._follow(self._mirror.merges())
+                if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._limits.matches):
+                    raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
             moved, tables = self._mirror.step(self._phase)
             self.result.rounds += 1
-            learnt = self._follow(moved)
+            learnt |= self._follow(moved)
             self._budget.check_memory()
             self._remember_chased()
             unions = self._decide(tables, learnt)

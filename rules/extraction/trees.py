@@ -2,8 +2,13 @@
 
 import math
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from passat.rules.extraction.space import LESS, Space
+
+PATIENCE: Final = 50
+"""How often each node may be looked at, on average, until classes are settled in the order of their costs, which takes each node once, but
+for a heap. Large classes that are made of themselves are looked at again after each of their nodes."""
 
 
 def cheapest_trees(space: Space) -> dict[int, int]:
@@ -32,7 +37,7 @@ def cheapest_trees(space: Space) -> dict[int, int]:
     for cls in alternatives:
         work[level[cls]].append(cls)
         waiting[cls] = 1
-    here = 0
+    here = looked_at = 0
     while here < len(work):
         if not work[here]:
             here += 1
@@ -40,7 +45,11 @@ def cheapest_trees(space: Space) -> dict[int, int]:
         cls = work[here].pop()
         waiting[cls] = 0
         best, chosen = total[cls] * LESS, -1
-        for node in alternatives.get(cls) or (cls,):
+        nodes = alternatives.get(cls) or (cls,)
+        looked_at += len(nodes)
+        if looked_at > PATIENCE * len(classes):
+            return {cls: node for cls, node in trees_from_leaves(space).items() if cls in alternatives}
+        for node in nodes:
             tree = costs[node]
             for part in children[node]:
                 tree += total[part]

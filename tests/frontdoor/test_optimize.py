@@ -287,3 +287,15 @@ def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
     result = optimize(model).model
     assert len(result.graph.node) < len(model.graph.node)
     Runner(result)
+
+
+def test_zeros_of_unknown_sizes_do_not_explode() -> None:
+    """A difference that is 0, and of which no constant can be made: all that is multiplied with it, and all differences of that, are in one
+    class. The search ends before a round that would fill the memory, with the best so far."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[m, n, k, m] x) => (float[m, n, k, m] y)'
+        "{ u = Sub (x, x) v = Sub (u, u) y = Relu (v) }"
+    )
+    result = optimize(model, opt_level=4, config={"rules.math": "finite"})
+    assert len(result.model.graph.node) == 1
+    assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)

@@ -225,3 +225,11 @@ def test_a_subgraph_declares_what_its_results_are(rebuilt: Callable[[IRModule], 
     written = to_onnx(rebuilt(from_onnx(model)))
     body = next(attribute.g for attribute in written.graph.node[0].attribute if attribute.name == "body")
     assert [dim.dim_value for dim in body.output[1].type.tensor_type.shape.dim] == [3, 1]
+
+
+def test_a_group_norm_of_nothing_is_nothing() -> None:
+    """Reshape takes 0 for a size of its operand."""
+    x = var("x", shape=(1, 2, 0, 3), dtype="float64")
+    scale = const(np.ones(2), "float64")
+    model = written(Function([x], get_op("nn.group_norm")(x, scale, scale, num_groups=1)))
+    assert kinds(model) == ["Identity"]

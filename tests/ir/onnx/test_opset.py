@@ -321,3 +321,13 @@ def test_types_that_follow_from_constants_are_kept(run: Run, random: np.random.G
     x = random.standard_normal((1, 1, 2, 3)).astype(np.float32)
     for target in (11, 13, 19):
         np.testing.assert_array_equal(run(in_opset(before, target), {"x": x})[0], run(before, {"x": x})[0])
+
+
+def test_an_average_of_windows_that_do_not_fit_stays_in_its_opset() -> None:
+    """Since opset 19 ONNX Runtime has another kernel, which averages something else."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 15]> g (float[3, 2, 2, 2] x) => (float[a, b, c, d] y)'
+        "{ y = AveragePool <count_include_pad = 1, kernel_shape = [3, 2], strides = [2, 3]> (x) }"
+    )
+    with pytest.raises(OnnxError, match=r"AveragePool.* does not go from opset 15 to 20: a window over 3 elements does not fit into 2"):
+        in_opset(model, 20)
