@@ -14,7 +14,7 @@ from tests.fuzz.judge import LEVELS, MATHS, Settings
 from tests.fuzz.mutation import is_text, mutated, mutated_bytes
 from tests.fuzz.node_cases import mutated_case
 from tests.fuzz.operators import operators
-from tests.fuzz.rule_models import exported, feed_of, instance, rules
+from tests.fuzz.rule_models import exported, feed_of, instance, rules, sums_nothing
 
 INSTANCES: Final = 6
 """Instances of a rule until ONNX Runtime runs one."""
@@ -57,7 +57,9 @@ def rule_instances(seed: int) -> tuple[Case | None, Settings]:
         except (OnnxError, ValueError):  # not every operator has a form in ONNX, nor every attribute that was drawn
             continue
         feed = feed_of(model, trial.case)
-        case = counted(f"instance {seed} of {name}", model, (feed,)) if feed is not None else None
+        if feed is None or any(map(sums_nothing, filter(None, (trial.program and trial.program.body, trial.right)))):
+            continue
+        case = counted(f"instance {seed} of {name}", model, (feed,))
         if case is not None:
             return replace(case, other=other), settings
     return None, settings

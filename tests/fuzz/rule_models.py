@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, helper
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
-from passat.ir.expr import Call, Function
+from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
@@ -18,7 +18,7 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import Type
+from passat.ir.types import Type, tensor_type
 from passat.rule_pages.catalogue import library_subjects
 from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
@@ -30,6 +30,7 @@ from passat.rules.checking.values import PLAIN
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
+PRODUCTS: Final = frozenset({"nn.matmul", "nn.dense", "nn.batch_matmul", "contrib.fused_matmul", "einsum"})
 DRAWS: Final = 300
 """Instances drawn, at most, until one is accepted."""
 
@@ -110,6 +111,19 @@ def exported(trial: Trial, opset: int, *, right: bool = False) -> ModelProto:
     frame = Frame(ModelProto(ir_version=10, opset_import=imports), GraphProto(name="side"))
     function = Function(list(trial.program.params.values()), trial.right if right else trial.program.body)
     return to_onnx(IRModule({"main": function}, attrs={"onnx": frame}))
+
+
+def sums_nothing(program: Expr) -> bool:
+    """Whether a product of matrices in a program has elements, and none to sum: some kernels of ONNX Runtime leave such a result as the memory
+    was."""
+    return any(
+        isinstance(call, Call)
+        and isinstance(call.op, Op)
+        and call.op.name in PRODUCTS
+        and any(0 in tensor_type(arg.checked_type).shape for arg in call.args)
+        and 0 not in tensor_type(call.checked_type).shape
+        for call in post_order(program)
+    )
 
 
 def feed_of(model: ModelProto, case: Instance) -> dict[str, Any] | None:
