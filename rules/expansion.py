@@ -81,7 +81,8 @@ def has_holes(value: AnyValue) -> bool:
         return bool(hole_names(value))
     if isinstance(value, (CaseValue, CaseCondition, OperatorHole)):
         return True
-    return any(map(has_holes, value.args if isinstance(value, Condition) else arguments_of(value)))
+    parts = value.args if isinstance(value, Condition) else arguments_of(value)
+    return bool(parts) and any(map(has_holes, parts))
 
 
 def choices(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
@@ -236,7 +237,8 @@ def _all(values: Iterable[AnyValue], *, tuples: bool = True) -> Iterator[AnyValu
     while stack:
         value = stack.pop()
         yield value
-        stack += reversed(_parts_of(value, tuples))
+        if not isinstance(value, Pattern) or hole_names(value):
+            stack += reversed(_parts_of(value, tuples))
 
 
 def _parts_of(value: AnyValue, tuples: bool) -> Sequence[AnyValue]:

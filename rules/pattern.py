@@ -496,10 +496,16 @@ def hole_names(value: AnyValue) -> frozenset[str]:
     return own.union(*map(hole_names, parts)) if parts else own
 
 
-def _holes(pattern: Pattern) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+_HoleNames = tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]
+
+
+def _holes(pattern: Pattern) -> _HoleNames:
     """The names of the holes for tensors, attributes and operators, and of all that are filled before a rule is run, looked for once:
     patterns are made of others, which do not change."""
-    pending = [] if hasattr(pattern, "holes") else [pattern]
+    known: _HoleNames | None = getattr(pattern, "holes", None)
+    if known is not None:
+        return known
+    pending = [pattern]
     while pending:
         node = pending[-1]
         if isinstance(node, (PVar, PConst)):

@@ -14,12 +14,13 @@ from passat.rules.cost import CostModel, Roofline, cost_model
 from passat.rules.engine.journal import Journal
 from passat.settings import DEFAULT_LEVEL, Settings
 from passat.source import Source
-from passat.tracing import Tracing
 from passat.verify import Comparing, comparing
 from passat.vetoes import VetoWatch
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from passat.tracing import Tracing
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Job:
     how: Comparing
     prices: CostModel
     vetoes: VetoWatch
-    tracing: Tracing | None
+    tracing: "Tracing | None"
 
     def tell(self, text: str) -> None:
         """Says what begins now."""
@@ -82,6 +83,8 @@ def begin(wanted: Settings) -> Job:
     if wanted.record or wanted.explain or wanted.certificate:
         journal = options.get("rules.journal") or around.get_config("rules.journal") or Journal()
         options["rules.journal"] = journal
+        from passat.tracing import Tracing  # and with it all of explanations and certificates
+
         tracing = Tracing(journal)
     report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()
     return Job(wanted, report, rules, files, around, context, how, _prices(context, report), VetoWatch(), tracing)

@@ -3,17 +3,17 @@
 import os
 from typing import TYPE_CHECKING
 
-from passat.certificates import Certificate
 from passat.ir.onnx import save
-from passat.page.record import Record
 from passat.report import Report
-from passat.rules.provenance.explanation import ExplainError, Explanation
-from passat.rules.provenance.plain import CertificateError
 from passat.source import about
-from passat.tracing import Tracing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from passat.certificates import Certificate
+    from passat.page.record import Record
+    from passat.rules.provenance.explanation import Explanation
+    from passat.tracing import Tracing
 
 
 class Result:
@@ -23,7 +23,7 @@ class Result:
     """
 
     def __init__(
-        self, model: "ModelProto", report: Report, folder: str | None, tracing: Tracing | None = None, *, accepted: bool = True
+        self, model: "ModelProto", report: Report, folder: str | None, tracing: "Tracing | None" = None, *, accepted: bool = True
     ) -> None:
         self.model = model
         self.report = report
@@ -32,7 +32,7 @@ class Result:
         self._accepted = accepted
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> "Record | None":
         """What `write_report` needs beside the report, where that was asked for."""
         return None if self._tracing is None else self._tracing.record
 
@@ -46,18 +46,22 @@ class Result:
             save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
 
-    def explain(self, node: str | None = None) -> Explanation:
+    def explain(self, node: str | None = None) -> "Explanation":
         """Where the nodes come from: all of them, or those of a name. Raises ExplainError for an unknown name, and where `optimize` was
         not asked with `explain=True`."""
         if self._tracing is None or self._tracing.explanation is None:
+            from passat.rules.provenance.explanation import ExplainError
+
             raise ExplainError("ask for it beforehand: optimize(..., explain=True)")
         return self._tracing.explanation if node is None else self._tracing.explanation.of(node)
 
     @property
-    def certificate(self) -> Certificate:
+    def certificate(self) -> "Certificate":
         """The certificate (`passat.certificates`), plain data for JSON. Raises CertificateError where `optimize` was not asked with
         `certificate=True`."""
         if self._tracing is None or self._tracing.certificate is None:
+            from passat.rules.provenance.plain import CertificateError
+
             raise CertificateError("ask for it beforehand: optimize(..., certificate=True)")
         return self._tracing.certificate
 
