@@ -72,7 +72,7 @@ class GraphWriter:
                 self._write_call(call, names, node_name)
         for name, result in dict(zip(wanted, results, strict=True)).items():
             if self.inner and isinstance(result, Constant):
-                node = NodeProto(op_type="Constant", name=name, output=[name])
+                node = NodeProto(op_type="Constant", name=self.model.node_names.take(name), output=[name])
                 node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
                 self.nodes.append(node)
             elif self.name(result) != name:
@@ -86,10 +86,10 @@ class GraphWriter:
         fits = proto.WhichOneof("value") is None or runtime_name(proto) in taken
         made = None if fits else next((node for node in self.nodes if source in node.output), None)
         if made is None:
-            return NodeProto(op_type="Identity", name=name, input=[source], output=[name])
+            return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
         again = NodeProto()
         again.CopyFrom(made)
-        again.name = name
+        again.name = self.model.node_names.take(name)
         for i, output in enumerate(made.output):
             again.output[i] = name if output == source else self.model.names.take(output) if output else ""
         return again

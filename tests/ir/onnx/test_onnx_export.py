@@ -233,3 +233,14 @@ def test_a_group_norm_of_nothing_is_nothing() -> None:
     scale = const(np.ones(2), "float64")
     model = written(Function([x], get_op("nn.group_norm")(x, scale, scale, num_groups=1)))
     assert kinds(model) == ["Identity"]
+
+
+def test_a_node_that_only_gives_a_name_takes_none_that_another_node_has() -> None:
+    """ONNX Runtime loads no model in which two nodes have one name."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] u) => (float[2] y, float[4] z)'
+        "{ a = Identity (x) y = Transpose <perm = [0]> (a) [y] z = Concat <axis = 0> (u, u) }"
+    )
+    result = optimize(model).model
+    assert sorted(kinds(result)) == ["Concat", "Identity"]
+    InferenceSession(result.SerializeToString())
