@@ -22,9 +22,10 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, Type, tensor_type
 
 _SPLATS: Final = frozenset(
-    {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    {"bool", "float16", "bfloat16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Element types that ConstantOfShape has had from its beginning."""
+"""Element types that ConstantOfShape has had from its beginning, and bfloat16: for that ONNX Runtime has a kernel of it in every opset, and
+none of Expand."""
 
 
 def scalar_type(fill_value: TensorType, dtype: str | None, what: str = "fill_value") -> str:

@@ -244,3 +244,15 @@ def test_a_node_that_only_gives_a_name_takes_none_that_another_node_has() -> Non
     result = optimize(model).model
     assert sorted(kinds(result)) == ["Concat", "Identity"]
     InferenceSession(result.SerializeToString())
+
+
+@pytest.mark.parametrize("opset", [9, 23])
+def test_bfloat16_of_a_computed_shape_is_a_constant_of_shape(opset: int, rebuilt: Callable[[IRModule], IRModule]) -> None:
+    """ONNX Runtime has no Expand of it."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> g (int64[2] n) => (bfloat16[a, b] y)'
+        "{ y = ConstantOfShape <value = bfloat16[1] {1}> (n) }"
+    )
+    written = to_onnx(rebuilt(from_onnx(model)))
+    assert kinds(written) == ["ConstantOfShape"]
+    InferenceSession(written.SerializeToString())
