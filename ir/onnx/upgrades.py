@@ -396,7 +396,8 @@ def _scan_batch(up: Upgrade) -> Expr:
 
 def _windows_that_fit(up: Upgrade) -> Expr:
     try:
-        window_counts(OnnxNode("AveragePool", 11, [up.call.args[0]], up.attrs))
+        if isinstance(up.call.args[0].checked_type, TensorType):
+            window_counts(OnnxNode("AveragePool", 11, [up.call.args[0]], up.attrs))
     except OpTypeError as error:
         raise NoUpgradeError(f"{error}, and ONNX Runtime has another kernel since opset 19, which averages something else then") from error
     return up.again(up.call.args, up.attrs, since=19)

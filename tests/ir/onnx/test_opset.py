@@ -331,3 +331,11 @@ def test_an_average_of_windows_that_do_not_fit_stays_in_its_opset() -> None:
     )
     with pytest.raises(OnnxError, match=r"AveragePool.* does not go from opset 15 to 20: a window over 3 elements does not fit into 2"):
         in_opset(model, 20)
+
+
+def test_an_average_of_what_has_no_known_shape_goes_to_another_opset() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (float[1, 2, 4, 4] x) => (float[a, b, c, d] y)'
+        "{ u = own.Thing (x) y = AveragePool <kernel_shape = [3, 3]> (u) }"
+    )
+    assert [node.op_type for node in in_opset(model, 20).graph.node] == ["Thing", "AveragePool"]
