@@ -44,9 +44,10 @@ NONFINITE: Final[tuple[NonFinite, ...]] = (KEPT, RESOLVED, MIXED)
 Liberty = tuple[str, NonFinite]
 LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
 """What a rule may do to floating-point values, the least first."""
-REDUCING, EXPLORING, MERGING, LOWERING, EAGER = "reducing", "exploring", "merging", "lowering", "eager"
-"""The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a merging one has several
-roots; what a lowering one matched is not taken out; an eager one is applied to a node when it is added, and takes its place."""
+REDUCING, EXPLORING, JOINING, MERGING, LOWERING, EAGER = "reducing", "exploring", "joining", "merging", "lowering", "eager"
+"""The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a joining one unites two
+things that are computed already; a merging one has several roots; what a lowering one matched is not taken out; an eager one is applied to
+a node when it is added, and takes its place."""
 
 
 _LIBRARY: Final = "passat.rules.library."
@@ -204,6 +205,13 @@ class Rule:
         Without this a rule is *reducing*: the node that it matched is not matched again, which keeps saturation small.
         """
         return self._but(kind=EXPLORING)
+
+    def joining(self) -> "Rule":
+        """The rule applies only where its right side is computed already, up to the order of operands: the two become one, and nothing new
+        is tried. So sums in other orders are found to be the same without looking at all orders."""
+        if self.back or self.kind == LOWERING:
+            raise RuleError(f"rule [{self!r}]: a joining rule goes one way, and is not lowering")
+        return self._but(kind=JOINING)
 
     def lowering(self) -> "Rule":
         """The rule says what an operator is made of that the target does not have: it runs when all other rules of its pass have, and what

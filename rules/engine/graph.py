@@ -339,6 +339,13 @@ class Graph:
         self._nodes[head, payload, operands] = made
         return made
 
+    def there(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int | None:
+        """The node of a symbol on operand classes, if there is one, of a commutative operator in either order."""
+        found = self._nodes.get((head, payload, operands))
+        if found is None and head.op is not None and head.op.commutative:
+            found = self._nodes.get((head, payload, operands[::-1]))
+        return found
+
     def make_again(self, node: int) -> int:
         """What eager rules make of a node now that more is known of its operands; -1 where that is nothing."""
         if self.eager is None:

@@ -288,6 +288,19 @@ class Matcher:
             raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
 
+    def is_there(self, graph: Graph, row: Sequence[int]) -> bool:
+        """Whether the graph has what the right side would make already, up to the order of operands. Raises Refusal as `bind` does."""
+        match = self.bind(graph, row)
+        made: list[int] = []
+        for node, operands in self._plan:
+            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
+            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
+            found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
+            if found is None:
+                return False
+            made.append(found)
+        return True
+
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
         """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
         match = Bindings(self, graph, row, new)

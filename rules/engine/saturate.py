@@ -16,6 +16,7 @@ from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
 from passat.rules.engine.stage import Stage
+from passat.rules.rule import JOINING
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""
@@ -337,6 +338,8 @@ class Saturator:
                     self._check(len(graph), unions)
                 size = len(graph)
                 try:
+                    if matcher.rule.kind == JOINING and not matcher.is_there(graph, row):
+                        raise Refusal("nothing computes its right side")
                     root, built = matcher.decide(graph, row)
                 except Refusal as refusal:
                     statistics.refuse(str(refusal))

@@ -143,6 +143,8 @@ class Inverses(RuleSet):
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
 extremum = operator("extremum", "maximum", "minimum")
+g = operator("g", "add", "multiply")
+IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), same_type(x, g(x, z)))
 
 
 class Commutativity(RuleSet):
@@ -152,20 +154,14 @@ class Commutativity(RuleSet):
     extrema = (extremum(x, y) >> extremum(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)
 
 
+class CommonParts(RuleSet):
+    """Sums and products that are computed already, with their operands in another order or other groups."""
+
+    swapped = (f(x, y) >> f(y, x)).joining()
+    grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS).inexact(_ORDER).joining()
+
+
 class Associativity(RuleSet):
     """Sums and products in other groups, so that common parts are found; with budgets, since there are exponentially many."""
 
-    sums = (
-        ((x + y) + z >> x + (y + z))
-        .when(is_float(x), same_type(x, x + y), same_type(y, y + z), same_type(x, x + z))
-        .inexact(_ORDER)
-        .exploring()
-        .budget(200)
-    )
-    products = (
-        ((x * y) * z >> x * (y * z))
-        .when(is_float(x), same_type(x, x * y), same_type(y, y * z), same_type(x, x * z))
-        .inexact(_ORDER)
-        .exploring()
-        .budget(200)
-    )
+    grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS).inexact(_ORDER).exploring().budget(200)

@@ -13,6 +13,7 @@ from passat.rules.library.convolution_chains import ConvolutionChains, Convoluti
 from passat.rules.library.factoring import (
     Associativity,
     Cancellations,
+    CommonParts,
     Commutativity,
     Distribution,
     Factoring,
@@ -44,7 +45,7 @@ ALGEBRA: Final = (
     *(Products, Scales, ScaleAxis, Sums, Factoring, Distribution, Reassociation, ScaledReductions, ReducedConcats),
     *(MatmulChains, MatmulSums, Grouping, AffineBefore, AttentionScale, GroupedQueries),
     *(TransposedOperands, TransposedProducts, WeightsLast),
-    *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages),
+    *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages, CommonParts),
 )
 """What offers alternatives, in one direction each."""
 EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)

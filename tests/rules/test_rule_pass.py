@@ -238,3 +238,30 @@ def test_exact_search_finds_what_only_pays_together() -> None:
     with PassContext(config={"rules.cost": "nodes", "rules.exact": 10}) as exact:
         assert sorted(operators(rule_pass(Sharing)(mod)["main"])) == ["add", "cos", "exp", "sin"]
     assert "the program taken out is proven the cheapest" in exact.statistics.remarks["Sharing"]
+
+
+class Joining(RuleSet):
+    """Sums in another order, where they are there."""
+
+    swapped = (x + y >> y + x).joining()
+
+
+def test_a_joining_rule_unites_what_is_there() -> None:
+    a, b = var("a", (4,)), var("b", (4,))
+    outcome = apply(rule_pass(Joining), func(tup(ops.exp(a + b), ops.tanh(b + a))))
+    assert sorted(operators(outcome.function)) == ["add", "exp", "tanh"]
+    assert outcome.count("fired:Joining.swapped")
+
+
+def test_a_joining_rule_makes_nothing() -> None:
+    a, b = var("a", (4,)), var("b", (4,))
+    function = func(tup(ops.exp(a + b), ops.tanh(a - b)))
+    outcome = apply(rule_pass(Joining), function)
+    assert outcome.function is function
+    assert outcome.count("matched:Joining.swapped")
+    assert outcome.count("fired:Joining.swapped") == 0
+
+
+def test_a_joining_rule_goes_one_way() -> None:
+    with pytest.raises(RuleError, match="a joining rule goes one way, and is not lowering"):
+        (op.exp(x) >> op.tanh(x)).and_back().joining()

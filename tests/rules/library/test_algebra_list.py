@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from passat.ir.expr import Expr
+from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.types import tensor_type
+from passat.passmgr import PassContext
+from passat.pipelines import build_pipeline
 from passat.rules.checking.compare import difference
 from passat.rules.checking.values import ENDLESS, draw_array
 from passat.rules.cost import ROOFLINE, program_cost
@@ -191,6 +194,17 @@ def test_it_becomes_the_smaller_one(name: str) -> None:
     assert sorted(each for each in operators(made) if each != "expand_dims") == sorted(identity.left)
     assert program_cost(made.body, ROOFLINE) < program_cost(function.body, ROOFLINE)
     assert result_type(made) == result_type(function)
+    assert_equal_in_value(function, made, exact=False, special=False)
+
+
+@pytest.mark.parametrize("name", LIST)
+def test_the_default_pipeline_finds_it_too(name: str) -> None:
+    identity = LIST[name]
+    function = func(identity.program())
+    explored = apply(explore(), function, rules__math=identity.math).function
+    with PassContext(3, config={"rules.math": identity.math}):
+        made = build_pipeline()(IRModule({"main": function}))["main"]
+    assert program_cost(made.body, ROOFLINE) <= program_cost(explored.body, ROOFLINE) * (1 + 1e-9)
     assert_equal_in_value(function, made, exact=False, special=False)
 
 
