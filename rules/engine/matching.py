@@ -289,7 +289,8 @@ class Matcher:
         return root, built
 
     def is_there(self, graph: Graph, row: Sequence[int]) -> bool:
-        """Whether the graph has what the right side would make already, up to the order of operands. Raises Refusal as `bind` does."""
+        """Whether the graph has what the right side would make already, up to the order of operands, in another class than the root. Raises
+        Refusal as `bind` does."""
         match = self.bind(graph, row)
         made: list[int] = []
         for node, operands in self._plan:
@@ -299,7 +300,7 @@ class Matcher:
             if found is None:
                 return False
             made.append(found)
-        return True
+        return bool(made) and graph.find(made[-1]) != graph.find(row[0])
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
         """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""

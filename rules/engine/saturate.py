@@ -339,7 +339,7 @@ class Saturator:
                 size = len(graph)
                 try:
                     if matcher.rule.kind == JOINING and not matcher.is_there(graph, row):
-                        raise Refusal("nothing computes its right side")
+                        raise Refusal("nothing else computes its right side")
                     root, built = matcher.decide(graph, row)
                 except Refusal as refusal:
                     statistics.refuse(str(refusal))
