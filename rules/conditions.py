@@ -43,6 +43,9 @@ class Term:
         self.constant = constant
         self._known = known
 
+    def __repr__(self) -> str:
+        return f"<{'constant' if self.constant is not None else 'term'} of type {self.type_!r}>"
+
     @property
     def type(self) -> TensorType:
         """The type of a tensor. Refuses for anything else."""

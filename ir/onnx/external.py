@@ -42,6 +42,8 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
         raise OnnxError(
             f"{where}, which has other hard links, perhaps outside the model's folder; this is refused; a copy of the file does"
         )
+    if state == _NO_FILE:
+        raise OnnxError(f"{where}, which is no regular file ({path})")
     if state < 0:
         raise OnnxError(f"{where}, which is not there (looked for {path})")
     try:
@@ -58,16 +60,17 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
 
 _OUTSIDE = -2
 _LINKED = -3
+_NO_FILE = -4
 
 
 def _state(folder: str, path: str) -> int:
-    """The size of a file inside a folder; -1 where there is none, `_OUTSIDE` where it is a link to elsewhere, `_LINKED` where that cannot
-    be told, since it has several names."""
+    """The size of a file inside a folder; -1 where there is none, `_NO_FILE` where it is a folder or a device, `_OUTSIDE` where it is a
+    link to elsewhere, `_LINKED` where that cannot be told, since it has several names."""
     root = _real(os.path.abspath(folder))
     if os.path.commonpath([root, os.path.realpath(path)]) != root:
         return _OUTSIDE
     if not os.path.isfile(path):
-        return -1
+        return _NO_FILE if os.path.exists(path) else -1
     found = os.stat(path)
     return _LINKED if found.st_nlink > 1 else found.st_size
 

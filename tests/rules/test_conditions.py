@@ -182,3 +182,8 @@ def test_computed_attributes_of_ones_own() -> None:
 
     assert repr(last(x + y)) == "last((x + y))"
     assert ask(last(MATRIX)) == 1
+
+
+def test_a_term_shows_its_type() -> None:
+    """Messages of errors that guards raise name the terms."""
+    assert repr(Term(TensorType((2, 3)))) == "<term of type Tensor[(2, 3), float32]>"

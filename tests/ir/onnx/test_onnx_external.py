@@ -240,7 +240,7 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "linked folder": ({"location": "folder/m.bin"}, "a link that leads outside the model's folder"),
     "hard link": ({"location": "hard.bin"}, "which has other hard links, perhaps outside the model's folder; this is refused; a copy"),
     "missing": ({"location": "none.bin"}, "which is not there"),
-    "a folder": ({"location": "sub"}, "which is not there"),
+    "a folder": ({"location": "sub"}, "which is no regular file"),
     "no location": ({"offset": "0"}, "names no file"),
     "offset": ({"location": "m.bin", "offset": "99999999"}, "but the file has 8320 bytes"),
     "negative offset": ({"location": "m.bin", "offset": "-1"}, "but the file has 8320 bytes"),
