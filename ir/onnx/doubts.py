@@ -16,6 +16,7 @@ from passat.ir.ops.pooling import window_counts
 from passat.ir.shape import ANY, Dim, broadcast
 from passat.ir.types import TensorType, Type
 
+_LOSSES: Final = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
 _POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
 _PRODUCT: Final = 3
@@ -30,7 +31,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
     says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, takes an empty list of axes
     to squeeze for all of them, drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there, and
-    gives the places where a scalar is not zero one row, though ONNX says none.
+    gives the places where a scalar is not zero one row, though ONNX says none. Losses of each element have the shape of the targets there,
+    whether these fit or not.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
@@ -54,9 +56,16 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [UNKNOWN] * len(results)
     if _is_places_of_a_scalar(node, operands):
         return [_with_sizes(type_, 0) for type_ in results]
+    if node.op_type in _LOSSES and attrs.get("reduction") == "none" and len(operands) > 1 and results:
+        return [_with_shape_of(results[0], operands[1]), *results[1:]]
     if node.op_type == "PRelu" and attrs["opset"] >= _BROADCASTING:
         return [_broadcast(*operands)]
     return list(results)
+
+
+def _with_shape_of(type_: Type, target: Type) -> Type:
+    """A loss of each element has the shape of the targets for ONNX Runtime, which does not ask whether they fit the scores."""
+    return type_.with_shape(target.shape) if isinstance(type_, TensorType) and isinstance(target, TensorType) else UNKNOWN
 
 
 def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:

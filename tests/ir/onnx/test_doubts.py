@@ -93,3 +93,15 @@ def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
     constants = f"<int64[1] b = {{{begin}}}, int64[1] e = {{{end}}}, int64[1] a = {{0}}, int64[1] s = {{{stride}}}>"
     text = f"g (float[{dims}] x) => (int64[4] y, float[p,q,r,t] z) {constants} {{ z = Slice(x, b, e, a, s) y = Shape(z) }}"
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
+
+
+@pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@pytest.mark.parametrize("columns", [0, 1, 4])
+def test_a_loss_of_each_element_has_the_shape_of_the_targets(op_type: str, columns: int) -> None:
+    """ONNX Runtime does not ask whether they fit the scores."""
+    text = f'g (int64[3, m] target) => (int64[2] y) <float[1] one = {{1}}> {{ loss = {op_type} <reduction = "none"> (input, target) y = Shape (loss) }}'
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((3, 5, 4), np.float32), "input"))
+    feed = {"target": np.zeros((3, columns), np.int64)}
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run(feed)[0].tolist() == Runner(model, threads=1).run(feed)[0].tolist()
