@@ -38,8 +38,8 @@ that a left side does not name may be anything. What holes for operators, cases 
 * **where**: the guards. The rule fires where all of them hold, and otherwise says which one does not, and why. What each means is said
   below the rules of its file; `left` is the left side as a whole.
 * **kind**: a *reducing* rule retires what it matched from matching; an *exploring* one offers an alternative that need not be better by
-  itself; an *eager* one is applied to nodes as they are added, and takes their place; a *merging* one has several roots; what a *lowering*
-  one matched is not taken out any more. `<->` goes both ways.
+  itself; a *joining* one unites two things that are computed already; an *eager* one is applied to nodes as they are added, and takes their
+  place; a *merging* one has several roots; what a *lowering* one matched is not taken out any more. `<->` goes both ways.
 * **values**: an *exact* rule keeps every bit. An *inexact* one changes rounding, as it says, and does not run where `rules.math` is
   `exact`; results that are infinite or NaN stay what they are, unless it says otherwise. A *finite* one assumes that no value is infinite
   or NaN, for the reason that it gives, and runs only where `rules.math` is `finite` (or in a pass that lowers and is asked for by name).
