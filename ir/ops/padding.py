@@ -86,7 +86,7 @@ def _read_pad(node: OnnxNode) -> Expr | None:
             value = plain_value(fixed)
         if pads is None or (mode == "constant" and node.has(2) and fixed is None):
             return _read_dynamic_pad(node, mode)
-    if pads is None or value is None:
+    if pads is None or value is None or len(pads) % 2:
         return None
     places = range(data.ndim) if axes is None else axes
     widths = {axis % data.ndim if data.ndim else axis: pair for axis, pair in zip(places, zip_pads(pads), strict=False)}

@@ -87,7 +87,7 @@ def test_one_call_for_several_nodes_is_no_improvement() -> None:
                 assert result.report.kept == NAMES_ONLY
                 assert result.report.cost_after == result.report.cost_before
     names = {name for name, found in several.items() if found}
-    assert len(names) >= 50
+    assert len(names) >= 49
     assert {"nn.swish", "nn.gelu", "nn.rms_norm", "one_hot", "repeat", "isfinite", "nn.group_norm", "stack", "log2"} <= names
 
 

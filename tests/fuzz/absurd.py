@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from tests.fuzz.graphs import NEWEST
 from tests.fuzz.node_cases import node_cases
+from tests.ir.onnx.opset_samples import all_samples
 
 INTEGERS: Final = (-1, 0, 99, -2, -7, 2**31 - 1, -(2**31), 2**40, -(2**63))
 FLOATS: Final = (float("nan"), -1.0, 0.0, 3e38)
@@ -22,6 +24,19 @@ def distinct_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], int]
     for node, inputs, _, opset in node_cases():
         key = (node.op_type, tuple(attribute.name for attribute in node.attribute), len(node.input))
         found.setdefault(key, (node, inputs, opset))
+    return tuple(found.values())
+
+
+@lru_cache(1)
+def older_cases() -> Sequence[tuple[NodeProto, Sequence[TensorProto], int]]:
+    """Nodes of operators that have several versions, with their operands, in the first and the last opset that takes them, and between."""
+    found: dict[object, tuple[NodeProto, Sequence[TensorProto], int]] = {}
+    for sample in all_samples():
+        if sample.before:
+            continue
+        operands = [numpy_helper.from_array(array, f"i{i}") for i, array in enumerate(sample.operands) if array is not None]
+        for opset in sorted({sample.since, min(sample.since + 3, sample.until, NEWEST), min(sample.until, NEWEST)}):
+            found.setdefault((sample.op_type, opset, tuple(sample.attrs), len(operands)), (sample.node(), operands, opset))
     return tuple(found.values())
 
 
@@ -78,8 +93,8 @@ def _copy(node: NodeProto) -> NodeProto:
     return copy
 
 
-def model_of(node: NodeProto, inputs: Sequence[ValueInfoProto], opset: int) -> ModelProto:
+def model_of(node: NodeProto, inputs: Sequence[ValueInfoProto], opset: int, constants: Sequence[TensorProto] = ()) -> ModelProto:
     """The model of a node, of whose results nothing is declared."""
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(node.domain, 1)] if node.domain else [])]
-    return helper.make_model(helper.make_graph([node], "g", inputs, outputs), opset_imports=imports)
+    return helper.make_model(helper.make_graph([node], "g", inputs, outputs, constants), opset_imports=imports)
