@@ -22,7 +22,7 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_root import MultiRule
-from passat.rules.opset import written_opset
+from passat.rules.opset import read_opset, written_opset
 from passat.rules.pattern import RuleError
 from passat.rules.pick import rank_of
 from passat.rules.regions.regional import REGION_NODES
@@ -167,7 +167,7 @@ class RulePass(FunctionPass):
         report = EngineReport()
         start = time.perf_counter()
         engine = self._engine(ctx)
-        engine.environment = engine.environment._replace(opset=_opset(mod), written=written_opset(mod, ctx))
+        engine.environment = engine.environment._replace(opset=read_opset(mod) or DEFAULT_OPSET, written=written_opset(mod, ctx))
         if engine.journal is not None:
             name = next((var.name_hint for var, each in mod.functions.items() if each is func), "")
             engine.journal.at(self.info.name, name, self.owners)
@@ -308,11 +308,6 @@ def _directions(rule: Rule) -> tuple[Rule, ...]:
 def _matcher(rule: Rule) -> Matcher | Grouper:
     """The matcher of a rule, made once: passes are cheap to make, queries are not."""
     return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
-
-
-def _opset(mod: IRModule | None) -> int:
-    """The opset that a module is written in: that of the ONNX model which it was read from, or the one for all others."""
-    return int(getattr(None if mod is None else mod.attrs.get("onnx"), "version", DEFAULT_OPSET))
 
 
 def _applied(ctx: PassContext) -> int:

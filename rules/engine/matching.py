@@ -295,7 +295,7 @@ class Matcher:
         made: list[int] = []
         for node, operands in self._plan:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
+            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and _has_payload(node) else 0
             found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
             if found is None:
                 return False
