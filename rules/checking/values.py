@@ -23,6 +23,11 @@ _EXTREME: Final = (
     *(0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 1e-40, 3e38, 1e-30, 7e4, float("inf"), float("-inf"), float("nan")),
     *(2.0**power for power in (-149, -130, -126, -24, -20, -15, -14, 15, 16, 127)),
 )
+_NUMBERS: Final[dict[Odd, tuple[float, ...]]] = {
+    PLAIN: _USUAL,
+    ENDLESS: (*_USUAL, float("inf"), float("-inf"), float("nan")),
+    EXTREME: _EXTREME,
+}
 _ODD: Final = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e38, 1e-6, 7e4])
 _ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
 
@@ -64,9 +69,9 @@ def _integers(generator: Generator, shape: tuple[int, ...], kind: "np.dtype[np.g
 def draw_constant(dice: Dice, shape: tuple[int, ...], dtype: str, literals: Sequence[float], odd: Odd = PLAIN) -> Tensor:
     """A constant: of one value (one that the rule names, or another), stored once or element by element, or of several values."""
     if dice.chance(0.55):
-        values = literals if literals and dice.chance(0.6) else _EXTREME if odd == EXTREME else _USUAL
+        values = literals if literals and dice.chance(0.6) else _NUMBERS[odd]
         return uniform(dice.pick(values), shape, dtype, stored_once=dice.chance(0.5))
-    array = draw_array(dice.generator, shape, dtype, odd if odd == EXTREME else PLAIN)
+    array = draw_array(dice.generator, shape, dtype, odd)
     if dice.chance(0.4) and array.dtype.kind not in "bc":
         with np.errstate(all="ignore"):
             array = np.abs(array)

@@ -18,7 +18,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.tensor import Array
 from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_float
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.linear import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
@@ -249,7 +249,7 @@ class ScoreScales(RuleSet):
 
     of_either = (
         (side(queries=q * c, keys=q) @ side(queries=k, keys=k * c) >> (q @ k) * c)
-        .when(are_stacks(q), is_scalar(c, side(queries=q, keys=k)), is_float(q))
+        .when(are_stacks(q), is_scalar(c, side(queries=q, keys=k)), is_float(q), is_finite(c))
         .exploring()
         .inexact("scales the product")
     )

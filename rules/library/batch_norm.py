@@ -8,6 +8,7 @@ convolutions and of nn.dense may be parameters of the program, which are scaled 
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import Attrs
@@ -23,7 +24,6 @@ matrix, b, c, d = constants("v b c d")
 gamma, beta, mean, var = constants("gamma beta mean var")
 a, e = attributes("a e")
 _NOTE = "scales the weights instead of the result"
-_FLOAT16_END = 65504.0
 
 
 @condition
@@ -86,46 +86,54 @@ def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
 
 @condition
 def stays_finite(w: Term, c: Term) -> bool | str:
-    """The weight times the constant does not overflow where the element type has a short range."""
-    if w.type.dtype != "float16":
+    """The weight times the constant is finite, or, of a weight that only a run knows, the constant."""
+    if w.type.dtype not in FLOATS:
         return True
-    largest = _largest(w) * _largest(c)
-    return largest < _FLOAT16_END or f"the weight times the constant may reach {largest:g}"
+    largest = _largest(c) * (_largest(w) if w.constant is not None or w.type.dtype == "float16" else 1.0)
+    return largest < _end(w) or f"the weight times the constant may reach {largest:g}"
 
 
 @condition
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
-    """Sums over that axis of products of two weights do not overflow where the element type has a short range."""
-    if w.type.dtype != "float16":
+    """Sums over that axis of products of two weights are finite."""
+    if w.type.dtype not in FLOATS:
         return True
     terms = matrix.type.shape[axis]
     assert isinstance(terms, int)  # constants are static
     largest = _largest(w) * _largest(v) * terms
-    return largest < _FLOAT16_END or f"sums of products of the weights may reach {largest:g}"
+    return largest < _end(w) or f"sums of products of the weights may reach {largest:g}"
 
 
 @condition
 def sum_stays_finite(b: Term, d: Term) -> bool | str:
-    """The sum of two constants does not overflow where the element type has a short range."""
-    if b.type.dtype != "float16":
+    """The sum of two constants is finite."""
+    if b.type.dtype not in FLOATS:
         return True
     total = _largest(b) + _largest(d)
-    return total < _FLOAT16_END or f"the sum of the constants may reach {total:g}"
+    return total < _end(b) or f"the sum of the constants may reach {total:g}"
 
 
 @condition
 def normalised_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
-    """Weight and bias of the product that does what product and normalisation did do not overflow where the element type has a short
-    range. `shifts` are the mean, and the bias that was there."""
-    if w.type.dtype != "float16":
-        return True
-    scale = _largest(gamma) / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon)
-    largest = max(_largest(w) * scale, sum(map(_largest, shifts)) * scale + _largest(beta))
-    return bool(largest < _FLOAT16_END) or f"the weight or the bias may reach {largest:g}"
+    """Weight and bias of the product that does what product and normalisation did are finite. `shifts` are the mean, and the bias that was
+    there. Of a weight that only a run knows, this asks that the scale is."""
+    with np.errstate(all="ignore"):
+        scale = float(_largest(gamma) / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
+    weight = _largest(w) if w.constant is not None or w.type.dtype == "float16" else 1.0
+    reached = (weight * scale, sum(map(_largest, shifts)) * scale + _largest(beta))
+    return all(size < _end(w) for size in reached) or f"the weight or the bias may reach {max(reached):g}"
 
 
 def _largest(constant: Term) -> float:
-    return float(np.max(np.abs(constant.value().numpy()), initial=0))
+    """The greatest absolute value of an element; NaN where there is one."""
+    elements = constant.value().numpy()
+    with np.errstate(all="ignore"):  # of NaN
+        return max(float(elements.max()), -float(elements.min())) if elements.size else 0.0
+
+
+def _end(term: Term) -> float:
+    """The end of the range of an element type."""
+    return float(ml_dtypes.finfo(to_numpy(term.type.dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
 
 
 @condition

@@ -3,7 +3,7 @@
 ConvNeXt and CaiT scale what a block adds to its input (Touvron et al. 2021, LayerScale).
 """
 
-from passat.rules.conditions import Term, condition, is_float
+from passat.rules.conditions import Term, condition, is_axis, is_float
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -28,12 +28,6 @@ def is_feature_bias(b: Term, w: Term) -> bool | str:
     return (b.type.ndim == 1 and b.type.shape == w.type.shape[1:]) or f"{b.type!r} is no bias of a product by {w.type!r}"
 
 
-@condition
-def is_last(axis: int, w: Term) -> bool | str:
-    """The bias is along the columns of a matrix."""
-    return axis in (-1, 1) or f"the bias is along axis {axis}"
-
-
 class LayerScale(RuleSet):
     """Factors for each feature go into weight and bias of the linear layer before them."""
 
@@ -45,6 +39,6 @@ class LayerScale(RuleSet):
     )
     biased_matrix = (
         (op.nn.bias_add(x @ w, b, axis=p) * s >> op.nn.bias_add(x @ (w * s), b * s, axis=-1))
-        .when(is_feature_scale(s, w), is_last(p, w), is_float(w), stays_finite(w, s), stays_finite(b, s))
+        .when(is_feature_scale(s, w), is_axis(p, -1, x @ w), is_float(w), stays_finite(w, s), stays_finite(b, s))
         .inexact(_NOTE)
     )

@@ -13,7 +13,7 @@ from passat.ir.bounds import at_least
 from passat.ir.shape import same_dim
 from passat.rules.case_hole import CaseHole, cases
 from passat.rules.conditions import Term, condition, has_rank, is_axis, is_finite, is_float, same_shape
-from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite
+from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
 from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.linear import is_product_bias, is_scalar
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
@@ -109,13 +109,13 @@ class MatmulSums(RuleSet):
             + biases(none=_OTHER, shifted=_OTHER, left=_OTHER, both=op.nn.bias_add(_OTHER, c, axis=p))
             >> biases(none=_SUM, shifted=_SUM + y, left=op.nn.bias_add(_SUM, b, axis=p), both=op.nn.bias_add(_SUM, b + c, axis=p))
         )
-        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V))
+        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V), sum_stays_finite(w, v))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
     subtract = (
         (_LEFT - _OTHER >> product(x, _RIGHT_W - _RIGHT_V))
-        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V))
+        .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V), sum_stays_finite(w, v))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
@@ -152,21 +152,21 @@ class AffineBefore(RuleSet):
 
     scaled = (
         (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=())))
-        .when(has_rank(w, 2), is_scalar(c, x), is_not(c, 1), is_finite(c), stays_finite(w, c))
+        .when(has_rank(w, 2), is_scalar(c, x), is_not(c, 1), stays_finite(w, c))
         .inexact(_NOTE)
         .exploring()
         .budget(64)
     )
     scaled_rows = (
         (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=(-1, 1))))
-        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_finite(c), stays_finite(w, c))
+        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), stays_finite(w, c))
         .inexact(_NOTE)
         .exploring()
         .budget(64)
     )
     shifted_rows = (
         (_weighted(first, x + c, w) >> product(x, _RIGHT_W) + product(c, _RIGHT_W))
-        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_finite(c), is_float(x))
+        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_float(x), products_stay_finite(w, c, _RIGHT_W, 0))
         .inexact(_NOTE)
         .exploring()
         .budget(64)

@@ -10,6 +10,7 @@ from passat.rules.conditions import (
     equals,
     has_rank,
     is_channels_first,
+    is_finite,
     is_usual_convolution,
     same_shape,
     same_size,
@@ -84,7 +85,7 @@ class TasoProducts(RuleSet):
         .exploring()
     )
     distributes = (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
-    moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
+    moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
     transposes = (
         (transposed(product(x, y)) >> product(transposed(y), transposed(x)))
         .when(has_rank(x, 2), has_rank(y, 2))
@@ -103,7 +104,7 @@ class TasoProducts(RuleSet):
 class TasoConvolutions(RuleSet):
     """Convolutions and pooling."""
 
-    moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0)).inexact(ROUNDS).exploring()
+    moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
     of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
     of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).inexact(ROUNDS, nonfinite=MIXED).exploring()
     weights_side_by_side = (

@@ -50,6 +50,7 @@ MENDED = {
     "keeps_no_infinity": ".inexact(..., nonfinite='mixed')",
     "makes_finite": ".finite(...)",
     "makes_undefined": ".finite(...)",
+    "scales_a_factor": ".finite(...)",
     "only_back": ".finite(...)",
 }
 

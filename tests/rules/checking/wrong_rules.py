@@ -1,6 +1,6 @@
 """Rules of which something is wrong, one kind after the other, and rules of which nothing is."""
 
-from passat.rules.conditions import Term, condition, has_dtype, is_all, same_type
+from passat.rules.conditions import Term, condition, has_dtype, has_rank, is_all, is_float, same_type
 from passat.rules.multi_root import each, joined, parts
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -50,6 +50,7 @@ class Wrong(RuleSet):
     keeps_no_infinity = ((x + y) * z >> x * z + y * z).inexact("rounds in another order", nonfinite="resolved").exploring()
     makes_finite = ((x + y) - x >> y).when(same_type(y, x + y), has_dtype(x, "float32")).inexact("a sum less", nonfinite="mixed")
     makes_undefined = (op.sigmoid(x) >> op.exp(x) / (op.exp(x) + 1.0)).inexact("its definition", nonfinite="mixed").exploring()
+    scales_a_factor = ((x @ y) * c >> x @ (y * c)).when(has_rank(c, 0), is_float(x)).inexact("scales a factor").exploring()
     only_back = (x * (y / y) >> x).when(same_type(x, x * (y / y)), has_dtype(x, "float32"))
 
 

@@ -69,7 +69,7 @@ CASES: dict[str, Case] = {
     "LayerScale.biased_matrix": case(
         ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
         ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
-        "along axis 0",
+        "axis 0 of Tensor",
     ),
     "GlobalPools.mean": case(
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"

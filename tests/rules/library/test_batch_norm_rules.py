@@ -154,6 +154,13 @@ def test_weights_of_half_precision_do_not_overflow() -> None:
     refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.scaled", "may reach 90000")
 
 
+@pytest.mark.parametrize("factor", [float("inf"), float("-inf"), float("nan"), 3e38])
+def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
+    size = splat(factor, ())
+    refuses(convolution(2, "") * size, "ScaleAxis.scaled", "the weight times the constant may reach")
+    refuses(norm(var("x", (1, CHANNELS, 5))) * size, "Normalisations.scaled", "the weight times the constant may reach", Normalisations)
+
+
 def test_named_sizes_are_no_obstacle() -> None:
     data = var("x", ("batch", 2, "height", "width"))
     function = func(norm(ops.nn.conv2d(data, numbers((3, 2, 2, 2)))))
