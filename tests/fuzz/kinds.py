@@ -57,7 +57,9 @@ def rule_instances(seed: int) -> tuple[Case | None, Settings]:
         except (OnnxError, ValueError):  # not every operator has a form in ONNX, nor every attribute that was drawn
             continue
         feed = feed_of(model, trial.case)
-        if feed is None or any(map(sums_nothing, filter(None, (trial.program and trial.program.body, trial.right)))):
+        if feed is None or any(
+            sums_nothing(side, feed) for side in (trial.program and trial.program.body, trial.right) if side is not None
+        ):
             continue
         case = counted(f"instance {seed} of {name}", model, (feed,))
         if case is not None:

@@ -218,6 +218,7 @@ def _instance_normalization(graph: Builder, form: Form) -> Draft:
     x = _image(graph, form)
     groups = graph.one_of([size for size in range(1, x.shape[1] + 1) if x.shape[1] % size == 0])
     size = groups if form.op == "GroupNormalization" and form.version < 21 else x.shape[1]
+    graph.never_empty = True  # the mean of nothing reads memory that is not there
     attrs = {**_epsilon(graph), **({"num_groups": groups} if form.op == "GroupNormalization" else {})}
     return Draft([x, *(_weight(graph, x.kind, (size,)) for _ in range(2))], attrs)
 
@@ -236,7 +237,8 @@ def _epsilon(graph: Builder) -> dict[str, Any]:
 
 @recipe("MeanVarianceNormalization")
 def _mean_variance(graph: Builder, form: Form) -> Draft:
-    return Draft([graph.operand(form.kinds(0), lambda value: value.rank == 4, lambda: (2, 3, 2, 2))])
+    graph.never_empty = True  # as of InstanceNormalization
+    return Draft([graph.operand(form.kinds(0), lambda value: value.rank == 4 and 0 not in value.shape, lambda: (2, 3, 2, 2))])
 
 
 # ---- attention and recurrence

@@ -1,7 +1,7 @@
 """For each rule of the library a model on which it fires: an instance of its left side, drawn as `passat rules check` does, as ONNX."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import Type, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 from passat.rule_pages.catalogue import library_subjects
 from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
@@ -31,6 +31,8 @@ from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 PRODUCTS: Final = frozenset({"nn.matmul", "nn.dense", "nn.batch_matmul", "contrib.fused_matmul", "einsum"})
+NORMALIZATIONS: Final = frozenset({"nn.instance_norm", "nn.group_norm"})
+"""Operators whose mean over nothing reads memory that is not there: now and then that ends the process."""
 DRAWS: Final = 300
 """Instances drawn, at most, until one is accepted."""
 
@@ -113,17 +115,17 @@ def exported(trial: Trial, opset: int, *, right: bool = False) -> ModelProto:
     return to_onnx(IRModule({"main": function}, attrs={"onnx": frame}))
 
 
-def sums_nothing(program: Expr) -> bool:
-    """Whether a product of matrices in a program has elements, and none to sum: some kernels of ONNX Runtime leave such a result as the memory
-    was."""
-    return any(
-        isinstance(call, Call)
-        and isinstance(call.op, Op)
-        and call.op.name in PRODUCTS
-        and any(0 in tensor_type(arg.checked_type).shape for arg in call.args)
-        and 0 not in tensor_type(call.checked_type).shape
-        for call in post_order(program)
-    )
+def sums_nothing(program: Expr, feed: Mapping[str, Any]) -> bool:
+    """Whether ONNX Runtime has nothing to sum where it does not expect that: a product of matrices that has elements is left as the memory was,
+    and a normalization reads what is not there."""
+    fed_empty = any(0 in array.shape for array in feed.values())  # where types do not say so
+    for call in post_order(program):
+        if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in PRODUCTS | NORMALIZATIONS:
+            types = [arg.checked_type for arg in call.args]
+            empty = fed_empty or any(isinstance(type_, TensorType) and 0 in type_.shape for type_ in types)
+            if empty and (call.op.name in NORMALIZATIONS or 0 not in tensor_type(call.checked_type).shape):
+                return True
+    return False
 
 
 def feed_of(model: ModelProto, case: Instance) -> dict[str, Any] | None:

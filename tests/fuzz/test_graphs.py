@@ -1,19 +1,25 @@
 """The share of fuzzing that every run makes: fixed seeds. Each mapped operator is drawn in the versions that it has."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from passat.ir.expr import Function, Var
+from passat.ir.infer import infer_type
 from passat.ir.onnx import from_onnx
 from passat.ir.onnx_mapping import READERS
+from passat.ir.op import get_op
+from passat.ir.shape import ANY
 from passat.ir.types import TensorType, TupleType
 from tests.fuzz.builder import IR_VERSION, Builder, declaration
 from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, has_declared_ranks, random_case
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
+from tests.fuzz.rule_models import sums_nothing
 from tests.fuzz.values import FLOAT
 from tests.share import share
 
@@ -97,6 +103,36 @@ def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
     ]
     graph.nodes.append(onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 2]))
     assert len(feeds_of(graph)) == 2 < len(whole)  # those of the sizes that the graph was made with
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes", "spared"),
+    [
+        ("nn.instance_norm", {}, [(2, 1, 0), (1,), (1,)], True),
+        ("nn.group_norm", {"num_groups": 1}, [(2, 3, 0), (3,), (3,)], True),
+        ("nn.instance_norm", {}, [(2, 1, 3), (1,), (1,)], False),
+        ("nn.matmul", {}, [(2, 0), (0, 3)], True),
+        ("nn.matmul", {}, [(0, 2), (2, 3)], False),
+    ],
+)
+def test_what_onnx_runtime_makes_of_nothing_is_its_own(
+    op: str, attrs: dict[str, Any], shapes: list[tuple[int, ...]], *, spared: bool
+) -> None:
+    """A sum over nothing in some kernels, whether types say that there is nothing or the inputs alone do."""
+    feed = {f"x{i}": np.ones(shape, np.float32) for i, shape in enumerate(shapes)}
+    for known in (True, False) if spared else (True,):
+        params = [Var(f"x{i}", TensorType(shape if known else (ANY,) * len(shape), "float32")) for i, shape in enumerate(shapes)]
+        function = infer_type(Function(params, get_op(op)(*params, **attrs)))
+        assert isinstance(function, Function)
+        assert sums_nothing(function.body, feed) == spared
+
+
+@pytest.mark.parametrize("op", ["InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"])
+def test_no_mean_is_taken_of_nothing(op: str) -> None:
+    graphs = [Builder(np.random.default_rng(seed), 21, most_inputs=1, symbols={"n": 5}) for seed in range(10)]
+    drawn = [graph for graph in graphs if draw_node(graph, op)]
+    assert drawn
+    assert all(0 not in array.shape for graph in drawn for feed in feeds_of(graph) for array in feed.values())
 
 
 def test_ranks_are_those_that_are_declared() -> None:
