@@ -31,6 +31,8 @@ KnownValue = ShapeValue | tuple[ShapeValue, ...]
 KnownFunction = Callable[[Sequence[Type], Sequence[KnownValue | None], Attrs], KnownValue | None]
 KNOWN_LIMIT = 256
 """Tensors of more elements than this are not followed through shape arithmetic."""
+ENTRY_LIMIT = 1 << 16
+"""Vectors of more entries than this cannot be shapes, sizes of parts, starts or steps."""
 FOLLOWED = frozenset({"int64", "int32", "bool"})
 """Element types of the tensors that are followed: sizes, and what comparisons say of them."""
 
@@ -51,12 +53,15 @@ class Known:
         self.value = value if not isinstance(value, tuple) else None
 
     def dims(self) -> list[Dim] | None:
-        """The elements as dimensions, where the tensor is a vector of static length; `Any` for those that are not known."""
+        """The elements as dimensions, where the tensor is a vector of static length; `Any` for those that are not known. Raises OpTypeError
+        for a vector of more than `ENTRY_LIMIT` elements."""
         if self.value is not None:
             return list(self.value.reshape(-1))
-        if self.type.ndim == 1 and isinstance(self.type.shape[0], int):
-            return [ANY] * self.type.shape[0]
-        return None
+        if self.type.ndim != 1 or not isinstance(length := self.type.shape[0], int):
+            return None
+        if length > ENTRY_LIMIT:
+            raise OpTypeError(f"{self.type!r} has more entries than shapes and sizes have, {ENTRY_LIMIT} at most")
+        return [ANY] * length
 
 
 class Op(Expr):

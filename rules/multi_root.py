@@ -128,6 +128,12 @@ class MultiRule(Rule):
             given.pop(name, None)
         return MultiRule(self.left, self.right, given.pop("conditions"), **given)
 
+    def of_kind(self, kind: str) -> "MultiRule":
+        """Itself where the kind is merging. Raises RuleError for other kinds."""
+        if kind != MERGING:
+            raise RuleError(f"rule [{self!r}]: it has several roots, and cannot be {kind}")
+        return self
+
     def branches(self, at_least: int) -> "MultiRule":
         """The rule where it takes so many calls at least."""
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)

@@ -1,5 +1,7 @@
 """Rules and rule sets, and what is refused when they are made."""
 
+import copyreg
+import functools
 import inspect
 import os
 import sys
@@ -199,6 +201,18 @@ class Rule:
         both.directions()  # for its errors: a right side that cannot stand on the left
         return both
 
+    def of_kind(self, kind: str) -> "Rule":
+        """The rule as one of another kind, by its name, as `exploring` and the others make it. Raises RuleError where it cannot be one."""
+        makers = {EXPLORING: Rule.exploring, JOINING: Rule.joining, LOWERING: Rule.lowering, EAGER: Rule.eager, REDUCING: Rule._reducing}
+        if kind not in makers:
+            raise RuleError(f"rule [{self!r}]: rules are made {', '.join(sorted(makers))}, not {kind!r}")
+        return self if self.kind == kind else makers[kind](self)
+
+    def _reducing(self) -> "Rule":
+        if self.back:
+            raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be reducing")
+        return self._but(kind=REDUCING)
+
     def exploring(self) -> "Rule":
         """The rule offers an alternative that need not be better: what it matched stays in sight of all rules.
 
@@ -355,6 +369,8 @@ class RuleSetMeta(type):
     own library are checked by its tests.)"""
 
     rules: tuple[Rule, ...]
+    base: "RuleSetMeta"
+    """The set as it is defined: another one only for a set `of_kind`."""
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: AnyValue) -> "_Body":
@@ -377,12 +393,29 @@ class RuleSetMeta(type):
             elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
         cls.rules = (*inherited, *own)
+        cls.base = cls
         if own and not cls.__module__.startswith(_LIBRARY):
             from passat.rules.typecheck import check_types  # which needs this module
 
             for rule in own:
                 check_types(rule)
         return cls
+
+    @functools.cache  # noqa: B019  # classes live as long as the program
+    def of_kind(cls, kind: str) -> "RuleSetMeta":
+        """The same rules under the same names, all of one kind, for a pass that uses them otherwise than they say themselves:
+        `phase(Products, Commutativity.of_kind("joining"))`. Raises RuleError where a rule cannot be of that kind.
+
+        >>> from passat.rules.library import Commutativity
+        >>> [rule.kind for rule in Commutativity.of_kind("joining")]
+        ['joining', 'joining']
+        """
+        if all(rule.kind == kind for rule in cls):
+            return cls
+        made = {rule.name.rpartition(".")[2]: rule.of_kind(kind) for rule in cls}
+        other = RuleSetMeta(cls.__name__, (RuleSet,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **made})
+        other.base = cls
+        return other
 
     def __iter__(cls) -> Iterator[Rule]:
         return iter(cls.rules)
@@ -403,3 +436,11 @@ class RuleSet(metaclass=RuleSetMeta):
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+
+def _pickled(rules: RuleSetMeta) -> str | tuple[AnyValue, ...]:
+    """How a set is pickled: by its name, and where it is `of_kind` by that of the set as it is defined."""
+    return rules.__qualname__ if rules.base is rules else (rules.base.of_kind, (rules.rules[0].kind,))
+
+
+copyreg.pickle(RuleSetMeta, _pickled)

@@ -347,6 +347,8 @@ class Importer:
             if declared_op(f"{proto.domain}.{proto.op_type}") is not None:
                 self.findings.warn(f"{describe(proto)} {NOT_AS_DECLARED}: {error}", node.span)
             return None
+        except MemoryError:
+            return None  # its shapes or attributes ask for more than there is
         except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
             sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
             if not sentence:

@@ -1,6 +1,7 @@
 """Elements chosen by their place or rank: one_hot, trilu, topk."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from passat.ir.ops.reshaping import int64
 from passat.ir.shape import Dim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, tensor_type
+
+_LARGEST_MASK: Final = 1 << 24
+"""Elements of a mask that may stand in for a Trilu before opset 14."""
 
 # ---- one_hot
 
@@ -138,7 +142,7 @@ def _write_trilu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         diagonal = [emit.constant(np.array(k, np.int64))] if k else []
         return emit.node("Trilu", [inputs[0], *diagonal], {} if upper else {"upper": 0})
     rows, columns = data.shape[-2:]
-    if emit.opset < 9 or not isinstance(rows, int) or not isinstance(columns, int):
+    if emit.opset < 9 or not isinstance(rows, int) or not isinstance(columns, int) or rows * columns > _LARGEST_MASK:
         raise OnnxVersionError(f"trilu of {data!r} needs ONNX opset 14 or later")
     kept = emit.constant(_trilu(np.ones((rows, columns), np.bool_), k, upper))
     return emit.node("Where", [kept, inputs[0], emit.constant(Tensor.splat(0, (), data.dtype))])

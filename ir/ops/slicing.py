@@ -9,7 +9,7 @@ import numpy as np
 from passat.ir.bounds import FAR, at_least, ceiling, positive_part, smaller
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
-from passat.ir.op import OpTypeError, define_op, get_op
+from passat.ir.op import ENTRY_LIMIT, OpTypeError, define_op, get_op
 from passat.ir.ops.reshaping import int64
 from passat.ir.shape import ANY, Any, Dim, Shape
 from passat.ir.tensor import Array, Tensor
@@ -150,7 +150,7 @@ def _read_dynamic_slice(node: OnnxNode) -> Expr | None:
     if not (node.has(1) and node.has(2)):
         return None
     shapes = {node.type(i).shape for i in (1, 2, 3, 4) if node.has(i)}
-    if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not isinstance(shape[0], int):
+    if len(shapes) != 1 or len(shape := shapes.pop()) != 1 or not isinstance(shape[0], int) or shape[0] > ENTRY_LIMIT:
         return None
     dtype = node.type(1).dtype
     axes = node.input(3) if node.has(3) else Constant(Tensor.dense(np.arange(shape[0]), dtype))

@@ -154,13 +154,6 @@ class Commutativity(RuleSet):
     extrema = (extremum(x, y) >> extremum(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)
 
 
-class CommonParts(RuleSet):
-    """Sums and products that are computed already, with their operands in another order or other groups."""
-
-    swapped = (f(x, y) >> f(y, x)).joining()
-    grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS).inexact(_ORDER).joining()
-
-
 class Associativity(RuleSet):
     """Sums and products in other groups, so that common parts are found; with budgets, since there are exponentially many."""
 

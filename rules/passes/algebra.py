@@ -13,7 +13,6 @@ from passat.rules.library.convolution_chains import ConvolutionChains, Convoluti
 from passat.rules.library.factoring import (
     Associativity,
     Cancellations,
-    CommonParts,
     Commutativity,
     Distribution,
     Factoring,
@@ -32,6 +31,7 @@ from passat.rules.library.reductions import ReducedConcats, ReducedCopies, Reduc
 from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
 from passat.rules.library.transposed_products import TransposedOperands, TransposedProducts, WeightsLast
 from passat.rules.library.views import Casts, Copies, NewAxes, Slices, Transposes, Views
+from passat.rules.rule import JOINING
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
@@ -45,7 +45,8 @@ ALGEBRA: Final = (
     *(Products, Scales, ScaleAxis, Sums, Factoring, Distribution, Reassociation, ScaledReductions, ReducedConcats),
     *(MatmulChains, MatmulSums, Grouping, AffineBefore, AttentionScale, GroupedQueries),
     *(TransposedOperands, TransposedProducts, WeightsLast),
-    *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages, CommonParts),
+    *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages),
+    *(Commutativity.of_kind(JOINING), Associativity.of_kind(JOINING)),
 )
 """What offers alternatives, in one direction each."""
 EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)

@@ -10,9 +10,8 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.fast_math import FastMath as FastMathRules
 from passat.rules.library.unpacking import CanonicalOps
-from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import RuleError
-from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 _PREFIX: Final = "relay._transform."
@@ -46,7 +45,7 @@ def canonicalize_ops() -> RulePass:
 def legalize(sets: tuple[str | RuleSetMeta, ...] = ()) -> RulePass:
     """Operators become what rules say that they are made of: `sets` are rule sets, or names of sets of the library, all of whose rules
     lower here. Raises RuleError for what is no such set, and for rules that cannot lower (several roots, both directions)."""
-    return LoweringPass([_lowering(_set(each)) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")
+    return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")
 
 
 def _set(given: str | RuleSetMeta) -> RuleSetMeta:
@@ -56,14 +55,3 @@ def _set(given: str | RuleSetMeta) -> RuleSetMeta:
     if given not in known:
         raise RuleError(f"Legalize: there is no rule set {given!r} in the library; there are {', '.join(known)}")
     return known[given]
-
-
-def _lowering(rules: RuleSetMeta) -> RuleSetMeta:
-    """The set, of rules that lower."""
-    if all(rule.kind == LOWERING for rule in rules):
-        return rules
-    for rule in rules:
-        if isinstance(rule, MultiRule):
-            raise RuleError(f"Legalize: {rule.name} has several roots, and cannot lower")
-    made = {rule.name.rpartition(".")[2]: rule.lowering() for rule in rules}
-    return RuleSetMeta(rules.__name__, (RuleSet,), {"__doc__": rules.__doc__, **made})

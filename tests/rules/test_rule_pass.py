@@ -1,5 +1,6 @@
 """Rule sets as passes: names and levels, config, what is counted and said, and use from pipelines and threads."""
 
+import pickle
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.conditions import has_rank
+from passat.rules.library import Commutativity, ParallelProducts
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.rule import RuleSet
@@ -15,7 +17,7 @@ from passat.rules.rule_pass import RulePass, rule_pass
 from tests.rules.building import func, ops, splat, tup, var
 from tests.rules.running import apply, operators
 
-x, y = tensors("x y")
+x, y, z = tensors("x y z")
 a, b = var("a"), var("b")
 
 
@@ -265,3 +267,32 @@ def test_a_joining_rule_makes_nothing() -> None:
 def test_a_joining_rule_goes_one_way() -> None:
     with pytest.raises(RuleError, match="a joining rule goes one way, and is not lowering"):
         (op.exp(x) >> op.tanh(x)).and_back().joining()
+
+
+def test_a_set_is_used_as_another_kind() -> None:
+    joining = Commutativity.of_kind("joining")
+    assert [rule.name for rule in joining] == [rule.name for rule in Commutativity]
+    assert {rule.kind for rule in joining} == {"joining"}
+    assert {rule.kind for rule in Commutativity} == {"exploring"}
+    assert joining is Commutativity.of_kind("joining")
+    assert pickle.loads(pickle.dumps(joining)) is joining
+    assert pickle.loads(pickle.dumps(Commutativity)) is Commutativity is Commutativity.of_kind("exploring")
+    a, b = var("a", (4,)), var("b", (4,))
+    assert sorted(operators(apply(rule_pass(joining), func(tup(ops.exp(a + b), ops.tanh(b + a)))).function)) == ["add", "exp", "tanh"]
+    with PassContext(config={"rules.disabled": ["Commutativity"]}):
+        assert sorted(operators(rule_pass(joining)(IRModule.from_expr(func(tup(a + b, b + a))))["main"])) == ["add", "add"]
+
+
+def test_a_set_that_cannot_be_of_a_kind_says_so() -> None:
+    with pytest.raises(RuleError, match="goes both ways cannot be reducing"):
+        Associates.of_kind("reducing")
+    with pytest.raises(RuleError, match="has several roots, and cannot be joining"):
+        ParallelProducts.of_kind("joining")
+    with pytest.raises(RuleError, match="rules are made eager, exploring, joining, lowering, reducing, not 'quick'"):
+        Commutativity.of_kind("quick")
+
+
+class Associates(RuleSet):
+    """A rule that goes both ways."""
+
+    both = (x * (y * z) >> (x * y) * z).inexact("rounds in another order").and_back()

@@ -30,7 +30,7 @@ def library_subjects() -> list[Subject]:
         for module, sets in rule_files().items()
     ]
     known = {rules for subject in found for rules in subject.sets}
-    others = dict.fromkeys(rules for _, pass_ in registered_rule_passes() for rules in pass_.sets if rules not in known)
+    others = dict.fromkeys(rules.base for _, pass_ in registered_rule_passes() for rules in pass_.sets if rules.base not in known)
     return found + subjects_of(rules for rules in others if rules.__module__.startswith("passat."))
 
 
@@ -85,7 +85,7 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, list[st
     """The names of the passes that run each rule set."""
     found: dict[RuleSetMeta, list[str]] = {}
     for name, pass_ in passes:
-        for rules in pass_.sets:
+        for rules in dict.fromkeys(rules.base for rules in pass_.sets):
             if not any(name.startswith(f"{other}{{") for other in found.get(rules, ())):
                 found.setdefault(rules, []).append(name)
     return found

@@ -413,3 +413,23 @@ def test_names_that_are_not_text(name: bytes) -> None:
     assert name in data
     broken = onnx.load_model_from_string(data.replace(name, b"\xff" * len(name)))
     assert message(lambda: from_onnx(broken)).startswith("the model holds text that is not UTF-8: ")
+
+
+def _takes_integers(operand: onnx.defs.OpSchema.FormalParameter) -> bool:
+    """Whether an operand is always of integers: a shape, axes, sizes of parts."""
+    return set(operand.types) <= {"tensor(int64)", "tensor(int32)"}
+
+
+_WITH_INTEGERS = [schema for schema in onnx.defs.get_all_schemas() if not schema.domain and any(map(_takes_integers, schema.inputs))]
+
+
+@pytest.mark.parametrize("schema", _WITH_INTEGERS, ids=lambda schema: schema.name)
+def test_a_vector_of_a_hundred_billion_entries_needs_no_memory(schema: onnx.defs.OpSchema) -> None:
+    inputs = [
+        helper.make_tensor_value_info(f"x{i}", TensorProto.INT64 if whole else TensorProto.FLOAT, [10**11] if whole else [2, 3])
+        for i, whole in enumerate(map(_takes_integers, schema.inputs))
+    ]
+    node = helper.make_node(schema.name, [each.name for each in inputs], ["y"])
+    graph = helper.make_graph([node], "endless", inputs, [helper.make_empty_tensor_value_info("y")])
+    with contextlib.suppress(OnnxError):
+        assert isinstance(from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])), IRModule)

@@ -4,7 +4,7 @@ on one where it does not."""
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Associativity, Cancellations, CommonParts, Commutativity, Inverses, Outwards, Reassociation
+from passat.rules.library import Associativity, Cancellations, Commutativity, Inverses, Outwards, Reassociation
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -39,8 +39,6 @@ CASES: dict[str, Case] = {
     "Commutativity.plain": swapped("add"),
     "Commutativity.extrema": swapped("maximum"),
     "Associativity.grouped": case((x + y) + z, (x + row) + z, TYPES),
-    "CommonParts.swapped": case(x + y, x - y, ""),
-    "CommonParts.grouped": case((x * y) * z, (i * j) * k, INTEGERS),
     "Outwards.shift": case((x + two) + y, (i + four) + j, INTEGERS),
     "Outwards.scale": case((x * two) * y, (x * splat(float("inf"))) * y, "infinite"),
     "Outwards.bias": case(biased(x) + y, biased(x) + stack, TYPES),
@@ -73,7 +71,7 @@ CASES: dict[str, Case] = {
     "Inverses.reciprocal_of_quotient": case(ops.reciprocal(x / y), ops.reciprocal(x * y), ""),
     "Inverses.divided_by_quotient": case(z / (x / y), k / (i / j), INTEGERS),
 }
-TABLE = pairs(CASES, Associativity, Cancellations, CommonParts, Commutativity, Inverses, Outwards, Reassociation)
+TABLE = pairs(CASES, Associativity, Cancellations, Commutativity, Inverses, Outwards, Reassociation)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
