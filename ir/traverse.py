@@ -68,6 +68,17 @@ def evaluation_parts(expr: Expr) -> Sequence[Expr]:
     return children(expr)
 
 
+def bodies(root: Expr) -> list[Expr]:
+    """The bodies of the functions in an expression, itself included where it is one, and its branches."""
+    found: list[Expr] = []
+    for node in post_order(root):
+        if isinstance(node, Function):
+            found.append(node.body)
+        elif isinstance(node, (If, Match)):
+            found += children(node)[1:]
+    return found
+
+
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     """The expression with other direct parts (as `children` lists them); the same object where all parts are the same objects."""
     old = children(expr)

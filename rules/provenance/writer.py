@@ -12,7 +12,7 @@ from typing import Final
 from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
-from passat.ir.traverse import children
+from passat.ir.traverse import bodies, children
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
@@ -138,10 +138,12 @@ class Writer:
         return True
 
     def _equated(self, one: Expr, other: Expr) -> dict[str, AnyValue]:
-        """What may show that two programs are equal: both in one graph, saturated with what writing and reading changes."""
+        """What may show that two programs are equal: both in one graph, with the subgraphs
+        in them, saturated with what writing and reading changes."""
         graph = Graph(Eager((*ConstantFolding, *TupleProjection)))
-        graph.load(one)
-        graph.load(other)
+        for program in (one, other):
+            for body in (program, *bodies(program)):
+                graph.load(body)
         steps = Steps()
         Saturator(graph, [Stage(_respellings())], Limits(), steps=steps).run()
         ends = {"before": self.terms.encode(one), "after": self.terms.encode(other)}

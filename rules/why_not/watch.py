@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from passat.ir.anf import to_graph
-from passat.ir.expr import Expr, Function, If, Let, Match
+from passat.ir.expr import Function, Let
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.traverse import post_order
+from passat.ir.traverse import bodies, post_order
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Sequential
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.journal import Journal
@@ -102,21 +102,8 @@ def views_of_module(module: IRModule) -> dict[str, list[View]]:
         flat = infer_type(function)
         if any(isinstance(node, Let) for node in post_order(function)):
             flat = infer_type(to_graph(function))
-        for body in _bodies(flat):
+        for body in bodies(flat):
             graph = Graph()
             graph.load(body)
             views.setdefault(var.name_hint, []).append(View(graph))
     return views
-
-
-def _bodies(root: Expr) -> list[Expr]:
-    """What is computed in a function, in the functions in it, and in its branches."""
-    found: list[Expr] = []
-    for node in post_order(root):
-        if isinstance(node, Function):
-            found.append(node.body)
-        elif isinstance(node, If):
-            found += [node.true_branch, node.false_branch]
-        elif isinstance(node, Match):
-            found += [clause.rhs for clause in node.clauses]
-    return found

@@ -1,0 +1,68 @@
+"""What is told of rules that unite two values of the input: that the result has one of them is their work, though they make no node."""
+
+import json
+
+import onnx
+import pytest
+
+import passat
+from passat.certificates import check_certificate
+
+EXPONENTIALS = "s = Add(y, x) a = Exp(s) ex = Exp(x) ey = Exp(y) b = Mul(ex, ey)"
+"""Of two outputs, which a rule that explores and one that joins make one."""
+VALUES = {
+    "swapped": "a = Add(x, y) b = Add(y, x)",
+    "grouped": "xy = Add(x, y) a = Add(xy, z) yz = Add(z, y) b = Add(yz, x)",
+    "exponentials": EXPONENTIALS,
+    "exponentials first": "s = Add(y, x) ex = Exp(x) ey = Exp(y) b = Mul(ex, ey) a = Exp(s)",
+    "factors": "zy = Add(z, y) b = Mul(zy, x) xy = Mul(x, y) xz = Mul(x, z) a = Add(xz, xy)",
+}
+
+
+def model(nodes: str, results: str, graph_inputs: str = "float[4,3] x, float[4,3] y, float[4,3] z") -> onnx.ModelProto:
+    text = f'<ir_version: 10, opset_import: ["": 21]> g ({graph_inputs}) => ({results}) {{ {nodes} }}'
+    return onnx.parser.parse_model(text)
+
+
+def results(*names: str) -> str:
+    return ", ".join(f"float[4,3] {name}" for name in names)
+
+
+def branch(nodes: str, *names: str) -> str:
+    """An If whose first branch has the nodes."""
+    others = " ".join(f"{name}2 = Identity(x)" for name in names)
+    first, second = results(*names), results(*(f"{name}2" for name in names))
+    outer = ", ".join(f"{name}_of_if" for name in names)
+    return f"{outer} = If (c) <then_branch = t () => ({first}) {{ {nodes} }}, else_branch = e () => ({second}) {{ {others} }}>"
+
+
+INPUTS = "float[4,3] x, float[4,3] y, float[4,3] z, bool c"
+MODELS = {
+    **{f"{name}, {of}": model(nodes, results(*of)) for name, nodes in VALUES.items() for of in ("ab", "ba")},
+    **{f"{name} in a branch": model(branch(nodes, "a", "b"), results("a_of_if", "b_of_if"), INPUTS) for name, nodes in VALUES.items()},
+    "a branch in a branch": model(branch(branch(EXPONENTIALS, "b", "a"), "b_of_if", "a_of_if"), results("a_of_if_of_if"), INPUTS),
+    "a loop": model(
+        "u, v = Loop (n, c, x, x) <body = b (int64 i, bool go, float[4,3] p, float[4,3] q) => (bool on, float[4,3] a, float[4,3] b) "
+        "{ on = Identity(go) a = Add(p, y) b = Add(y, p) }>",
+        results("u", "v"),
+        f"{INPUTS}, int64 n",
+    ),
+    "a scan": model(
+        "w, u = Scan <num_scan_inputs = 1, body = b (float[3] s, float[3] e) => (float[3] a, float[3] b) "
+        "{ k = Exp(s) l = Exp(e) a = Mul(k, l) o = Add(e, s) b = Exp(o) }> (first, x)",
+        "float[3] w, float[4,3] u",
+        "float[3] first, float[4,3] x",
+    ),
+}
+
+
+@pytest.mark.parametrize("math", ["reassociate", "finite"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_certificate_of_outputs_that_became_one_is_complete(name: str, math: str) -> None:
+    before = MODELS[name]
+    result = passat.optimize(before, certificate=True, verify=False, config={"rules.math": math})
+    assert result.model.SerializeToString() != before.SerializeToString()
+    verdict = check_certificate(json.loads(json.dumps(result.certificate)), before=before, after=result.model)
+    assert verdict.complete
+    assert not verdict.trusted
+    assert verdict.unions > 0
