@@ -1,29 +1,55 @@
-"""Identities of elementwise arithmetic. Operators: every elementwise operator that declares a unit, an involution or idempotence, or that
-it is even or odd (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt power logical_* where elemwise_*."""
+"""Identities of elementwise arithmetic: units, repetitions, constants, powers, clips, and what the ranges of elements decide
+(`passat.rules.ranges`). Operators: every elementwise operator that declares a unit, an involution or idempotence, or that it is even, odd
+or monotonic (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt rsqrt power logical_* where elemwise_* clip cast
+nn.relu abs maximum minimum max min, comparisons.
+
+Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
+(SimplifyAdjacentMultiplyOrAdd is `Constants`, SimplifyRSqrt is `raising.Roots`.)
+"""
 
 import math
+from typing import Any as AnyValue
 from typing import Final
 
 import ml_dtypes
 import numpy as np
 
-from passat.ir.attrs import EMPTY_ATTRS
-from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
+from passat.ir.ops.elementwise import finite_limits
 from passat.ir.tensor import Tensor
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Term, condition, equals, is_all, is_float, keeps_type, same_type
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    computed,
+    condition,
+    equals,
+    is_all,
+    is_finite,
+    is_float,
+    is_integer,
+    is_not_empty,
+    keeps_type,
+    same_type,
+)
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.pattern import attributes, constants, op, tensors, value
+from passat.rules.range_guards import never_negative, never_signed, range_of
+from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
-a, b = attributes("a b")
+a, b, t, u = attributes("a b t u")
+
 
 TIES: Final = "of 0.0 and -0.0 either is the larger one"
+
+
 CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the condition holds, or not, depending on shapes"
 
 
@@ -48,6 +74,8 @@ def is_unit(c: Term, of: Op) -> bool | str:
 
 
 _APART: Final = ("add", "subtract", "power")
+
+
 unital = operator("unital", *(of.name for of in list_ops() if of.unit is not None and of.arity == 2 and of.name not in _APART))
 
 
@@ -62,29 +90,34 @@ class Units(RuleSet):
 
 
 involution = operator("involution", involution=True, arity=1)
+
+
 idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
+
+
 clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
+
+
 twofold = operator("twofold", idempotent=True, arity=2)
 
 
-class Repetitions(RuleSet):
-    """An operator applied twice, or to one operand twice: f(f(x)) is x or f(x), f(x, x) is x."""
-
-    alone = twofold(x, x) >> x
-    absorbed = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
-    undone = involution(involution(x)) >> x
-    once = idempotent(idempotent(x)) >> idempotent(x)
-    alike = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
-
-
 even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
+
+
 sign_change = operator("sign_change", "negative", "abs")
+
+
 of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 
 
 class Arithmetic(RuleSet):
-    """Identities between different elementwise operators."""
+    """Identities of elementwise operators, of one operator applied twice (f(f(x)) is x or f(x), f(x, x) is x) and of different ones."""
 
+    same_operands = twofold(x, x) >> x
+    absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
+    involution_twice = involution(involution(x)) >> x
+    idempotent_twice = idempotent(idempotent(x)) >> idempotent(x)
+    clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
     copy = op.copy(x) >> x
     add_negative = x + op.negative(y) >> x - y
     subtract_negative = x - op.negative(y) >> x + y
@@ -136,3 +169,247 @@ class Constants(RuleSet):
     multiply_divide = ((x * c) / d >> x * (c / d)).when(meet_in_range("divide", c, d)).inexact("reassociates a product")
     divide_multiply = ((x / c) * d >> x * (d / c)).when(meet_in_range("divide", d, c)).inexact("reassociates a product")
     divide_divide = ((x / c) / d >> x / (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
+
+
+_ROUNDS = "a power, a root and a quotient are rounded apart"
+
+
+class Doubles(RuleSet):
+    """A sum that is a multiple."""
+
+    twice = x + x >> x * 2
+
+
+class Sums(RuleSet):
+    """Constants on their way out of sums."""
+
+    switch_add_multiply = (
+        ((x + c) * d >> x * d + c * d)
+        .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))
+        .inexact("distributes")
+        .exploring()
+        .budget(200)
+    )
+
+
+sign = cases("sign", "sum", "difference")
+
+
+order = cases("order", "between", "last")
+
+
+two = cases("two", "outside", "inside")
+
+
+_MIXED = two(outside=(x * y) * 2, inside=(x * 2) * y)
+
+
+_WHOLE = order(
+    between=sign(sum=x * x + _MIXED, difference=x * x - _MIXED) + y * y,
+    last=sign(sum=(x * x + y * y) + _MIXED, difference=(x * x + y * y) - _MIXED),
+)
+
+
+_ROOT = sign(sum=x + y, difference=x - y)
+
+
+class Powers(RuleSet):
+    """Powers with a constant exponent that are products or roots, roots that divide, and the squares of sums and differences."""
+
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
+    root = (
+        (op.power(x, c) >> op.sqrt(x))
+        .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .inexact("the power of minus infinity is infinite, its root is no number", nonfinite=MIXED)
+    )
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
+    inverse_root = (
+        (op.power(x, c) >> op.rsqrt(x))
+        .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .finite("the power of minus infinity is 0, the inverse of its root is no number")
+        .exploring()  # ONNX has two operators for it
+    )
+    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(_ROUNDS)
+    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(_ROUNDS)
+    binomial = (
+        (_WHOLE >> _ROOT * _ROOT)
+        .when(is_float(x), same_type(x, _WHOLE), same_type(y, _WHOLE))
+        .inexact("sums before products", nonfinite=RESOLVED)
+    )
+
+
+_WHOLE_UP_TO = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
+"""Integers up to this, and down to its negative, are numbers of the floating-point type."""
+
+
+def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
+    """The bounds of a clip as numbers of the element type. Refuses where the lower one is above the upper one."""
+    kind = to_numpy(dtype)
+    lowest, highest = (np.asarray(limit, kind).item() for limit in finite_limits(kind))
+    low, high = attrs.a_min, attrs.a_max
+    if dtype in INTEGERS:
+        given = (lowest if low is None else int(low), highest if high is None else int(high))
+        bounds = [min(max(each, lowest), highest) for each in given]
+    else:
+        with np.errstate(over="ignore"):
+            bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
+    if bounds[0] > bounds[1]:
+        raise Refuse(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
+    return bounds[0], bounds[1]
+
+
+@condition
+def binds_nothing(attrs: Attrs, x: Term) -> bool | str:
+    """Every finite value of the element type lies within the bounds."""
+    kind = to_numpy(x.type.dtype)
+    lowest, highest = finite_limits(kind)
+    low, high = limits_of_clip(attrs, x.type.dtype)
+    return bool(low <= lowest and high >= highest) or f"clips {x.type.dtype} to {low} ... {high}"
+
+
+@computed
+def bound_of_both(inner: Attrs, outer: Attrs, x: Term, name: str) -> float | None:
+    """A bound of the one clip that does what two do: each bound of the first, clipped by the second."""
+    dtype = x.type.dtype
+    first, then = limits_of_clip(inner, dtype), limits_of_clip(outer, dtype)
+    bound = first[0 if name == "a_min" else 1]
+    clipped = min(max(bound, then[0]), then[1])
+    if inner[name] is None and outer[name] is None:
+        return None
+    # As it was written, where it is one of those that were: 0.1, and not the float32 nearest to it.
+    kind = to_numpy(dtype)
+    for written in (inner.a_min, inner.a_max, outer.a_min, outer.a_max):
+        if written is not None and float(np.asarray(written, kind) if dtype not in INTEGERS else written) == clipped:
+            return float(written)
+    return float(clipped)
+
+
+@computed
+def lower_bound(attrs: Attrs, x: Term) -> float:
+    """The lower bound of a clip that also drops what is below 0."""
+    low, high = limits_of_clip(attrs, x.type.dtype)
+    if high < 0:
+        raise Refuse(f"the upper bound {high} is below 0")
+    return 0.0 if low < 0 or attrs.a_min is None else float(attrs.a_min)
+
+
+@computed
+def upper_bound(attrs: Attrs) -> float | None:
+    """The upper bound of a clip."""
+    bound: float | None = attrs.a_max
+    return bound
+
+
+@condition
+def range_fits(attrs: Attrs, x: Term, through: str) -> bool | str:
+    """Every integer within the bounds is a number of the type that it is cast through."""
+    if x.type.dtype not in INTEGERS:
+        return f"the elements are {x.type.dtype}, not integers"
+    low, high = limits_of_clip(attrs, x.type.dtype)
+    if through in INTEGERS:
+        lowest, highest = finite_limits(to_numpy(through))
+    else:
+        highest = _WHOLE_UP_TO.get(through, -1)
+        lowest = -highest
+    return bool(lowest <= low and high <= highest) or f"{through} does not hold {low:g} ... {high:g}"
+
+
+def _both() -> dict[str, AnyValue]:
+    return {name: bound_of_both(a, b, x, name) for name in ("a_min", "a_max")}
+
+
+_CLIPPED = op.clip(x, attrs=a)
+
+
+class Clips(RuleSet):
+    """Clips that do nothing, clips of clips, and casts that lose nothing of what a clip leaves."""
+
+    nothing = (_CLIPPED >> x).when(is_integer(x), binds_nothing(a, x))
+    nothing_finite = (_CLIPPED >> x).when(is_float(x), binds_nothing(a, x)).finite("a clip without bounds makes infinities finite")
+    chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("which of the two zeros comes out of a bound of 0 may differ")
+    of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
+    cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))
+
+
+@condition
+def clips_nothing(attrs: Attrs, x: Term) -> bool | str:
+    """Every element lies within the bounds of the clip."""
+    found, (low, high) = range_of(x), limits_of_clip(attrs, x.type.dtype)
+    return low <= found.low <= found.high <= high or f"elements lie in {found}, and are clipped to [{low:g}, {high:g}]"
+
+
+def _apart(dice: Dice, of: Op, x: Draft, y: Draft) -> Drafts:
+    side = 1.0 if of.name == "maximum" else -1.0
+    return [None, Draft(elements=(side * 2, side * 3, float("nan"))), Draft(elements=(side * -1, side * 2))]
+
+
+@condition(draw=_apart)
+def always_wins(of: Op, x: Term, y: Term) -> bool | str:
+    """The greater (or smaller) element of two is always the first, whatever that is."""
+    one, other = range_of(x), range_of(y)
+    if other.nan:
+        return f"elements of the second may be NaN: they lie in {other}"
+    wins = one.low >= other.high if of.name == "maximum" else one.high <= other.low
+    return wins or f"elements lie in {one} and {other}"
+
+
+def _truth(name: str, x: Term, y: Term) -> bool | None:
+    """What a comparison of two tensors always says; None where that depends on the elements."""
+    one, other = range_of(x), range_of(y)
+    nan = one.nan or other.nan
+    if name in ("greater", "greater_equal"):
+        return _truth("less" if name == "greater" else "less_equal", y, x)
+    if name == "not_equal":
+        equal = _truth("equal", x, y)
+        return None if equal is None else not equal
+    if name == "equal":
+        same = one.low == one.high == other.low == other.high
+        return True if same and not nan else False if one.high < other.low or other.high < one.low else None
+    never, always = (one.low >= other.high, one.high < other.low) if name == "less" else (one.low > other.high, one.high <= other.low)
+    return True if always and not nan else False if never else None
+
+
+@computed
+def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
+    """What a comparison always says, as a tensor. Refuses where that depends on the elements."""
+    found = _truth(of.name, x, y)
+    if found is None:
+        raise Refuse(f"elements lie in {range_of(x)} and {range_of(y)}")
+    if not whole.type.is_static:
+        raise Refuse(f"{whole.type!r} is not static")
+    return Tensor.splat(found, whole.type.concrete_shape, "bool")
+
+
+rectifier = operator("rectifier", "abs", "nn.relu")
+
+
+extremum = operator("extremum", "maximum", "minimum")
+
+
+comparison = operator("comparison", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+monotonic = operator("monotonic", monotonic=True, arity=1)
+
+
+greatest = operator("greatest", "max", "min")
+
+
+_COMPARED = comparison(x, y)
+
+
+class Bounds(RuleSet):
+    """Operators that change nothing, because elements never leave a range; comparisons that it decides; monotonic operators, of which the
+    greatest result is that of the greatest operand."""
+
+    rectified = (rectifier(x) >> x).when(never_signed(x))
+    rectified_zeros = (rectifier(x) >> x).when(never_negative(x)).inexact(TIES)
+    clipped = (op.clip(x, attrs=a) >> x).when(clips_nothing(a, x)).inexact(TIES)
+    won = (extremum(x, y) >> x).when(always_wins(extremum, x, y), same_type(x, extremum(x, y))).inexact(TIES)
+    compared = _COMPARED >> value(outcome(comparison, x, y, _COMPARED))
+    extremum_of_both = (extremum(monotonic(x), monotonic(y)) >> monotonic(extremum(x, y))).inexact("approximations are not quite monotonic")
+    extremum_of_all = (
+        (greatest(monotonic(x), attrs=a) >> monotonic(greatest(x, attrs=a)))
+        .when(is_not_empty(x))
+        .inexact("approximations are not quite monotonic")
+    )

@@ -1,23 +1,70 @@
-"""What exporters make of masks: ones less a mask times a large negative number, choices that are added to and multiplied, negated
-comparisons. Operators: where cast logical_not logical_and equal not_equal less less_equal greater greater_equal add subtract multiply
-divide.
+"""Masks and what they select: arithmetic on masks, choices that make no difference, and what exporters put around attention and need not
+(keys transposed in batches, padding masks looked up element by element, guards of softmax). Operators: where cast logical_not logical_and,
+comparisons, add subtract multiply divide minimum clip nn.softplus reshape transpose nn.matmul gather_nd take isnan nn.softmax broadcast_to.
+
+Sources: ones less a mask times a large negative number; torch's softplus, which is the identity above a threshold; the buckets of T5's
+relative positions, where logarithms of 0 are cast to integers and not chosen; what torch's exporters write for
+scaled_dot_product_attention and for the masks of transformers.
 """
 
+import math
+from collections.abc import Callable
+from typing import Any as AnyValue
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.bounds import at_least
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.shape import same_dim
+from passat.ir.tensor import Array
 from passat.rules.case_hole import cases
-from passat.rules.conditions import equals, has_dtype, is_all, is_finite, is_float, is_integer, same_type
+from passat.rules.checking.dice import Dice
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    computed,
+    condition,
+    equals,
+    has_dtype,
+    is_all,
+    is_finite,
+    is_float,
+    is_integer,
+    keeps_type,
+    same_shape,
+    same_type,
+    shape_of,
+)
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.pattern import PCall, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y, z, v = tensors("x y z v")
-c, d, e = constants("c d e")
-t, u = attributes("t u")
+c, d, e, b = constants("c d e b")
+t, u, a, p, q = attributes("t u a p q")
+
+
 _SIGN = "the sign of 0"
 
 
+_CHOICE = op.where(x, c, d)
+
+
+f = operator("f", "add", "subtract", "multiply", "divide")
+
+
+equal = cases("equal", "equal", "not_equal")
+
+
+order = cases("order", "less", "less_equal", "greater", "greater_equal")
+
+
 class MaskArithmetic(RuleSet):
-    """Arithmetic on a mask that was cast to numbers is a choice between two numbers."""
+    """Arithmetic on a mask, or on a choice between constants, is another choice; the negation of a comparison is another comparison."""
 
     inverted_scaled = (
         ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
@@ -34,31 +81,225 @@ class MaskArithmetic(RuleSet):
     not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)
     first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z))).inexact(CHOSEN_ZERO)
     second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
-
-
-_CHOICE = op.where(x, c, d)
-f = operator("f", "add", "subtract", "multiply", "divide")
-
-
-class MaskConstants(RuleSet):
-    """Arithmetic on a choice between constants is a choice between other constants."""
-
-    either = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)
-
-
-equal = cases("equal", "equal", "not_equal")
-order = cases("order", "less", "less_equal", "greater", "greater_equal")
-
-
-class NegatedComparisons(RuleSet):
-    """The negation of a comparison is another one."""
-
-    equality = op.logical_not(equal(equal=op.equal(x, y), not_equal=op.not_equal(x, y))) >> equal(
+    of_choice = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)
+    negated_equality = op.logical_not(equal(equal=op.equal(x, y), not_equal=op.not_equal(x, y))) >> equal(
         equal=op.not_equal(x, y), not_equal=op.equal(x, y)
     )
-    order = (
+    negated_order = (
         op.logical_not(
             order(less=op.less(x, y), less_equal=op.less_equal(x, y), greater=op.greater(x, y), greater_equal=op.greater_equal(x, y))
         )
         >> order(less=op.greater_equal(x, y), less_equal=op.greater(x, y), greater=op.less_equal(x, y), greater_equal=op.less(x, y))
     ).when(is_integer(x))
+
+
+def _past_the_bend(dice: Dice, c: Draft) -> Drafts:
+    return [Draft((1,) * dice.integer(0, 1), elements=(dice.pick((20.0, 24.0, 40.0)),))]
+
+
+@condition(draw=_past_the_bend)
+def is_past_the_bend(c: Term) -> bool | str:
+    """Above the number, softplus differs from its operand by less than rounding."""
+    value = c.value().uniform()
+    if value is None:
+        return "the elements of the constant differ"
+    step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    bound = float(value)
+    return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value} softplus is not yet its operand"
+
+
+def _some_out_of_range(dice: Dice, c: Draft, e: Draft, dtype: Draft) -> Drafts:
+    shape = tuple(dice.full() for _ in range(dice.integer(0, 3)))
+    masked = np.asarray(dice.generator.random(shape) < 0.5)
+    masked.flat[0] = True
+    numbers = np.where(masked, dice.pick((1.5, -1.75)) * 2.0**30, 100 * dice.generator.normal(size=shape))
+    return [
+        Draft(shape, "bool", elements=lambda dice, shape: masked),
+        Draft(shape, dice.pick(("float32", "float64")), elements=lambda dice, shape: numbers),
+        Draft(value=dice.pick(("int32", "int64"))),
+    ]
+
+
+@condition(draw=_some_out_of_range)
+def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
+    """Numbers are cast to integers of which some are out of range, but none of those that are chosen: where the mask is false."""
+    if e.type.dtype not in FLOATS or dtype not in ("int32", "int64") or c.type.shape != e.type.shape:
+        return f"{e.type!r} is not cast to integers where a mask of its shape chooses"
+    bound = 2.0**30
+    values = e.value().numpy().astype(np.float64)
+    fits = np.abs(values) < bound
+    if not np.all(fits | c.value().numpy()) or np.any(np.isnan(values)):
+        return "a number is chosen that is out of range"
+    return not np.all(fits) or "all numbers are in range"
+
+
+def _unread(chain: Callable[[PCall], PCall]) -> Rule:
+    before = chain(op.cast(e, dtype=t))
+    after = chain(op.cast(op.clip(e, a_min=-(2.0**30), a_max=2.0**30), dtype=t))
+    return (op.where(c, x, before) >> op.where(c, x, after)).when(casts_in_range_where_read(c, e, t), same_shape(e, before))
+
+
+class Selections(RuleSet):
+    """Selections that make no difference: casts out of range whose results `where` discards are clamped; above its threshold, `softplus(x)`
+    equals `x`."""
+
+    unread_cast = _unread(lambda of: of)
+    unread_sum = _unread(lambda of: of + b)
+    unread_minimum = _unread(lambda of: op.minimum(of + b, y))
+    softplus_threshold = (
+        (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
+        .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
+        .inexact("softplus is rounded where its operand was chosen")
+    )
+
+
+_BATCHES = op.reshape(x, newshape=q)
+
+
+_TURNED = op.transpose(_BATCHES, axes=p)
+
+
+_KEYS = op.reshape(_TURNED)
+
+
+def _turned_batches(dice: Dice, axes: Draft, x: Draft, batches: Draft, whole: Draft) -> Drafts:
+    leading = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+    last = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+    order = tuple(int(axis) for axis in dice.generator.permutation(len(last)))
+    return [
+        Draft(value=(0, *(axis + 1 for axis in order))),
+        Draft((*leading, *last)),
+        Draft((math.prod(leading), *last)),
+        Draft((*dice.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
+    ]
+
+
+@condition(draw=_turned_batches)
+def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
+    """Leading axes are merged to one, which a transpose leaves first, and are taken apart again, so that the last axes stay whole."""
+    inner, outer = batches.type, whole.type
+    if axes is None or inner.ndim < 2 or axes[0] % inner.ndim:
+        return f"axes={axes} move the first axis"
+    tail = inner.shape[1:]
+    turned = [inner.shape[axis] for axis in axes[1:]]
+    if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
+        return f"{x.type!r} has no batches that {inner!r} merges"
+    fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
+    return fits or f"the reshapes of {x.type!r} and to {outer!r} take more apart than batches"
+
+
+@computed
+def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
+    """The newshape that gives a tensor the leading axes of the result, and leaves its last ones. Refuses where sizes do not tell."""
+    tail = batches.type.shape[1:]
+    wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
+    found = static_newshape(x.type.shape, wanted)
+    if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
+        raise Refuse(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
+    newshape: tuple[int, ...] = tuple(found["newshape"])
+    return newshape
+
+
+@computed
+def batch_axes(axes: tuple[int, ...], whole: Term) -> tuple[int, ...]:
+    """The permutation of the last axes alone."""
+    first = whole.type.ndim - len(axes) + 1
+    return (*range(first), *(first + axis % len(axes) - 1 for axis in axes[1:]))
+
+
+class BatchTransposes(RuleSet):
+    """A transpose between the reshapes that merge batches and take them apart again is a transpose of the last axes."""
+
+    keys = (_KEYS >> op.transpose(op.reshape(x, newshape=in_batches(x, _BATCHES, _KEYS)), axes=batch_axes(p, _KEYS))).when(
+        keeps_batches(p, x, _BATCHES, _KEYS)
+    )
+
+
+def _all_places(dice: Dice, c: Draft, x: Draft, batch_dims: Draft) -> Drafts:
+    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+
+    def places(dice: Dice, shape: tuple[int, ...]) -> Array:
+        found = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
+        return (found - np.where(dice.generator.random(found.shape) < 0.2, np.asarray(sizes), 0)).reshape(shape)
+
+    return [Draft((*dice.pick([sizes, (math.prod(sizes),)]), len(sizes)), elements=places), Draft(sizes), Draft(value=0)]
+
+
+@condition(draw=_all_places)
+def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
+    """The places are those of all elements, in row order."""
+    places, data = c.value(), x.type
+    if batch_dims or not data.is_static or places.shape[-1] != data.ndim:
+        return f"{data!r} is not looked up element by element"
+    if places.size != data.ndim * (data.size or 0):
+        return f"{c.type!r} does not name each element of {data!r} once"
+    sizes = [int(size) for size in data.shape]  # type: ignore[arg-type]  # static: all are integers
+    wanted = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, data.ndim)
+    given = places.numpy().reshape(-1, data.ndim).astype(np.int64)
+    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
+
+
+def _all_indices(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
+    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 3))))
+    at = dice.integer(0, len(sizes) - 1)
+
+    def counted(dice: Dice, shape: tuple[int, ...]) -> Array:
+        return np.arange(sizes[at]).reshape(shape) - (sizes[at] if dice.chance(0.3) else 0)
+
+    shape = c.shape if c.shape is not None else dice.pick([(sizes[at],), (1, sizes[at]), (sizes[at], 1)])
+    return [Draft(shape, elements=counted), Draft(sizes), Draft(value=at - dice.pick((0, len(sizes))))]
+
+
+@condition(draw=_all_indices)
+def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
+    """The indices are all those of the axis, in order."""
+    if axis is None or not -x.type.ndim <= axis < x.type.ndim:
+        return f"axis={axis} is none of {x.type!r}"
+    size = x.type.shape[axis]
+    if c.type.ndim != 1 or not isinstance(size, int) or c.type.shape[0] != size:
+        return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
+    return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the indices are in another order"
+
+
+@condition
+def is_smaller(y: Term, x: Term) -> bool | str:
+    """The tensor is broadcast against a larger one, and is more than a vector, which would be a bias."""
+    small, large = y.type, x.type
+    if small.ndim < 2 or large.ndim < 3:
+        return f"{small!r} and {large!r} are no mask and no stack of scores"
+    fits = small.ndim <= large.ndim and all(a == 1 or same_dim(a, b) for a, b in zip(small.shape[::-1], large.shape[::-1], strict=False))
+    return (fits and small.nbytes < large.nbytes) or f"{small!r} is not smaller than {large!r}"
+
+
+_FOUND = op.gather_nd(x, c, batch_dims=p)
+
+
+_BOTH = op.logical_and(c, x)
+
+
+_MASK = op.where(op.broadcast_to(x), c, d)
+
+
+scores = cases("scores", "products", "scaled", "masked", "biased")
+
+
+_WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + op.where(y, c, d), biased=x + c), attrs=a)
+
+
+_GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
+
+
+class AttentionMasks(RuleSet):
+    """Masks that are looked up in order are there already; a mask is as large as it has to be, and what adds it broadcasts; guards of
+    softmax against rows that are masked completely go where no mask is infinite."""
+
+    looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
+    taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
+    and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
+    added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds up in another order")
+    where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
+    softmax_guard = (
+        (_GUARDED >> _WEIGHTS)
+        .when(same_type(_WEIGHTS, _GUARDED), *scores.only("masked", is_finite(c), is_finite(d)), *scores.only("biased", is_finite(c)))
+        .finite("infinite or undefined operands give no numbers instead of 0")
+    )

@@ -1,5 +1,10 @@
-"""Operators that look at the same elements in another shape, and casts. Operators: reshape expand_dims squeeze nn.batch_flatten
-transpose cast broadcast_to tile concatenate strided_slice nn.pad split."""
+"""Operators that look at the same elements in another shape, casts, and tensors of one value repeated, or made like others. Operators:
+reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile concatenate strided_slice nn.pad split zeros_like ones_like
+full_like full zeros ones, arithmetic on them, cast_like reshape_like broadcast_to_like collapse_sum_like.
+
+Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
+`ones(...)` are `Fills`.
+"""
 
 from typing import Any as AnyValue
 from typing import Final
@@ -7,12 +12,13 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
+from passat.ir.ops.like import collapsed_axes
 from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.slicing import compose_slices, is_identity_slice
 from passat.ir.types import TupleType
 from passat.rules.case_hole import CaseHole, cases
-from passat.rules.conditions import Refuse, Term, compose, computed, condition, is_identity, same_type
+from passat.rules.conditions import Refuse, Term, compose, computed, condition, dtype_of, is_float, is_identity, same_type, shape_of
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
 from passat.rules.rule import RuleSet
@@ -44,6 +50,8 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
 
 
 VIEWS: Final = ("reshape", "expand_dims", "squeeze", "flatten")
+
+
 outer, inner = cases("outer", *VIEWS), cases("inner", *VIEWS)
 
 
@@ -52,6 +60,8 @@ def _view(kind: CaseHole, of: Pattern, **attrs: AttrHole) -> Pattern:
 
 
 _ONE, _PAIR = _view(outer, x), _view(outer, _view(inner, x, newshape=q), newshape=p)
+
+
 _GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, hole in ((outer, p), (inner, q))]
 
 
@@ -179,6 +189,8 @@ class Copies(RuleSet):
 
 
 g = operator("g", "add", "multiply", "subtract", "divide")
+
+
 _WIDE: Final = op.broadcast_to(x)
 
 
@@ -187,3 +199,61 @@ class Broadcasts(RuleSet):
 
     left = (g(_WIDE, y) >> g(x, y)).when(same_type(g(x, y), g(_WIDE, y)))
     right = (g(y, _WIDE) >> g(y, x)).when(same_type(g(y, x), g(y, _WIDE)))
+
+
+@computed
+def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
+    """The axes that are summed, of which there is one at least."""
+    axes = collapsed_axes(x.type, whole.type)
+    if not axes:
+        raise Refuse(f"{x.type!r} is not summed to be {whole.type!r}")
+    return axes
+
+
+@computed
+def full_shape(x: Term) -> tuple[int, ...]:
+    """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
+    if not x.type.is_static or 0 in x.type.shape:
+        raise Refuse(f"{x.type!r} is not static, or empty")
+    return tuple(int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static: all are integers
+
+
+form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
+
+
+_FILLED: Final = form(
+    full=op.full(y), full_like=op.full_like(z, y), zeros=op.zeros(), ones=op.ones(), zeros_like=op.zeros_like(z), ones_like=op.ones_like(z)
+)
+
+
+_VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
+
+
+filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
+
+
+filled_first = operator("g", "subtract", "divide")
+
+
+class Fills(RuleSet):
+    """Tensors of one value are made without the tensor that they are like, and arithmetic with one is arithmetic with its value."""
+
+    zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
+    ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
+    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x))
+    cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
+    reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
+    broadcast_to_like = op.broadcast_to_like(x, y) >> op.broadcast_to(x, shape=shape_of(y))
+    collapse_sum_like = (
+        (
+            op.collapse_sum_like(x, y)
+            >> op.reshape(op.sum(x, axis=summed_axes(x, op.collapse_sum_like(x, y)), keepdims=True), newshape=full_shape(y))
+        )
+        .inexact("a sum of nothing but -0.0 is 0.0")
+        .lowering()  # two operators for one that nothing else knows
+    )
+    collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
+    right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
+    left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
+    # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+    divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))

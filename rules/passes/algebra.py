@@ -5,9 +5,8 @@ and by few rounds, so that what is exponentially large is not looked at in full.
 from typing import Final
 
 from passat.passmgr import register_pass
-from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library.arithmetic import Arithmetic, Bounds, Constants, Sums, Units
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.bounds import Bounds
 from passat.rules.library.concats import ConcatsOfSlices, Gathers, NestedConcats, SlicesOfConcats, SplitsOfConcats
 from passat.rules.library.convolution_chains import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
 from passat.rules.library.factoring import (
@@ -23,10 +22,9 @@ from passat.rules.library.factoring import (
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.grouped_query import GroupedQueries
 from passat.rules.library.linear import Products, Scales
-from passat.rules.library.masks import MaskArithmetic, MaskConstants, NegatedComparisons
+from passat.rules.library.masks import MaskArithmetic
 from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums
 from passat.rules.library.passages import BinaryPassages, RowPassages, UnaryPassages
-from passat.rules.library.powers import Sums
 from passat.rules.library.reductions import ReducedConcats, ReducedCopies, ReducedViews, RepeatedReductions, ScaledReductions, SoftmaxShifts
 from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
 from passat.rules.library.transposed_products import TransposedOperands, TransposedProducts, WeightsLast
@@ -36,8 +34,8 @@ from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 TIDY: Final = (
-    *(Units, Repetitions, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies, Cancellations, Inverses),
-    *(MaskArithmetic, MaskConstants, NegatedComparisons, SoftmaxShifts, RepeatedReductions, ReducedViews, ReducedCopies),
+    *(Units, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies, Cancellations, Inverses),
+    *(MaskArithmetic, SoftmaxShifts, RepeatedReductions, ReducedViews, ReducedCopies),
     *(ConcatsOfSlices, NestedConcats, SlicesOfConcats, SplitsOfConcats, Gathers),
 )
 """What makes programs no worse."""

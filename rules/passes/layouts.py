@@ -24,9 +24,8 @@ from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
-from passat.rules.library.arithmetic import Units
+from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.clips import Clips
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
     DEFAULT,

@@ -5,13 +5,13 @@ from typing import Final
 from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Constants, Units
 from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
-from passat.rules.library.attention_forms import BatchTransposes, Masks, SoftmaxGuards
 from passat.rules.library.contrib import ContribGelus, ContribProducts
 from passat.rules.library.experts import Experts
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.gelu_forms import Gelus, Swishes
 from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
 from passat.rules.library.layer_scale import LayerScale
+from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
 from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
@@ -29,7 +29,7 @@ _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 def flatten_hidden_state() -> RulePass:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
     that masks, guards of softmax, experts and layer scale."""
-    before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, Masks, SoftmaxGuards, *_MERGED)
+    before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, AttentionMasks, *_MERGED)
     after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
     doc = flatten_hidden_state.__doc__ or ""
     return RulePass((before, after), name="FlattenHiddenState", opt_level=3, doc=doc, after=["RaiseAttention"])
@@ -51,7 +51,7 @@ def raise_operators() -> RulePass:
 @register_pass(_PREFIX + "RaiseAttention")
 def raise_attention() -> RulePass:
     """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
-    first = phase(ConstantFolding, BatchTransposes, Masks, SoftmaxGuards, Rotations, ScoreScales, Constants, *_MERGED)
+    first = phase(ConstantFolding, BatchTransposes, AttentionMasks, Rotations, ScoreScales, Constants, *_MERGED)
     then = phase(Attentions, SharedHeads, BatchTransposes, *_MERGED)
     doc = raise_attention.__doc__ or ""
     return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["Raise"])

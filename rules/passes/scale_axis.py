@@ -3,9 +3,9 @@
 from typing import Final
 
 from passat.passmgr import register_pass
+from passat.rules.library.arithmetic import Sums
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.powers import Sums
 from passat.rules.library.scale_axis import BackwardScaleAxis, Biases, ForwardScaleAxis
 from passat.rules.library.scale_movement import ScalesDown, ScalesUp
 from passat.rules.rule_pass import RulePass

@@ -7,23 +7,18 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
-from passat.rules.library.arithmetic import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library.arithmetic import Arithmetic, Bounds, Clips, Constants, Doubles, Powers, Sums, Units
 from passat.rules.library.batch_norm import Normalisations, ScaleAxis
-from passat.rules.library.bounds import Bounds
-from passat.rules.library.clips import Clips
-from passat.rules.library.dynamic import DynamicToStatic as DynamicToStaticRules
-from passat.rules.library.dynamic_views import DynamicCopies, DynamicViews, Fulls, TurnedBatches
+from passat.rules.library.dynamic_shapes import DynamicCopies, DynamicViews, Lookups
+from passat.rules.library.dynamic_shapes import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.library.full_like import Fills, LikeForms
 from passat.rules.library.inference import Inference
 from passat.rules.library.linear import Products, Scales
-from passat.rules.library.lookups import CountedLookups, Countings, Lookups, TrueMasks
+from passat.rules.library.masks import Selections
 from passat.rules.library.normalisation_forms import Roots
-from passat.rules.library.powers import Binomials, Doubles, Powers, Sums
-from passat.rules.library.selections import Thresholds, UnreadCasts
 from passat.rules.library.transposed_products import WeightsLast
 from passat.rules.library.unpacking import Unpacking
-from passat.rules.library.views import Broadcasts, Casts, Copies, NewAxes, Slices, Transposes, Views
+from passat.rules.library.views import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
 from passat.rules.passes.lowering import LoweringPass
@@ -33,7 +28,6 @@ _PREFIX: Final = "relay._transform."
 FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
 SIMPLIFY: Final = (
     Units,
-    Repetitions,
     Arithmetic,
     Bounds,
     Transposes,
@@ -46,9 +40,7 @@ SIMPLIFY: Final = (
     Constants,
     Products,
 )
-_LOOKUPS: Final = (Countings, Lookups, CountedLookups)
-_SPELLINGS: Final = (DynamicViews, TurnedBatches, DynamicCopies, Fulls, TrueMasks, *_LOOKUPS, UnreadCasts, Thresholds)
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, LikeForms, Fills, Clips, Powers, Sums, Binomials, Roots, *_SPELLINGS)
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, Fills, Clips, Powers, Sums, Roots, DynamicViews, DynamicCopies, Lookups, Selections)
 
 
 @register_pass(_PREFIX + "FoldConstant")
@@ -104,7 +96,6 @@ def fold_batch_norm() -> RulePass:
         WeightsLast,
         *SIMPLIFY,
         DynamicViews,
-        TurnedBatches,
     )  # a copy, or a sum with 0, may stand between the two
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 

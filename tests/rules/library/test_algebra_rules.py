@@ -11,8 +11,6 @@ from passat.rules.library import (
     GroupedQueries,
     Grouping,
     MaskArithmetic,
-    MaskConstants,
-    NegatedComparisons,
     RowPassages,
     SoftmaxShifts,
 )
@@ -80,16 +78,17 @@ CASES: dict[str, Case] = {
         ops.where(mask, z, ops.where(mask, y, x)), ops.where(mask, z, ops.where(mask, y, splat(1.0))), "the types differ"
     ),
     **{
-        f"MaskConstants.either[{name}]": case(
+        f"MaskArithmetic.of_choice[{name}]": case(
             getattr(ops, name)(choice, d), getattr(ops, name)(choice, numbers((2, 4, 3))), "the types differ"
         )
         for name in ("add", "subtract", "multiply", "divide")
     },
     **{
-        f"NegatedComparisons.equality[{name}]": case(negated(name, x, y), negated("less", *integers), "") for name in ("equal", "not_equal")
+        f"MaskArithmetic.negated_equality[{name}]": case(negated(name, x, y), negated("less", *integers), "")
+        for name in ("equal", "not_equal")
     },
     **{
-        f"NegatedComparisons.order[{name}]": case(negated(name, *integers), negated(name, x, y), "float32, not integers")
+        f"MaskArithmetic.negated_order[{name}]": case(negated(name, *integers), negated(name, x, y), "float32, not integers")
         for name in ("less", "less_equal", "greater", "greater_equal")
     },
     "SoftmaxShifts.added": case(ops.nn.softmax(x + column), ops.nn.softmax(x + numbers((3,))), "varies along axis -1"),
@@ -149,7 +148,7 @@ CASES: dict[str, Case] = {
 }
 TABLE = pairs(
     CASES,
-    *(MaskArithmetic, MaskConstants, NegatedComparisons, SoftmaxShifts, Gathers, GroupedQueries, AttentionScale, Grouping, RowPassages),
+    *(MaskArithmetic, SoftmaxShifts, Gathers, GroupedQueries, AttentionScale, Grouping, RowPassages),
     *(Distribution, Factoring),
 )
 

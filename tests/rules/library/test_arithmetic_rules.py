@@ -8,7 +8,7 @@ import pytest
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.library import Arithmetic, Constants, Repetitions, Units
+from passat.rules.library import Arithmetic, Constants, Units
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -53,14 +53,14 @@ CASES: dict[str, Case] = {
         for of in list_ops()
         if of.unit is not None and of.arity == 2
     },
-    "Repetitions.alone": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
-    "Repetitions.absorbed": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
+    "Arithmetic.same_operands": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
+    "Arithmetic.absorbed_operand": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
     "Arithmetic.even[cos, negative]": case(ops.cos(negated(x)), ops.sin(ops.abs(x)), ""),
     "Arithmetic.even[cosh, abs]": case(ops.cosh(ops.abs(x)), ops.cosh(ops.exp(x)), ""),
     "Arithmetic.odd": case(negated(ops.tanh(negated(x))), ops.exp(negated(x)), ""),
-    "Repetitions.undone": case(ops.negative(ops.negative(x)), ops.negative(ops.exp(x)), ""),
-    "Repetitions.once": case(ops.nn.relu(ops.nn.relu(x)), ops.nn.relu(ops.exp(x)), ""),
-    "Repetitions.alike": case(
+    "Arithmetic.involution_twice": case(ops.negative(ops.negative(x)), ops.negative(ops.exp(x)), ""),
+    "Arithmetic.idempotent_twice": case(ops.nn.relu(ops.nn.relu(x)), ops.nn.relu(ops.exp(x)), ""),
+    "Arithmetic.clip_twice": case(
         ops.clip(ops.clip(x, a_min=-1.0, a_max=1.0), a_min=-1.0, a_max=1.0),
         ops.clip(ops.clip(x, a_min=-1.0, a_max=1.0), a_min=0.0, a_max=1.0),
         "is not Attrs",
@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
     "Constants.divide_multiply": with_constants(lambda a, c, d: (a / c) * d, name="divided"),
     "Constants.divide_divide": with_constants(lambda a, c, d: (a / c) / d, name="multiply"),
 }
-TABLE = pairs(CASES, Units, Repetitions, Arithmetic, Constants)
+TABLE = pairs(CASES, Units, Arithmetic, Constants)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
-from passat.rules.library import BatchTransposes, GlobalPools, LayerScale, Masks, SoftmaxGuards
+from passat.rules.library import AttentionMasks, BatchTransposes, GlobalPools, LayerScale
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -43,25 +43,27 @@ CASES: dict[str, Case] = {
     "BatchTransposes.keys": case(
         turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "take more apart than batches"
     ),
-    "Masks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in another order"),
-    "Masks.taken": case(
+    "AttentionMasks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in another order"),
+    "AttentionMasks.taken": case(
         ops.take(x, const([0, 1, -1], "int64"), axis=1), ops.take(x, const([0, 2, 1], "int64"), axis=1), "in another order"
     ),
-    "Masks.and_true": case(
+    "AttentionMasks.and_true": case(
         ops.logical_and(splat(1, (4, 1, 1), "bool"), flags), ops.logical_and(const([True, False, True], "bool"), flags), "differ"
     ),
-    "Masks.added_first": case(
+    "AttentionMasks.added_first": case(
         heads + var("bias", (1, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
         heads + var("whole", (2, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
         "is not smaller than",
     ),
-    "Masks.where_broadcast": case(
+    "AttentionMasks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
     ),
-    "SoftmaxGuards.drop[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
-    "SoftmaxGuards.drop[scaled]": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
-    "SoftmaxGuards.drop[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
-    "SoftmaxGuards.drop[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
+    "AttentionMasks.softmax_guard[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
+    "AttentionMasks.softmax_guard[scaled]": case(
+        guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"
+    ),
+    "AttentionMasks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
+    "AttentionMasks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
     "LayerScale.product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
     "LayerScale.biased": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is no bias"
@@ -75,7 +77,7 @@ CASES: dict[str, Case] = {
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"
     ),
 }
-TABLE = pairs(CASES, BatchTransposes, Masks, SoftmaxGuards, LayerScale, GlobalPools)
+TABLE = pairs(CASES, BatchTransposes, AttentionMasks, LayerScale, GlobalPools)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -102,8 +104,8 @@ def test_batches_of_unknown_number() -> None:
 
 def test_the_guard_stays_where_numbers_may_be_none() -> None:
     function = func(guarded(product))
-    assert optimise(function, SoftmaxGuards).function is function
-    assert operators(optimise(function, SoftmaxGuards, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
+    assert optimise(function, AttentionMasks).function is function
+    assert operators(optimise(function, AttentionMasks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
 
 
 def test_a_mean_of_rows_is_no_pooling() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Constant, Expr
-from passat.rules.library import Fills, LikeForms, Units
+from passat.rules.library import Fills, Units
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -37,21 +37,21 @@ def fill_cases() -> dict[str, Case]:
 
 
 CASES = {
-    "LikeForms.zeros_like": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
-    "LikeForms.ones_like": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
-    "LikeForms.full_like": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
-    "LikeForms.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
-    "LikeForms.reshape_like": case(
+    "Fills.zeros_like": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
+    "Fills.ones_like": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
+    "Fills.full_like": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
+    "Fills.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
+    "Fills.reshape_like": case(
         ops.reshape_like(x, var("six", (6,))), ops.reshape_like(v, var("w", ("m", 3))), "the left side Tensor[(m, 3), float32]"
     ),
-    "LikeForms.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
-    "LikeForms.collapse_sum_like": case(
+    "Fills.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
+    "Fills.collapse_sum_like": case(
         ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static, or empty"
     ),
-    "LikeForms.collapse_nothing": case(ops.collapse_sum_like(x, var("y")), ops.collapse_sum_like(x, small), "the types differ"),
+    "Fills.collapse_nothing": case(ops.collapse_sum_like(x, var("y")), ops.collapse_sum_like(x, small), "the types differ"),
     **fill_cases(),
 }
-TABLE = pairs(CASES, LikeForms, Fills)
+TABLE = pairs(CASES, Fills)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -65,7 +65,7 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def test_what_is_like_another_tensor_does_not_need_it() -> None:
-    outcome = optimise(func(ops.zeros_like(ops.tanh(x))), LikeForms)
+    outcome = optimise(func(ops.zeros_like(ops.tanh(x))), Fills)
     assert operators(outcome.function) == ["zeros"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Binomials, Doubles, Powers, Sums
+from passat.rules.library import Doubles, Powers, Sums
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -39,7 +39,7 @@ def binomial_cases() -> dict[str, Case]:
     for sign, plus in (("sum", ops.add), ("difference", ops.subtract)):
         fitting, others = binomials(x, y, plus), binomials(x, narrow, plus)
         found |= {
-            f"Binomials.square[{order}, {sign}, {two}]": case(fitting[two, order], others[two, order], "the types differ")
+            f"Powers.binomial[{order}, {sign}, {two}]": case(fitting[two, order], others[two, order], "the types differ")
             for two, order in fitting
         }
     return found
@@ -56,7 +56,7 @@ CASES = {
     "Sums.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
     **binomial_cases(),
 }
-TABLE = pairs(CASES, Powers, Doubles, Sums, Binomials)
+TABLE = pairs(CASES, Powers, Doubles, Sums)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -106,5 +106,5 @@ def test_a_sum_of_integers_is_doubled_exactly() -> None:
 
 def test_squares_become_one_unless_rounding_has_to_stay() -> None:
     function = func(x * x + (x * y) * splat(2.0) + y * y)
-    assert optimise(function, Binomials).count("fired:Binomials.square") == 1
-    assert optimise(function, Binomials, rules__math="exact").count("fired:Binomials.square") == 0
+    assert optimise(function, Powers).count("fired:Powers.binomial") == 1
+    assert optimise(function, Powers, rules__math="exact").count("fired:Powers.binomial") == 0

@@ -3,10 +3,8 @@
 import pytest
 
 from passat.ir.expr import Expr, Function
-from passat.rules.library import DynamicCopies, DynamicViews, Fulls, Lookups, OpenSizes, Thresholds, TurnedBatches
+from passat.rules.library import DynamicCopies, DynamicViews, Lookups, OpenSizes, Selections
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.lookups import CountedLookups, Countings, TrueMasks
-from passat.rules.library.selections import UnreadCasts
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_refuses, check_rewrites, pairs
@@ -72,7 +70,7 @@ def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Ex
     cast = ops.cast(const([low, 1.5, 2.5]), dtype="int64")
     if kind != "cast":
         cast = cast + const(8, "int64")
-    return ops.where(const(chosen, "bool"), ids, ops.minimum(cast, const(9, "int64")) if kind == "least" else cast)  # type: ignore[no-any-return]
+    return ops.where(const(chosen, "bool"), ids, ops.minimum(cast, const(9, "int64")) if kind == "minimum" else cast)  # type: ignore[no-any-return]
 
 
 h_batch, h_size = size(heads, 0), size(heads, 2)
@@ -83,24 +81,24 @@ CASES: dict[str, Case] = {
     "Lookups.in_order": case(
         ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in another order"
     ),
-    "CountedLookups.rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
-    "CountedLookups.rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
-    "CountedLookups.pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
-    "Countings.spread": case(
+    "Lookups.rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
+    "Lookups.rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
+    "Lookups.pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
+    "Lookups.arange_spread": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""
     ),
-    "Countings.steps": case(
+    "Lookups.arange_steps": case(
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), newshape=(-1, 1)),
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), newshape=(-1, 1)),
         "no number that is known",
     ),
-    "Countings.spread_steps": case(
+    "Lookups.arange_spread_steps": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), axis=(1,)),
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
         "no number that is known",
     ),
-    "Countings.flat": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
-    "TrueMasks.counted": case(masked(0), masked(-1), "may be below"),
+    "Lookups.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
+    "Lookups.always_true": case(masked(0), masked(-1), "may be below"),
     "DynamicViews.reshape[plain]": case(
         ops.dyn.reshape(mask, vector(1, batch, 1, sequence)), ops.dyn.reshape(mask, vector(sequence, batch)), NOT_AXES
     ),
@@ -109,17 +107,17 @@ CASES: dict[str, Case] = {
         ops.reshape(ops.expand_dims(x, axis=(0,)), newshape=(4, 1, 3)),
         "are known",
     ),
-    "TurnedBatches.turned[both]": case(
+    "DynamicViews.transpose[both]": case(
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), whole),
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), vector(4, h_batch, 8, h_size)),
         "has not the first axes",
     ),
-    "TurnedBatches.turned[last]": case(
+    "DynamicViews.transpose[last]": case(
         turned(ops.reshape(fixed, newshape=(-1, 5, 8)), size(fixed, 0), 4, 8, 5),
         turned(ops.reshape(fixed, newshape=(-1, 8, 5)), size(fixed, 0), 4, 5, 8),
         "take more apart",
     ),
-    "TurnedBatches.turned[first]": case(
+    "DynamicViews.transpose[first]": case(
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(-1, 4, 8, 5)),
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(4, -1, 8, 5)),
         "has not the first axes",
@@ -130,10 +128,10 @@ CASES: dict[str, Case] = {
         row + ops.where(ops.dyn.broadcast_to(var("kept", (1, 3), "bool"), vector(batch, 3)), splat(0.0), splat(-9.0)),
         "the types differ",
     ),
-    "Fulls.copied": case(
+    "DynamicCopies.full": case(
         ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)), ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)), "not one number"
     ),
-    "Thresholds.softplus": case(
+    "Selections.softplus_threshold": case(
         ops.where(ops.greater(x, splat(20.0)), x, ops.nn.softplus(x)),
         ops.where(ops.greater(x, splat(2.0)), x, ops.nn.softplus(x)),
         "not yet its operand",
@@ -161,15 +159,13 @@ for kind, copy, large in (
     CASES[f"DynamicCopies.operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
     CASES[f"DynamicCopies.operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
 UNREAD = {
-    f"UnreadCasts.{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
-    for kind in ("cast", "sum", "least")
+    f"Selections.unread_{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
+    for kind in ("cast", "sum", "minimum")
 }
-LISTED = pairs(
-    CASES, Lookups, CountedLookups, Countings, TrueMasks, DynamicViews, TurnedBatches, DynamicCopies, Fulls, Thresholds, OpenSizes
-)
-EXPLORING = [entry for entry in LISTED if entry[0] is Countings]
-FIRING = [entry for entry in LISTED if entry[0] is not Countings]
-NO_VALUE = pairs(UNREAD, UnreadCasts)
+LISTED = pairs(CASES, Lookups, DynamicViews, DynamicCopies, Selections, OpenSizes)
+EXPLORING = [entry for entry in LISTED if entry[0] is Lookups]
+FIRING = [entry for entry in LISTED if entry[0] is not Lookups]
+NO_VALUE = pairs(UNREAD, Selections)
 SIZES = ({"b": 2, "s": 3}, {"b": 1, "s": 1}, {"b": 3, "s": 1}, {"b": 1, "s": 2})
 
 
@@ -206,14 +202,14 @@ def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, examp
     chosen = ops.where(
         const((True, False, False), "bool"),
         ids,
-        const([0, 1 + number, min(2 + number, 9 if number and "least" in rule.name else 99)], "int64"),
+        const([0, 1 + number, min(2 + number, 9 if number and "minimum" in rule.name else 99)], "int64"),
     )
     assert_equal_in_value(func(chosen), Function(func(chosen).params, outcome.function.body), exact=True)
 
 
 def test_numbers_that_are_not_a_number_are_not_cast() -> None:
-    outcome = optimise(func(unread((True, False, False), "cast", float("nan"))), UnreadCasts)
-    assert outcome.fired("UnreadCasts.cast") == 0
+    outcome = optimise(func(unread((True, False, False), "cast", float("nan"))), Selections)
+    assert outcome.fired("Selections.unread_cast") == 0
 
 
 def test_lookups_at_run_time_in_all_words() -> None:
@@ -222,7 +218,7 @@ def test_lookups_at_run_time_in_all_words() -> None:
     near = ops.expand_dims(ops.arange(const(0, "int64"), sequence, const(1, "int64")), axis=(0,))
     for far in (ops.expand_dims(count, axis=(1,)) * ops.shape_of(mask, start=1), ops.expand_dims(count * sequence, axis=(1,))):
         function = func(ops.take(ops.nn.batch_flatten(mask, axis=2), far + near, axis=0))
-        outcome = optimise(function, Countings, CountedLookups)
+        outcome = optimise(function, Lookups)
         assert operators(outcome.function) == ["expand_dims"]
         for sizes in SIZES:
             assert_equal_in_value(function, outcome.function, exact=True, sizes=sizes)
@@ -233,7 +229,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
-    assert optimise(func(wide), Countings, ConstantFolding).fired("Countings.steps") == 0
+    assert optimise(func(wide), Lookups, ConstantFolding).fired("Lookups.arange_steps") == 0
 
 
 def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
@@ -243,13 +239,13 @@ def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
     unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))
     fields = [ops.expand_dims(ops.dyn.broadcast_to(part, const([2, 2], "int64")), axis=(2,)) for part in (unknown, last)]
     copied = ops.gather_nd(square, ops.concatenate(tup(*fields), axis=2))
-    assert optimise(func(copied), CountedLookups).fired("CountedLookups.pairs") == 0
+    assert optimise(func(copied), Lookups).fired("Lookups.pairs") == 0
     column = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(2, 1))
     fields = [
         ops.expand_dims(ops.dyn.broadcast_to(column, const([2, 1, 1], "int64")), axis=(0,)),
         ops.expand_dims(ops.dyn.broadcast_to(last, const([1, 2, 2], "int64")), axis=(3,)),
     ]
     moved = func(ops.gather_nd(square, ops.concatenate(tup(*fields), axis=3)))
-    outcome = optimise(moved, CountedLookups)
+    outcome = optimise(moved, Lookups)
     assert_equal_in_value(moved, outcome.function, exact=True)
-    assert outcome.fired("CountedLookups.pairs") == 0
+    assert outcome.fired("Lookups.pairs") == 0

@@ -1,26 +1,63 @@
-"""Elements that are looked up one by one in the order in which they lie: nothing but another shape. Operators: take gather_nd arange
-reshape expand_dims nn.batch_flatten dyn.broadcast_to concatenate add multiply.
+"""Shapes that are computed, and elements that are looked up in the order in which they lie. Operators: dyn.* onnx.CastLike take gather_nd
+arange reshape expand_dims squeeze nn.batch_flatten transpose concatenate where add subtract multiply divide minimum maximum.
 
-Sources: padding masks that exporters of torch's vmap look up at (sample, place), as one flat index or as pairs; adaptive pooling to one
-place by its own size. The indices are constants, or counted up at run time where sizes are not known.
+Dynamic operators whose shape-like operand is known become static ones. What others do is often known though no list of numbers says it:
+that nothing but axes of size 1 comes in, that a copy is one that the next operator makes by itself, that indices which are counted up name
+all elements in order. Sources of the last: padding masks that exporters of torch's vmap look up at (sample, place), as one flat index or as
+pairs; adaptive pooling to one place by its own size.
 """
 
 from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
+from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import Dim, same_dim
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, same_type
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
+from passat.rules.library.masks import batch_axes, keeps_batches
 from passat.rules.library.views import new_shape
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
-x, y, z, k, m = tensors("x y z k m")
+x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")
-(p,) = attributes("p")
+a, p = attributes("a p")
+
+
+_NONE: Final = Attrs()
+
+
+@computed
+def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValue:
+    """The attributes of the static operator that does the same. Refuses where too little is known of the operands."""
+    form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
+    if form is None:
+        raise Refuse(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+    return form.attrs
+
+
+class DynamicToStatic(RuleSet):
+    """Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."""
+
+    reshape = (op.dyn.reshape(x, y, attrs=a) >> op.reshape(x, attrs=static_attrs("dyn.reshape", (x, y), a))).eager()
+    broadcast_to = (op.dyn.broadcast_to(x, y) >> op.broadcast_to(x, attrs=static_attrs("dyn.broadcast_to", (x, y), _NONE))).eager()
+    full = (op.dyn.full(x, y, attrs=a) >> op.full(x, attrs=static_attrs("dyn.full", (x, y), a))).eager()
+    strided_slice = (
+        op.dyn.strided_slice(x, y, z, v, w) >> op.strided_slice(x, attrs=static_attrs("dyn.strided_slice", (x, y, z, v, w), _NONE))
+    ).eager()
+    tile = (op.dyn.tile(x, y) >> op.tile(x, attrs=static_attrs("dyn.tile", (x, y), _NONE))).eager()
+    pad = (op.dyn.pad(x, y, z, attrs=a) >> op.nn.pad(x, attrs=static_attrs("dyn.pad", (x, y, z), a))).eager()
+    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y, z, v), a))).eager()
+    topk = (op.dyn.topk(x, y, attrs=a) >> op.topk(x, attrs=static_attrs("dyn.topk", (x, y), a))).eager()
+    cast_like = (op.onnx.CastLike(x, y) >> op.cast(x, attrs=static_attrs("onnx.CastLike", (x, y), _NONE))).eager()
 
 
 def _long_axes(term: Term, rank: int) -> list[int]:
@@ -164,18 +201,15 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
 
 
 _NUMBERS = op.arange(b, x, c)
+
+
 _SPREAD = op.expand_dims(_NUMBERS)
+
+
 _SPREAD_STEPS = op.expand_dims(_NUMBERS * k)
+
+
 _FLAT = op.nn.batch_flatten(x)
-
-
-class Countings(RuleSet):
-    """Numbers counted up, and rows of a tensor laid out flat, in the words that `Lookups` has for them."""
-
-    spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
-    steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
-    spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
-    flat = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
 
 
 def _counted(stop: Pattern) -> PCall:
@@ -183,34 +217,30 @@ def _counted(stop: Pattern) -> PCall:
 
 
 _ROWS = op.reshape(x)
+
+
 _AT = _counted(z) * k + _counted(y)
+
+
 _AT_CONSTANT = _counted(z) * k + c
+
+
 _OF = op.take(_ROWS, _AT, axis=0)
+
+
 _OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
+
+
 _TAKEN = op.take(x, c, axis=p)
+
+
 _COPIES = (op.dyn.broadcast_to(_counted(y), k), op.dyn.broadcast_to(_counted(z), m))
+
+
 _PLACES = tuple(map(op.expand_dims, _COPIES))
+
+
 _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
-
-
-class Lookups(RuleSet):
-    """Elements looked up in the order in which they lie are the tensor in another shape."""
-
-    in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
-
-
-class CountedLookups(RuleSet):
-    """Elements looked up at indices that are counted up, all in order, are the tensor with new axes."""
-
-    rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
-    rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
-        counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
-    )
-    pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
-        counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
-        *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
-        is_last(p, _PLACES[0]),
-    )
 
 
 @condition
@@ -223,10 +253,143 @@ def counts_from(start: Term, step: Term, least: Term) -> bool | str:
 
 
 _TRUE = op.greater_equal(op.reshape(_NUMBERS), d)
+
+
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
-class TrueMasks(RuleSet):
-    """Of a mask, the part that is true everywhere: that numbers counted up are not negative."""
+class Lookups(RuleSet):
+    """Elements looked up in the order in which they lie are the tensor in another shape; masks of indices that are always in range."""
 
-    counted = (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
+    always_true = (
+        (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
+    )
+    arange_spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
+    arange_steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
+    arange_spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
+    batch_flatten = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
+    in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
+    rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
+    rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
+        counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
+    )
+    pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
+        counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
+        *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
+        is_last(p, _PLACES[0]),
+    )
+
+
+inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
+
+
+@condition
+def is_dynamic(x: Term) -> bool | str:
+    """Not all sizes are known. (Where they are, `views.Views` makes one reshape of two views.)"""
+    return not x.type.is_static or f"the sizes of {x.type!r} are known"
+
+
+_VIEWED: Final = op.dyn.reshape(
+    inner(
+        plain=x,
+        reshape=op.reshape(x),
+        expand_dims=op.expand_dims(x),
+        squeeze=op.squeeze(x),
+        flatten=op.nn.batch_flatten(x),
+        dynamic=op.dyn.reshape(x, z),
+    ),
+    y,
+)
+
+
+_AGAIN: Final = op.reshape(op.expand_dims(x))
+
+
+@condition
+def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
+    """The result has the leading axes of the tensor, those that are one in the tensor between."""
+    count = x.type.ndim - len(axes) + 1
+    same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
+    return same or f"{whole.type!r} has not the first axes of {x.type!r}"
+
+
+computed_shape = cases("computed", "both", "last", "first")
+
+
+_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y), last=op.reshape(x), first=op.dyn.reshape(x, y))
+
+
+_TURNED: Final = op.transpose(_MERGED, axes=p)
+
+
+_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z), last=op.dyn.reshape(_TURNED, z), first=op.reshape(_TURNED))
+
+
+class DynamicViews(RuleSet):
+    """Reshapes to a computed shape that only put in new axes, and transposes of the last axes between reshapes that merge batches and take
+    the same ones apart again."""
+
+    reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
+    spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))
+    transpose = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(
+        keeps_batches(p, x, _MERGED, _APART), keeps_leading(p, x, _APART)
+    )
+
+
+def _number_of_a_shape(dice: Dice, c: Draft, whole: Draft, shape: Draft) -> Drafts:
+    return [Draft((1,) * dice.integer(0, 1)), None, None]
+
+
+@condition(draw=_number_of_a_shape)
+def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
+    """The constant is one number, and what is made of it has just the shape that is asked for."""
+    known = shape.known
+    if c.type.size != 1:
+        return f"{c.type!r} is not one number"
+    return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
+        f"{whole.type!r} has not the shape {known}"
+    )
+
+
+def _a_mask(dice: Dice, x: Draft, c: Draft, d: Draft) -> Drafts:
+    return [Draft(dtype="bool"), Draft((), "float32"), Draft((), "float32")]
+
+
+@condition(draw=_a_mask)
+def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
+    """A mask chooses between two numbers."""
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
+
+
+g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
+
+
+h = operator("h", "subtract", "divide")  # those that are not commutative
+
+
+side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
+
+
+def _met(of: Pattern) -> Pattern:
+    """Arithmetic with something else, which comes first or last."""
+    return side(left=g(of, y), right=h(y, of))
+
+
+_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z))
+
+
+_CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
+
+
+_COPY = op.dyn.broadcast_to(c, y)
+
+
+_FULL = op.dyn.full(op.reshape(c, newshape=()), y)
+
+
+class DynamicCopies(RuleSet):
+    """Copies to a computed shape: arithmetic makes them by itself; for one number, ONNX has an operator that reads no number."""
+
+    operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
+    mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
+    full = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))
