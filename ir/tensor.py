@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from typing import Any as AnyValue
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,14 @@ import numpy.typing as npt
 from passat.ir.dtypes import from_numpy, itemsize, to_numpy
 
 Array = npt.NDArray[AnyValue]
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """What computes elements, and knows before what none of them exceeds."""
+
+    def largest(self) -> float:
+        """A number that no absolute value of an element exceeds."""
 
 
 class Tensor:
@@ -24,7 +33,7 @@ class Tensor:
     np.int8(1)
     """
 
-    __slots__ = ("_array", "_content_key", "_key", "_load", "_sample", "_scalar", "_uniform", "dtype", "shape", "source")
+    __slots__ = ("_array", "_content_key", "_key", "_largest", "_load", "_sample", "_scalar", "_uniform", "dtype", "shape", "source")
 
     def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
         self.dtype = dtype
@@ -37,6 +46,7 @@ class Tensor:
         self._content_key: tuple[object, ...] | None = None
         self._uniform: bool | None = None
         self._sample: object = None
+        self._largest: float | None = None
 
     @classmethod
     def dense(cls, value: npt.ArrayLike, dtype: str | None = None) -> "Tensor":
@@ -115,6 +125,17 @@ class Tensor:
         if self._uniform is None:
             self._uniform = self._all_equal()
         return self.numpy()[(0,) * self.ndim] if self._uniform else None
+
+    def largest(self) -> float:
+        """A number that no absolute value of an element of floats or integers exceeds: the greatest one, or what is known of it where the
+        elements have not been computed yet. NaN where an element may be NaN."""
+        if self._largest is None:
+            if isinstance(self._load, Bounded):
+                return self._load.largest()
+            elements = self.numpy() if self._scalar is None else self._scalar
+            with np.errstate(all="ignore"):  # of NaN
+                self._largest = max(float(elements.max()), -float(elements.min())) if self.size else 0.0
+        return self._largest
 
     def _all_equal(self) -> bool:
         if not self.size:

@@ -12,7 +12,8 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.engine.graph import CALL, CONST, GET, TUPLE, Graph, Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
-from passat.rules.engine.matching import Matcher, Variant
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.variant import Variant
 from passat.rules.pattern import PConst, PVar, subterms
 
 
@@ -31,9 +32,9 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     part = _Part(run, constants)
     matcher = application.matcher
     befores: list[Expr] = []
-    for row in application.rows:
-        plain = matcher.matcher if isinstance(matcher, Grouper) else matcher
-        found = part.match(plain, application.variant or plain.variants[0], row)
+    plain = matcher.matcher if isinstance(matcher, Grouper) else matcher
+    for placed in application.matched:
+        found = part.match(plain, placed.variant, placed.row)
         if found is None:
             return None
         befores.append(found)
@@ -50,7 +51,7 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     first, second = functions
     assert isinstance(first, Function)
     assert isinstance(second, Function)
-    return Matched(first, second, tuple(dict.fromkeys(part.nodes)))
+    return Matched(first, second, tuple(dict.fromkeys(node for placed in application.matched for node in placed.nodes)))
 
 
 class _Part:
@@ -58,10 +59,8 @@ class _Part:
 
     def __init__(self, run: Run, constants: bool) -> None:
         self.graph: Graph = run.graph
-        self.members = run.members
         self.constants = constants
         self.params: list[Var] = []
-        self.nodes: list[int] = []
         self._bound: dict[int, Expr] = {}
         self._later: dict[int, Expr] = {}
         self._names: set[str] = set()
@@ -112,7 +111,6 @@ class _Part:
             self._bound.setdefault(cls, made[register])
             if register:
                 self._later.setdefault(self.graph.find(cls), made[register])
-        self._find_nodes(row[0], symbols, below, columns, payloads)
         return made[0]
 
     def _hole(self, cls: int, hint: str, must: bool) -> Expr | None:
@@ -141,31 +139,6 @@ class _Part:
         self._names.add(name)
         self.params.append(Var(name, type_))
         return self.params[-1]
-
-    def _find_nodes(
-        self,
-        root: int,
-        symbols: Mapping[int, Symbol | None],
-        below: Mapping[int, Mapping[int, int]],
-        columns: Mapping[int, int],
-        payloads: Mapping[int, int],
-    ) -> None:
-        """The nodes that stand for the calls of the left side, as far as they can be told from others of their classes."""
-        graph, find = self.graph, self.graph.find
-        work = [(0, root)]
-        while work:
-            register, cls = work.pop()
-            head, parts = symbols[register], _in_order(below, register)
-            if head is None or head.kind == CONST:
-                continue
-            for node in (cls, *self.members.get(find(cls), ())):
-                if graph.symbols[node] is not head or (register in payloads and graph.payloads[node] != payloads[register]):
-                    continue
-                operands = graph.operands[node]
-                if all(part not in columns or find(columns[part]) == find(operand) for part, operand in zip(parts, operands, strict=True)):
-                    self.nodes.append(node)
-                    work += reversed(list(zip(parts, operands, strict=True)))
-                    break
 
     # ---- the right side
 

@@ -5,6 +5,7 @@ looks at its elements (a guard, a fold that needs them, the writer) has it compu
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -44,7 +45,7 @@ def deferred(evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, 
 class _DeferredCall:
     """Computes a call when its elements are needed. Deferred operands are computed before it, without recursion: chains may be long."""
 
-    __slots__ = ("attrs", "evaluate", "op", "type_", "values")
+    __slots__ = ("_largest", "attrs", "evaluate", "op", "type_", "values")
 
     def __init__(self, evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> None:
         self.evaluate = evaluate
@@ -52,6 +53,7 @@ class _DeferredCall:
         self.values = values
         self.attrs = attrs
         self.type_ = type_
+        self._largest: float | None = None
 
     def __call__(self) -> Array:
         """The elements. Raises EvaluateError."""
@@ -66,6 +68,23 @@ class _DeferredCall:
         value = self.evaluate(self.op, self.values, self.attrs, self.type_)
         assert isinstance(value, Tensor)
         return value.numpy()
+
+    def largest(self) -> float:
+        """As many times the product of the largest operands as a sum of products has terms."""
+        stack: list[_DeferredCall] = [self]
+        while stack:
+            call = stack[-1]
+            below = [tensor.loader for tensor in call._waiting()]
+            unknown = [loader for loader in below if isinstance(loader, _DeferredCall) and loader._largest is None]
+            if unknown:
+                stack += unknown
+                continue
+            operands = tensors_in(call.values)
+            flops = call.op.cost([_type_of(value) for value in call.values], call.type_, call.attrs).flops
+            call._largest = flops / elements(call.type_) * math.prod(operand.largest() for operand in operands)
+            stack.pop()
+        assert self._largest is not None
+        return self._largest
 
     def _waiting(self) -> list[Tensor]:
         """The operands that are deferred and not computed yet."""

@@ -14,8 +14,9 @@ from passat.ir.op import KnownValue
 from passat.ir.types import Type
 from passat.rules.conditions import Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
-from passat.rules.engine.matching import Matcher, Refusal, symbol_of
+from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.engine.report import RuleStatistics
+from passat.rules.engine.variant import symbol_of
 from passat.rules.expansion import fitted, holes_in
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from passat.rules.engine.graph import Graph, Symbol
-from passat.rules.engine.matching import Variant
 from passat.rules.engine.mirror import Asked
+from passat.rules.engine.variant import Variant
 
 LARGE: Final = 100
 """A class with this many nodes is large: where its users are members of the class too, patterns match a million times."""

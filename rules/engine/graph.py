@@ -406,6 +406,10 @@ class Graph:
             node = classes[node]
         return node
 
+    def key(self, node: int) -> tuple[Symbol, int, tuple[int, ...]]:
+        """What is equal for nodes that have become one: symbol, payload and the classes of the operands."""
+        return self.symbols[node], self.payloads[node], tuple(map(self.find, self.operands[node]))
+
     def unite(self, a: int, b: int) -> tuple[int, int] | None:
         """Makes two classes one, as egglog has; facts stay with the smaller. Returns (kept, gone), or None where they are one already."""
         a, b = self.find(a), self.find(b)

@@ -9,7 +9,8 @@ from passat.ir.expr import Expr
 if TYPE_CHECKING:
     from passat.rules.engine.graph import Graph
     from passat.rules.engine.grouping import Grouper
-    from passat.rules.engine.matching import Matcher, Variant
+    from passat.rules.engine.matching import Matcher
+    from passat.rules.engine.placement import Placed
     from passat.rules.engine.report import Saturation
     from passat.rules.engine.saturate import Saturator
     from passat.rules.engine.stage import Stage
@@ -20,13 +21,12 @@ KEPT: Final = 10_000
 
 
 class Application(NamedTuple):
-    """A match that a rule was applied to: the row (`Matcher.bind` says what it binds; of a rule with several roots, the rows of all), the
-    class of each root as it was then and the node that may stand there now, the nodes that were made for it, as a range, and the round."""
+    """A match that a rule was applied to: where it lies (of a rule with several roots, all of them), the class of each root as it was then
+    and the node that may stand there now, the nodes that were made for it, as a range, and the round."""
 
     rule: str
     matcher: "Matcher | Grouper"
-    variant: "Variant | None"
-    rows: tuple[tuple[int, ...], ...]
+    matched: "tuple[Placed, ...]"
     unions: tuple[tuple[int, int], ...]
     made: range
     round: int
@@ -36,7 +36,6 @@ class Refused(NamedTuple):
     """A match that a rule refused, and why."""
 
     matcher: "Matcher"
-    variant: "Variant"
     row: tuple[int, ...]
     reason: str
     round: int
@@ -121,8 +120,8 @@ class Steps:
         self.refused: dict[str, list[Refused]] = {}
         self.put_off: set[str] = set()
 
-    def refuse(self, matcher: "Matcher", variant: "Variant", row: tuple[int, ...], reason: str, round_: int) -> None:
+    def refuse(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
         """Keeps a refusal, of each rule the first `KEPT`."""
         known = self.refused.setdefault(matcher.name, [])
         if len(known) < KEPT:
-            known.append(Refused(matcher, variant, row, reason, round_))
+            known.append(Refused(matcher, row, reason, round_))

@@ -50,15 +50,6 @@ def _matched(graph: Graph, saturator: Saturator, steps: Steps) -> set[int]:
     find, gone = graph.find, set()
     for step in steps.applications:
         assert isinstance(step.matcher, Matcher), "rules with several roots do not lower"
-        assert step.variant is not None
-        row = step.matcher.retired(step.variant, step.rows[0])
-        assert row is not None, "rules that lower retire what they match"
-        head = step.matcher.root
-        wanted = (tuple(map(find, row[: head.arity])), row[head.arity :])
-        cls = find(step.unions[0][0])
-        for node in saturator.members.get(cls, [cls]):
-            if graph.symbols[node] is head:
-                payload = (graph.payloads[node],) if head.has_payload else ()
-                if (tuple(map(find, graph.operands[node])), payload) == wanted:
-                    gone.add(node)
+        cls, key = find(step.unions[0][0]), graph.key(step.matched[0].nodes[0])
+        gone |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
     return gone

@@ -1,11 +1,10 @@
 """From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any as AnyValue
-from typing import NamedTuple
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
@@ -17,7 +16,9 @@ from passat.rules.analysis import Analysis, Fact
 from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
-from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, NewNode, Symbol, symbol
+from passat.rules.engine.graph import CONST_SYMBOL, Graph, NewNode, Symbol
+from passat.rules.engine.placement import Placed, find_places
+from passat.rules.engine.variant import Variant, has_payload, symbol_of
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -26,7 +27,6 @@ from passat.rules.pattern import (
     PGet,
     PLiteral,
     PNumber,
-    PTuple,
     PValue,
     PVar,
     RuleError,
@@ -40,85 +40,6 @@ from passat.rules.substitution import Substitution, bound_keys, same_type, scala
 
 class Refusal(Exception):
     """A match that the rule does not apply to; its text is the reason."""
-
-
-class Variant(NamedTuple):
-    """A left side with the operands of its root in one order: as a query for egglog, and as steps that find the matches in a program
-    in which every class is one node (which is how a program comes in).
-
-    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`. The operands of a
-    register in `commuting` match in either order.
-    """
-
-    query: Query
-    edges: frozenset[tuple[Symbol, int, Symbol]]
-    steps: tuple[tuple[int, int, int, Symbol | None], ...]
-    registers: int
-    classes: tuple[int, ...]
-    payloads: tuple[int, ...]
-    root: tuple[int, ...]
-    """The columns of a row that hold the operands of the root, where the rule is reducing."""
-    commuting: tuple[int, ...] = ()
-
-    def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
-        """The rows of all matches whose root is among the candidates, which have the root's symbol."""
-        symbols, operands, payloads = graph.symbols, graph.operands, graph.payloads
-        for whole, i, _, expected in self.steps:
-            if whole == 0 and expected is not None:  # first of all what most candidates fail at
-                candidates = [node for node in candidates if symbols[operands[node][i]] is expected]
-        rows: list[tuple[int, ...]] = []
-        if self.commuting:
-            for root in candidates:
-                rows += dict.fromkeys([self.row(registers, payloads) for registers, _ in self.ways(graph, root)])
-            return rows
-        registers = [-1] * self.registers
-        for root in candidates:
-            registers[1:] = [-1] * (self.registers - 1)
-            registers[0] = root
-            for whole, i, part, expected in self.steps:
-                node = operands[registers[whole]][i]
-                if expected is not None and symbols[node] is not expected:
-                    break
-                if registers[part] < 0:
-                    registers[part] = node
-                elif registers[part] != node:
-                    break
-            else:
-                rows.append(self.row(registers, payloads))
-        return rows
-
-    def row(self, registers: Sequence[int], payloads: Sequence[int]) -> tuple[int, ...]:
-        """The row of a match with those nodes in the registers."""
-        return (*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads])
-
-    def ways(
-        self, graph: Graph, root: int, members: Mapping[int, Sequence[int]] = MappingProxyType({}), find: Callable[[int], int] = int
-    ) -> Iterator[tuple[list[int], frozenset[int]]]:
-        """The nodes in the registers for each way to match at a root, and the registers whose operands stand the other way round. Classes
-        that `members` does not list are one node; `find` tells the class of a node, which is itself by default."""
-        symbols, operands, steps = graph.symbols, graph.operands, self.steps
-        stack = [(0, [root] + [-1] * (self.registers - 1), frozenset[int]())]
-        while stack:
-            at, registers, turned = stack.pop()
-            if at == len(steps):
-                yield registers, turned
-                continue
-            whole, i, part, expected = steps[at]
-            if whole in self.commuting and i == 0 and whole not in turned:
-                first, second = operands[registers[whole]]
-                if first != second:
-                    stack.append((at, registers, turned | {whole}))  # for later: what is pushed below comes first
-            place = 1 - i if whole in turned else i
-            cls = find(operands[registers[whole]][place])
-            known = registers[part]
-            if known >= 0:
-                if find(known) == cls:
-                    stack.append((at + 1, registers, turned))
-            elif expected is None:
-                stack.append((at + 1, _with(registers, part, cls), turned))
-            else:
-                found = [node for node in members.get(cls, (cls,)) if symbols[node] is expected]
-                stack += [(at + 1, _with(registers, part, node), turned) for node in reversed(found)]
 
 
 class Matcher:
@@ -145,26 +66,25 @@ class Matcher:
         return list(dict.fromkeys(bound_keys(self.rule)))
 
     @cached_property
-    def variants(self) -> list["Variant"]:
+    def variants(self) -> list[Variant]:
         """The left side, with the operands of a commutative root in each order."""
         root = [id(node) for node in self._commuting if node is self.rule.lhs]
         return [self._variant(frozenset(swapped), self._inner) for swapped in ([], *([root] if root else []))]
 
-    def in_order(self, graph: Graph, variant: Variant, row: Sequence[int], members: Mapping[int, Sequence[int]]) -> Variant:
-        """The variant as it matched a row: with all operands in the order in which they stand in some way to match it."""
-        if not variant.commuting:
-            return variant
-        find, payloads = graph.find, graph.payloads
-        wanted = (*map(find, row[: len(self.class_keys)]), *row[len(self.class_keys) :])
-        swapped = frozenset([id(self.rule.lhs)]) if variant is not self.variants[0] else frozenset[int]()
-        for root in members.get(find(row[0]), (find(row[0]),)):
-            if graph.symbols[root] is self.root:
-                for registers, turned in variant.ways(graph, root, members, find):
-                    found = variant.row(registers, payloads)
-                    if (*map(find, found[: len(self.class_keys)]), *found[len(self.class_keys) :]) == wanted:
-                        inner = [id(node) for node, place in zip(self._inner, variant.commuting, strict=True) if place in turned]
-                        return self._variant(swapped.union(inner), ())
-        return variant
+    def placed(self, graph: Graph, row: Sequence[int], members: Mapping[int, Sequence[int]] = MappingProxyType({})) -> Placed:
+        """Where a match lies. Classes that `members` does not list are one node. Where the nodes are not found any more, the root alone."""
+        count = len(self.class_keys)
+        classes = {key: graph.find(cls) for key, cls in zip(self.class_keys, row, strict=False)}
+        payloads = dict(zip(map(id, self._calls), row[count:], strict=True))
+        places = find_places(graph, self.rule.lhs, row[0], classes, payloads, members)
+        turned = frozenset([id(place.part) for place in places or () if place.turned]).intersection(map(id, self._commuting))
+        if turned not in self._ordered:
+            self._ordered[turned] = self._variant(turned, ())
+        return Placed(tuple(row), self._ordered[turned], tuple([place.node for place in places or ()]) or (graph.find(row[0]),))
+
+    @cached_property
+    def _ordered(self) -> dict[frozenset[int], Variant]:
+        return {}
 
     @cached_property
     def _terms(self) -> list[Pattern]:
@@ -172,7 +92,7 @@ class Matcher:
 
     @cached_property
     def _calls(self) -> list[PCall | PGet]:
-        return [node for node in self._terms if isinstance(node, (PCall, PGet)) and _has_payload(node)]
+        return [node for node in self._terms if isinstance(node, (PCall, PGet)) and has_payload(node)]
 
     @cached_property
     def _slots(self) -> dict[tuple[AnyValue, ...], int]:
@@ -203,7 +123,7 @@ class Matcher:
         """The symbols below the root whose operands match in either order."""
         return frozenset(map(symbol_of, self._inner))
 
-    def _variant(self, swapped: frozenset[int], inner: Sequence[PCall]) -> "Variant":
+    def _variant(self, swapped: frozenset[int], inner: Sequence[PCall]) -> Variant:
         """The left side with some terms the other way round, and some in either order."""
         free = set(map(id, inner))
         atoms: list[str] = []
@@ -295,7 +215,7 @@ class Matcher:
         made: list[int] = []
         for node, operands in self._plan:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and _has_payload(node) else 0
+            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and has_payload(node) else 0
             found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
             if found is None:
                 return False
@@ -458,25 +378,6 @@ def _attribute(attrs: Attrs, name: str) -> AnyValue:
         return attrs[name]
     except KeyError:
         raise Refusal(f"the attribute {name} is absent") from None
-
-
-def symbol_of(node: Pattern) -> Symbol:
-    """What a node applies that a pattern, which is no hole, matches."""
-    if isinstance(node, PCall):
-        return symbol(CALL, node.op, len(node.args))
-    if isinstance(node, PTuple):
-        return symbol(TUPLE, None, len(node.fields))
-    return GET_SYMBOL if isinstance(node, PGet) else CONST_SYMBOL
-
-
-def _with(registers: Sequence[int], part: int, node: int) -> list[int]:
-    made = [*registers]
-    made[part] = node
-    return made
-
-
-def _has_payload(node: Pattern) -> bool:
-    return symbol_of(node).has_payload
 
 
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:

@@ -181,8 +181,8 @@ class Saturator:
                 statistics.unions += len(made)
                 unions += made
                 if self._steps is not None:
-                    rows = tuple([tuple(match.row) for _, match in group])
-                    self._steps.applications.append(Application(grouper.name, grouper, None, rows, tuple(made), nodes, self.result.rounds))
+                    matched = tuple([grouper.matcher.placed(graph, match.row) for _, match in group])
+                    self._steps.applications.append(Application(grouper.name, grouper, matched, tuple(made), nodes, self.result.rounds))
             statistics.seconds += time.perf_counter() - start
 
     def _remember_chased(self) -> None:
@@ -345,7 +345,7 @@ class Saturator:
                     statistics.refuse(str(refusal))
                     self._refused[number, row] = None
                     if steps is not None:
-                        steps.refuse(matcher, matcher.in_order(graph, variant, row, self.members), row, str(refusal), self.result.rounds)
+                        steps.refuse(matcher, row, str(refusal), self.result.rounds)
                     continue
                 if graph.find(built) != root:
                     self._spend(1, unions)
@@ -353,10 +353,8 @@ class Saturator:
                     unions.append((root, built))
                     if steps is not None:
                         made = range(size, len(graph))
-                        ordered = matcher.in_order(graph, variant, row, self.members)
-                        steps.applications.append(
-                            Application(matcher.name, matcher, ordered, (row,), ((root, built),), made, self.result.rounds)
-                        )
+                        placed = matcher.placed(graph, row, self.members)
+                        steps.applications.append(Application(matcher.name, matcher, (placed,), ((root, built),), made, self.result.rounds))
                 for node in range(size, len(graph)):
                     self.provenance[node] = (matcher.name, root)
                 retired = matcher.retired(variant, row)

@@ -89,7 +89,7 @@ def stays_finite(w: Term, c: Term) -> bool | str:
     """The weight times the constant is finite, or, of a weight that only a run knows, the constant."""
     if w.type.dtype not in FLOATS:
         return True
-    largest = _largest(c) * (_largest(w) if w.constant is not None or w.type.dtype == "float16" else 1.0)
+    largest = c.value().largest() * (w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0)
     return largest < _end(w) or f"the weight times the constant may reach {largest:g}"
 
 
@@ -100,7 +100,7 @@ def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | st
         return True
     terms = matrix.type.shape[axis]
     assert isinstance(terms, int)  # constants are static
-    largest = _largest(w) * _largest(v) * terms
+    largest = w.value().largest() * v.value().largest() * terms
     return largest < _end(w) or f"sums of products of the weights may reach {largest:g}"
 
 
@@ -109,7 +109,7 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
     """The sum of two constants is finite."""
     if b.type.dtype not in FLOATS:
         return True
-    total = _largest(b) + _largest(d)
+    total = b.value().largest() + d.value().largest()
     return total < _end(b) or f"the sum of the constants may reach {total:g}"
 
 
@@ -118,17 +118,10 @@ def normalised_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var:
     """Weight and bias of the product that does what product and normalisation did are finite. `shifts` are the mean, and the bias that was
     there. Of a weight that only a run knows, this asks that the scale is."""
     with np.errstate(all="ignore"):
-        scale = float(_largest(gamma) / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
-    weight = _largest(w) if w.constant is not None or w.type.dtype == "float16" else 1.0
-    reached = (weight * scale, sum(map(_largest, shifts)) * scale + _largest(beta))
+        scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
+    weight = w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
+    reached = (weight * scale, sum(shift.value().largest() for shift in shifts) * scale + beta.value().largest())
     return all(size < _end(w) for size in reached) or f"the weight or the bias may reach {max(reached):g}"
-
-
-def _largest(constant: Term) -> float:
-    """The greatest absolute value of an element; NaN where there is one."""
-    elements = constant.value().numpy()
-    with np.errstate(all="ignore"):  # of NaN
-        return max(float(elements.max()), -float(elements.min())) if elements.size else 0.0
 
 
 def _end(term: Term) -> float:

@@ -12,10 +12,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
-from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Run
-from passat.rules.engine.matching import Matcher, symbol_of
-from passat.rules.pattern import Pattern, PCall, PConst, PLiteral, PVar, pattern_parts
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.walks import counterparts, is_only_rebuilt, operands
 
@@ -292,14 +289,12 @@ class _Index:
         if place in self._applications:
             return self._applications[place]
         application, graph = self.run.applications[place], self.graph
-        matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
         at: dict[str, None] = {}
         nodes: dict[int, None] = {}
-        for row in application.rows:
-            found = self._matched(matcher, row, application.made.start) or [row[0]]
-            nodes.update(dict.fromkeys(found))
+        for placed in application.matched:
+            nodes.update(dict.fromkeys(placed.nodes))
             # The root where it stood in the program that went in; else what was matched that stood there.
-            for node in (row[0], graph.find(row[0]), *found):
+            for node in (placed.row[0], graph.find(placed.row[0]), *placed.nodes):
                 name = name_of(self._loaded_from[node]) if node in self._loaded_from else ""
                 if name:
                     at[name] = None
@@ -313,33 +308,6 @@ class _Index:
         name = name_of(expr)
         rule = self._eager.get(id(expr), what)
         return (self.number, 0), Step(self.run.pass_of(rule), rule, (name,) if name else ())
-
-    def _matched(self, matcher: Matcher, row: Sequence[int], limit: int) -> list[int] | None:
-        """The nodes that a pattern matched, found again."""
-        graph, members, find = self.graph, self.run.members, self.graph.find
-        holes = {key: find(row[i]) for i, key in enumerate(matcher.class_keys)}
-        payloads = dict(zip(map(id, matcher._calls), row[len(matcher.class_keys) :], strict=True))
-
-        def place(pattern: Pattern, cls: int) -> list[int] | None:
-            cls = find(cls)
-            if pattern.key in holes and holes[pattern.key] != cls:
-                return None
-            if isinstance(pattern, (PVar, PConst, PLiteral)):
-                return []
-            head, parts = symbol_of(pattern), pattern_parts(pattern)
-            for node in sorted(members.get(cls, [cls])):
-                if node >= limit > 0 or graph.symbols[node] is not head:
-                    continue
-                if id(pattern) in payloads and graph.payloads[node] != payloads[id(pattern)]:
-                    continue
-                swapped = isinstance(pattern, PCall) and pattern.op.commutative and len(parts) == 2
-                for order in (graph.operands[node], graph.operands[node][::-1])[: 1 + swapped]:
-                    found = [place(part, operand) for part, operand in zip(parts, order, strict=True)]
-                    if all(each is not None for each in found):
-                        return [node, *(inner for each in found if each is not None for inner in each)]
-            return None
-
-        return place(matcher.rule.lhs, row[0])
 
 
 def _parts(expr: Expr) -> Sequence[Expr]:

@@ -181,7 +181,7 @@ class Writer:
         for application in applications:
             done = follow(application.made.stop)
             matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
-            lefts = [nodes.instance(matcher, row) for row in application.rows]
+            lefts = [nodes.instance(matcher, placed.row) for placed in application.matched]
             steps.append(self._step(application.matcher.rule, lefts, [nodes.term(made) for _, made in application.unions]))
         done = follow(len(graph))
         return steps

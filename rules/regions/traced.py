@@ -237,6 +237,11 @@ class Traced(Tensor):
         self.trace.ask(CONTENT, self.number)
         return self.inner.numpy()
 
+    def largest(self) -> float:
+        """Asks for all elements."""
+        self.trace.ask(CONTENT, self.number)
+        return self.inner.largest()
+
     def key(self) -> tuple[object, ...]:
         """Asks for all elements."""
         return self.content_key()

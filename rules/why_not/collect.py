@@ -12,7 +12,7 @@ from passat.rules.engine.stage import Stage
 from passat.rules.why_not.align import Aligner, Alignment, nearness
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
 from passat.rules.why_not.extra_cost import Priced, extra_costs
-from passat.rules.why_not.history import History, matched_nodes
+from passat.rules.why_not.history import History
 from passat.rules.why_not.together import why_apart
 from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Ran, views_of_module
@@ -79,7 +79,7 @@ class Collector:
         for one in run.refused.get(name, ()):
             if run.graph.find(one.row[0]) in fired:
                 continue
-            nodes = matched_nodes(view, one.matcher, one.variant, one.row)
+            nodes = one.matcher.placed(run.graph, one.row, run.members).nodes
             if nodes[0] not in agree:
                 laid = None if aligner is None else aligner.at(nodes[0])
                 agree[nodes[0]] = laid is None or not laid.failures
@@ -104,7 +104,7 @@ class Collector:
                 said = self._left or "left as it was"
                 for place in places:
                     self._note(*(Kind.LEFT, said) if left else (Kind.TAKEN, ""), place, pass_name)
-            elif not several and history.key(application.unions[0][1]) == history.key(nodes[0]):
+            elif not several and run.graph.key(application.unions[0][1]) == run.graph.key(nodes[0]):
                 self._note(Kind.NOTHING_NEW, "its operands have become equal to those of the left side", places[0], pass_name)
             else:
                 not_taken.append((application, places))

@@ -1,55 +1,19 @@
 """What became of the matches of a saturation: the nodes that they stand for, and whether what rules made there was taken."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
+from typing import Any as AnyValue
 from typing import Final
 
 from passat.rules.engine.graph import CONST_SYMBOL
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
-from passat.rules.engine.matching import Matcher, Variant
+from passat.rules.engine.matching import Matcher
 from passat.rules.why_not.view import View
 
-_TRIED: Final = 1_000
-"""So many ways are tried at most to find the nodes of one match."""
 _ABOVE: Final = 1_000
 """So many nodes above a place are looked at."""
-
-
-def matched_nodes(view: View, matcher: Matcher, variant: Variant, row: Sequence[int]) -> tuple[int, ...]:
-    """The nodes that a match stands for, its root first; the class of the root alone where they are not found any more."""
-    graph = view.graph
-    for root in view.nodes_of(row[0]):
-        if graph.symbols[root] is not matcher.root:
-            continue
-        for registers in _ways(view, variant, root):
-            classes = [graph.find(registers[i]) for i in variant.classes]
-            payloads = [graph.payloads[registers[i]] for i in variant.payloads]
-            if classes == [graph.find(cls) for cls in row[: len(classes)]] and payloads == list(row[len(classes) :]):
-                applied = dict.fromkeys([0, *(part for _, _, part, expected in variant.steps if expected is not None)])
-                return tuple(registers[i] for i in applied)
-    return (graph.find(row[0]),)
-
-
-def _ways(view: View, variant: Variant, root: int) -> Iterator[tuple[int, ...]]:
-    """The nodes in the registers of a variant whose root is a node: of each class those of the symbol that is expected."""
-    graph, tried = view.graph, 0
-    stack = [(0, (root, *[-1] * (variant.registers - 1)))]
-    while stack and tried < _TRIED:
-        at, registers = stack.pop()
-        tried += 1
-        if at == len(variant.steps):
-            yield registers
-            continue
-        whole, i, part, expected = variant.steps[at]
-        cls = graph.find(graph.operands[registers[whole]][i])
-        if registers[part] >= 0:
-            if graph.find(registers[part]) == cls:
-                stack.append((at + 1, registers))
-            continue
-        nodes = [cls] if expected is None else [node for node in view.nodes_of(cls) if graph.symbols[node] is expected]
-        stack += [(at + 1, (*registers[:part], node, *registers[part + 1 :])) for node in reversed(nodes)]
 
 
 class History:
@@ -65,9 +29,9 @@ class History:
         return [self._matched(application) for application in self.run.applications]
 
     def _matched(self, application: Application) -> tuple[int, ...]:
-        if isinstance(application.matcher, Grouper) or application.variant is None:
-            return tuple(self.run.graph.find(root) for root, _ in application.unions)
-        return matched_nodes(self.view, application.matcher, application.variant, application.rows[0])
+        if isinstance(application.matcher, Grouper):
+            return tuple(placed.nodes[0] for placed in application.matched)
+        return application.matched[0].nodes
 
     @cached_property
     def retired(self) -> Mapping[int, str]:
@@ -85,31 +49,26 @@ class History:
         found = [False] * len(run.applications)
         if run.choice is None:
             return found
-        used = {self.key(node) for node in run.choice.values()}
+        used = {self.run.graph.key(node) for node in run.choice.values()}
         changed = True
         while changed:  # what is matched was made before, so that in this order one more look is enough but for cycles
             changed = False
             for i in reversed(range(len(found))):
                 if not found[i] and any(self._is_used(used, node, root, self.matched[i][0]) for root, node in run.applications[i].unions):
                     found[i] = changed = True
-                    used |= {self.key(node) for node in self.matched[i]}
+                    used |= {self.run.graph.key(node) for node in self.matched[i]}
         return found
 
-    def key(self, node: int) -> tuple[object, ...]:
-        """What is equal for nodes that have become one since: nodes of equal operands."""
-        graph = self.run.graph
-        return graph.symbols[node], graph.payloads[node], tuple(map(graph.find, graph.operands[node]))
-
-    def _is_used(self, used: set[tuple[object, ...]], node: int, root: int, matched: int) -> bool:
+    def _is_used(self, used: Set[AnyValue], node: int, root: int, matched: int) -> bool:
         """Whether the node that an application put into the class of a root, where another had matched, stands in the result."""
         run = self.run
         assert run.choice is not None
-        if self.key(node) == self.key(matched):
+        if self.run.graph.key(node) == self.run.graph.key(matched):
             return False
         chosen = run.choice.get(run.graph.find(root))
-        if chosen is not None and self.key(chosen) in (self.key(matched), self.key(self._origin(matched))):
+        if chosen is not None and self.run.graph.key(chosen) in (self.run.graph.key(matched), self.run.graph.key(self._origin(matched))):
             return False  # what stood there stands there still, though rules may have gone there and back
-        if self.key(node) in used:
+        if self.run.graph.key(node) in used:
             return True
         if chosen is None:
             return False

@@ -272,10 +272,10 @@ def _describe(found: GuiltyApplication, journal: Journal, *, raised: bool) -> Gu
     last = run.applications[-1]
     view = View(run.graph, run.members, run.provenance)
     matched = matched_part(run, last)
-    nodes = (last.rows[0][0],) if matched is None else matched.nodes
+    nodes = (last.matched[0].row[0],) if matched is None else matched.nodes
     names = [name for node in nodes if (name := view.name(node))]
     return GuiltyApplication(
-        *(found.number, found.total, found.candidates, last.rule, run.pass_of(last.rule), run.function, view.place(last.rows[0][0])),
+        *(found.number, found.total, found.candidates, last.rule, run.pass_of(last.rule), run.function, view.place(last.matched[0].row[0])),
         *(tuple(dict.fromkeys(names)), matched, run, last),
     )
 

@@ -100,7 +100,11 @@ def has_declared_ranks(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether ONNX Runtime loads a model, and runs it on some inputs, with results that can be compared."""
+    """Whether ONNX Runtime loads a model, and runs it on some inputs, with results that can be compared. Inputs of other ranks than declared
+    do not count, which it takes for scalars."""
+    declared = {value.name: value.type.tensor_type for value in model.graph.input if value.type.tensor_type.HasField("shape")}
+    if any(name in declared and np.ndim(value) != len(declared[name].shape.dim) for name, value in feed.items()):
+        return False
     try:
         found = run(model, feed)
     except Exception:  # ONNX Runtime has no class of its own for what it refuses

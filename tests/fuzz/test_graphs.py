@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from passat.ir.expr import Function, Var
 from passat.ir.infer import infer_type
@@ -15,7 +16,7 @@ from passat.ir.op import get_op
 from passat.ir.shape import ANY
 from passat.ir.types import TensorType, TupleType
 from tests.fuzz.builder import IR_VERSION, Builder, declaration
-from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, has_declared_ranks, random_case
+from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, has_declared_ranks, random_case, runs
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
@@ -143,3 +144,15 @@ def test_ranks_are_those_that_are_declared() -> None:
     )
     x = np.ones(2, np.float32)
     assert [has_declared_ranks(model, {"x": x, "c": np.array(chosen)}) for chosen in (True, False)] == [True, False]
+
+
+def test_a_vector_for_a_declared_scalar_does_not_count() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Size", ["x"], ["n"])],
+        "sizes",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("n", TensorProto.INT64, [])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    assert runs(model, {"x": np.float32(1)})
+    assert not runs(model, {"x": np.ones(5, np.float32)})

@@ -50,7 +50,9 @@ def library_page() -> str:
     """The page of the whole library."""
     subjects = library_subjects()
     known = {rules for subject in subjects for rules in subject.sets}
-    passes = [(name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(rules.base for rules in pass_.sets)]  # users register passes too
+    passes = [
+        (name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(rules.base for rules in pass_.sets)
+    ]  # users register passes too
     return _page(
         "# The rules",
         "What Passat rewrites, made of the rules themselves by `passat rules doc`. [engine.md](engine.md) tells how rules are run, "

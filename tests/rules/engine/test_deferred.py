@@ -96,3 +96,11 @@ def test_what_two_chains_share_is_computed_once() -> None:
     assert both.numpy().tolist() == [2, 2]
     assert both.numpy() is both.numpy()
     assert len(computed) == 2
+
+
+def test_the_largest_element_is_bounded_without_computing_it(products: list[tuple[int, ...]]) -> None:
+    outcome = apply(linear_algebra(), func(ops.nn.matmul(ops.nn.matmul(var("x", (64, WIDTH)), weight(0)), weight(1))))
+    (data,) = constants(outcome.function)
+    bound = data.largest()
+    assert products == []
+    assert np.abs(data.numpy()).max() <= bound < float("inf")
