@@ -154,5 +154,5 @@ def test_a_vector_for_a_declared_scalar_does_not_count() -> None:
         [helper.make_tensor_value_info("n", TensorProto.INT64, [])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    assert runs(model, {"x": np.float32(1)})
+    assert runs(model, {"x": np.array(1, np.float32)})
     assert not runs(model, {"x": np.ones(5, np.float32)})
