@@ -30,6 +30,9 @@ _FLAGS: Final = (
 )
 """Attributes that are 0 or 1. ONNX does not say what other numbers mean; its inference and ONNX Runtime's kernels differ on them."""
 
+_ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
+"""Attributes whose integers may have 64 bits."""
+
 
 def read_attributes(
     attributes: Iterable[AttributeProto], folder: str | None, kinds: Mapping[str, int] | None = None
@@ -73,6 +76,17 @@ def read_attributes(
 def is_odd_flag(attribute: AttributeProto) -> bool:
     """Whether an attribute of ONNX's own operators is a flag, and neither 0 nor 1."""
     return attribute.name in _FLAGS and not 0 <= attribute.i <= 1
+
+
+def is_absurd(name: str, value: AnyValue) -> bool:
+    """Whether an attribute has an integer of more than 32 bits where it means a place, a number of dimensions below 0, or an equation that
+    is not text: ONNX's inference, and with it loading in ONNX Runtime, reads beyond its memory then, or never ends."""
+    if name == "equation":
+        return not isinstance(value, str) or not value.isascii()
+    if name == "batch_dims":
+        return not isinstance(value, int) or value < 0
+    numbers = value if isinstance(value, tuple) else (value,)
+    return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
 
 
 def _kind(attribute: AttributeProto) -> int:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import starmap
 from typing import Any as AnyValue
-from typing import Final
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto
 from onnx.shape_inference import InferenceError, infer_function_output_types, infer_node_outputs
 
 from passat.ir.infer import join
-from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.attributes import is_absurd, write_attributes
 from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
@@ -18,9 +18,6 @@ from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, SymDim, names_in
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
-
-_ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
-"""Attributes whose integers may be of any size."""
 
 
 def newest_version(domain: str) -> int:
@@ -89,7 +86,7 @@ def node_types(
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:
         raise OpTypeError(f"has {count} inputs, which is not between {schema.min_input} and {schema.max_input}")
-    if any(map(_vague, types)) or any(map(_is_absurd, attrs.items())):
+    if any(map(_vague, types)) or any(starmap(is_absurd, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
@@ -124,18 +121,6 @@ def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mappin
 def _vague(type_: Type) -> bool:
     """Whether nothing is known of a value or of the elements of a sequence; ONNX's inference would take that for a contradiction."""
     return isinstance(type_, IncompleteType) or (isinstance(type_, TypeCall) and any(map(_vague, type_.args)))
-
-
-def _is_absurd(attribute: tuple[str, AnyValue]) -> bool:
-    """Whether an attribute has an integer of more than 32 bits where it means a place, a number of dimensions below 0, or an equation that
-    is not text: ONNX's inference reads beyond its memory then, or never ends."""
-    name, value = attribute
-    if name == "equation":
-        return not isinstance(value, str) or not value.isascii()
-    if name == "batch_dims":
-        return not isinstance(value, int) or value < 0
-    numbers = value if isinstance(value, tuple) else (value,)
-    return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
 
 
 def outer_name(index: int) -> str:

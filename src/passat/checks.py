@@ -20,7 +20,8 @@ from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bisect_passes
 from passat.passmgr.inspection.verify_each import module_flaws
 from passat.report import bytes_of, histogram, node_count
-from passat.runner import ModelSource, Runner, VerifyError, custom_libraries, custom_operators, sentence_of
+from passat.runner import ModelSource, Runner, VerifyError, sentence_of
+from passat.sessions.apart import error_stream, show_code
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import AS_USUAL, Comparing, Reference
 
@@ -31,8 +32,6 @@ READ_AND_WRITTEN: Final = "(reading and writing)"
 """Names the stage before all passes."""
 CANNOT_TELL: Final = 125
 """The exit code of a command that cannot tell, as in `git bisect run`."""
-_MISSING: Final = 3
-_CHILD: Final = "import sys; from passat.checks import load_and_run; sys.exit(load_and_run(*sys.argv[1:]))"
 
 
 class CheckError(ValueError):
@@ -174,12 +173,16 @@ def _size(model: "ModelProto") -> tuple[int, int]:
 
 
 class Crash(Check):
-    """Whether ONNX Runtime fails on a model, in loading it or in running it on random inputs. It does so in a process of its own, so
-    that it may crash."""
+    """Whether ONNX Runtime fails on a model, in loading it or in running it on random inputs, or ends the process that does so."""
 
     def judge(self, model: "ModelProto") -> str | None:
         """How it fails."""
-        return _on_file(model, self._folder, _crash)
+        return _on_file(model, self._folder, self._fail)
+
+    def _fail(self, path: str) -> str:
+        reference = Reference(path)
+        complaint = reference.complaint and f"ONNX Runtime does not load the model: {reference.complaint}"
+        return (reference.ended or reference.skipped or complaint).replace("the original", "the model")
 
 
 class Command(Check):
@@ -211,25 +214,13 @@ class Command(Check):
             arguments.append(path)
         sys.stderr.flush()
         try:
-            code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=_error_stream(), check=False).returncode
+            code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=error_stream(), check=False).returncode
         except OSError as error:
             raise CheckError(f"the command {arguments[0]!r} to check with does not run: {error.strerror}") from error
         if code == CANNOT_TELL:
             self.unclear = f"the command says so, by ending with exit code {CANNOT_TELL}"
             return None
-        return "" if code == 0 else f"the command ends with {_code(code)}"
-
-
-def _error_stream() -> int | None:
-    """The error stream of the process, for what a command prints: the output may be JSON."""
-    try:
-        return sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
-    except (OSError, ValueError):
-        return subprocess.DEVNULL
-
-
-def _code(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "" if code == 0 else f"the command ends with {show_code(code)}"
 
 
 def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str | None]) -> str | None:
@@ -242,31 +233,6 @@ def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str
         path = os.path.join(temporary, "model.onnx")
         save(model, path, folder=folder)
         return judge(path)
-
-
-def _crash(path: str) -> str:
-    command = [sys.executable, "-P", "-c", _CHILD, path, *custom_libraries()]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
-        return ""
-    said = done.stdout.strip().rpartition("\n")[2]
-    if done.returncode == _MISSING:
-        raise VerifyError(said)
-    return said or f"ONNX Runtime ends its process with {_code(done.returncode)}"
-
-
-def load_and_run(path: str, *libraries: str) -> int:
-    """Loads and runs a model, with libraries of custom operators, and prints what goes wrong; the exit code of a process that does nothing
-    else."""
-    try:
-        with custom_operators(libraries):
-            reference = Reference(path)
-    except VerifyError as error:
-        print(error)
-        return _MISSING
-    reason = reference.skipped or (reference.complaint and f"ONNX Runtime does not load the model: {reference.complaint}")
-    print(reason.replace("the original", "the model"))
-    return 1 if reason else 0
 
 
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext) -> str:

@@ -11,6 +11,7 @@ from passat.optimization import choose, is_accepted, read, run, verify, write_do
 from passat.result import Result
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
+from passat.sessions import apart
 from passat.settings import Settings
 from passat.source import ModelLike
 
@@ -19,6 +20,8 @@ _P = ParamSpec("_P")
 
 def optimize_with(model: ModelLike, wanted: Settings) -> Result:
     """Optimises a model, as `optimize` says of the keywords that the settings are made of."""
+    if wanted.verify:
+        apart.start()  # it is ready when it is needed
     with custom_operators(tuple(wanted.custom_ops)):
         job = begin(wanted)
         with collector_paused():  # most of what is made lives until the end

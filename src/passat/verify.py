@@ -16,6 +16,7 @@ from passat.given_inputs import GivenInputs, InputsError, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, finite_share, judge
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
+from passat.sessions.apart import EndedError
 from passat.settings import ArgumentError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ DRAWS: Final = (2, 6)
 """How often noise is drawn to find out what rounding does: first, and where that does not explain a difference."""
 _AGAIN: Final = 5_000_011
 """The seed of another run of the original: large, so that no random operator is likely to have it already."""
+_ENDINGS: Final = 3
+"""How often ONNX Runtime may end its process over a model until no other inputs are tried."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 
@@ -180,6 +183,8 @@ class Reference:
         self.skipped = ""
         self.complaint = ""
         """Why ONNX Runtime does not load the original as a whole."""
+        self.ended = ""
+        """How ONNX Runtime ended its process over the original, on inputs that are no trial."""
         self.inputs: tuple[InputSpec, ...] = ()
         self.outputs: tuple[tuple[str, str], ...] = ()
         self.trials: list[Trial] = []
@@ -221,12 +226,12 @@ class Reference:
         changes += [self._seeds.given_to] if self._alike and self._seeds is not None else []
         changes += [] if change is None else [change]
         if not changes:
-            make = partial(Runner, model.source, folder=self._folder, threads=self._threads, seed=seed)
+            make = partial(Runner, model.source, folder=self._folder, threads=self._threads, seed=seed, apart=True)
         else:
             made = model.proto
             for each in changes:
                 made = each(made)
-            make = partial(Runner, made, folder=model.folder, threads=self._threads, seed=seed)
+            make = partial(Runner, made, folder=model.folder, threads=self._threads, seed=seed, apart=True)
         return _Session(make, anew=self._alike)
 
     def _feed(self, trial: Trial) -> dict[str, AnyValue]:
@@ -244,7 +249,10 @@ class Reference:
         if self._given is not None:
             self._run_given(runner, self._given, seed)
         own = len(self.trials)
+        endings = 0
         for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names), strict=False):
+            if endings >= _ENDINGS:
+                break
             for rank in ranks:
                 trial = Trial(seed + attempt, sizes, rank=rank)
                 try:
@@ -254,6 +262,8 @@ class Reference:
                     trial, values = _run_or_narrow(runner, replace(trial, ranges={} if attempt % 2 else ranges))
                 except Exception as error:
                     reason = reason or sentence_of(error)
+                    endings += isinstance(error, EndedError)
+                    self.ended = self.ended or (str(error) if isinstance(error, EndedError) else "")
                     continue
                 self.trials.append(trial)
                 self.values.append(values)
@@ -262,7 +272,7 @@ class Reference:
             if len(self.trials) - own == wanted:
                 return
         if not self.trials:
-            self.skipped = f"the original does not run on random inputs: {reason}; {_OTHER_INPUTS}"
+            self.skipped = f"the original does not run on random inputs: {self.ended or reason}; {_OTHER_INPUTS}"
 
     def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
         """Takes the user's own inputs for a trial; what unknown nodes make of them is random. Raises InputsError."""
@@ -287,9 +297,12 @@ class Reference:
         found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(model)
         if found.equal is False and not self._alike and self._is_random():
             self._alike = True
-            original = self._session(self._original)
-            self.values = [original.run(self._feed(trial)) for trial in self.trials]
-            found = self._compare(model)
+            try:
+                original = self._session(self._original)
+                self.values = [original.run(self._feed(trial)) for trial in self.trials]
+                found = self._compare(model)
+            except EndedError as error:
+                found = VerifyReport(None, skipped=f"the original does not run once more: {error}")
         parts = "" if self._cut is None or self.skipped else self._cut.where
         return replace(found, trials=tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
 
@@ -320,6 +333,10 @@ class Reference:
         for t, trial in enumerate(self.trials):
             try:
                 values = session.run(self._feed(trial))
+            except EndedError as error:
+                if self._ends(trial):
+                    return VerifyReport(None, skipped=f"{error} over the result on {trial}, and does so over the original now and then")
+                return VerifyReport(False, mismatch=f"the original runs on {trial}, but over the result {error}")
             except Exception as error:
                 return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {sentence_of(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
@@ -330,6 +347,16 @@ class Reference:
         if silent is not None:
             return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}; {_OTHER_INPUTS}")
         return VerifyReport(True, tuple(outputs))
+
+    def _ends(self, trial: Trial) -> bool:
+        """Whether ONNX Runtime ends its process over the original, too, where it has run that before: it reads what is not there."""
+        original = self._session(self._original)
+        try:
+            for _ in range(_ENDINGS):
+                original.run(self._feed(trial))
+        except EndedError:
+            return True
+        return False
 
     def _judge(self, output: OutputReport, trial: int, index: int, value: AnyValue) -> OutputReport:
         for draws in DRAWS:

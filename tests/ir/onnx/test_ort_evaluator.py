@@ -104,6 +104,13 @@ def test_elements_of_half_a_byte() -> None:
             13,
             "an operand without elements, which ends the process",
         ),
+        (
+            node("GatherND", ["x", "i"], ["y"], batch_dims=-2),
+            [Tensor.splat(1.0, (2, 2, 2), "float32"), Tensor.splat(0, (2, 1), "int64")],
+            13,
+            "an attribute 'batch_dims' that makes no sense, which ends the process",
+        ),
+        (node("Squeeze", ["x"], ["y"], axes=[2**33]), [Tensor.splat(1.0, (1,), "float32")], 11, "an attribute 'axes' that makes no sense"),
         (node("SequenceConstruct", ["x"], ["y"]), [Tensor.splat(1, (2,), "float32")], 13, "no tensor"),
     ],
 )

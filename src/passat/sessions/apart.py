@@ -1,0 +1,239 @@
+"""Sessions in another process, which goes on from one session to the next, and is made anew where ONNX Runtime has ended it."""
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from itertools import count
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.sessions import wire
+from passat.sessions.session import SessionSettings
+
+_COMMAND: Final = "from passat.sessions.keeper import serve; serve()"
+_NUMBERS: Final = count()
+
+
+class RefusedError(RuntimeError):
+    """What ONNX Runtime says of a model in the other process."""
+
+
+class EndedError(RuntimeError):
+    """ONNX Runtime has ended the other process. The message says how."""
+
+
+class NoProcessError(RuntimeError):
+    """There is no other process here: Python cannot be started, or Passat not be imported there."""
+
+
+class ApartSession:
+    """A session in the other process, and in a new one where that has ended since. `model` gives the bytes of the model, or its path.
+
+    Raises RefusedError where the model does not load, EndedError, NoProcessError, and ImportError where ONNX Runtime is not installed.
+    `seconds` is how long loading may take.
+    """
+
+    def __init__(self, model: Callable[[], bytes | str], settings: SessionSettings, *, seconds: float | None = None) -> None:
+        self._model = model
+        self._settings = settings
+        self._load(seconds)
+
+    def _load(self, seconds: float | None = None) -> None:
+        self._number = next(_NUMBERS)
+        self._keeper = _state.running()
+        model = self._model()
+        cwd = None
+        with contextlib.suppress(OSError):  # a folder that is gone
+            cwd = os.getcwd()
+        place = {"path": model if isinstance(model, str) else None, "cwd": cwd}
+        arrays: list[wire.Array] = [] if isinstance(model, str) else [np.frombuffer(model, np.uint8)]
+        request = {"do": "load", "session": self._number, **place, "settings": self._settings._asdict()}
+        reply, _ = self._keeper.ask(request, arrays, seconds)
+        weakref.finalize(self, self._keeper.drop, self._number).atexit = False
+        self.inputs = tuple((name, kind, tuple(shape)) for name, kind, shape in reply["inputs"])
+        self.outputs = tuple((name, kind) for name, kind in reply["outputs"])
+
+    def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
+        """The values of all outputs, in order. Raises RefusedError, EndedError."""
+        if not self._keeper.is_there():
+            self._load()
+        arrays: list[wire.Array] = []
+        reply, values = self._keeper.ask({"do": "run", "session": self._number, "feed": wire.pack(dict(feed), arrays)}, arrays)
+        found: list[AnyValue] = wire.unpack(reply["values"], values)
+        return found
+
+
+class _Keeper:
+    """The other process, as it is seen from here. Raises NoProcessError where it cannot be started."""
+
+    def __init__(self) -> None:
+        if not sys.executable or getattr(sys, "frozen", False):  # then that is another program
+            raise NoProcessError("there is no Python to start")
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=error_stream(),
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy computes nothing there
+                process_group=0,  # Ctrl-C is for the process that asks
+            )
+        except OSError as error:
+            raise NoProcessError(str(error)) from error
+        self._requests: AnyValue = self._process.stdin
+        self._replies: AnyValue = self._process.stdout
+        self._lock = threading.Lock()
+        self._dropped: list[int] = []
+        self._greeted = False
+
+    def is_there(self) -> bool:
+        """Whether it is running."""
+        return self is _state.keeper and self._process.poll() is None
+
+    def ask(
+        self, request: Mapping[str, AnyValue], arrays: list[wire.Array], seconds: float | None = None
+    ) -> tuple[wire.Head, list[wire.Array]]:
+        """The answer to a request. Raises EndedError, also where it takes longer than so many seconds, and RefusedError."""
+        with self._lock:
+            timer = None if seconds is None else threading.Timer(seconds, self._process.kill)
+            try:
+                if timer is not None:
+                    timer.start()
+                self._greet()
+                for number in self._take_dropped():
+                    wire.write(self._requests, {"do": "drop", "session": number})
+                wire.write(self._requests, request, arrays)
+                reply, found = wire.read(self._replies)
+            except (EOFError, BrokenPipeError, ConnectionError):
+                raise EndedError(f"ONNX Runtime ended its process with {show_code(self._end())}") from None
+            except BaseException:  # half a message may be under way
+                self._end(kill=True)
+                raise
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        if "error" in reply:
+            raise RefusedError(reply["error"])
+        return reply, found
+
+    def _greet(self) -> None:
+        """Waits until it is ready."""
+        if self._greeted:
+            return
+        try:
+            greeting, _ = wire.read(self._replies)
+        except (EOFError, wire.WireError) as error:
+            self._end(kill=True)
+            _state.is_possible = False
+            raise NoProcessError("the process that keeps sessions does not start") from error
+        if "missing" in greeting:
+            raise ImportError(greeting["missing"])
+        self._greeted = True
+
+    def drop(self, number: int) -> None:
+        """Lets go of a session, now or, where another thread or what is interrupted here asks something, before the next request."""
+        self._dropped.append(number)
+        if self.is_there() and self._lock.acquire(blocking=False):
+            try:
+                for each in self._take_dropped():
+                    wire.write(self._requests, {"do": "drop", "session": each})
+            except OSError:  # it has ended, and the session with it
+                pass
+            finally:
+                self._lock.release()
+
+    def _take_dropped(self) -> list[int]:
+        taken, self._dropped = self._dropped, []
+        return taken
+
+    def _end(self, *, kill: bool = False) -> int:
+        """Ends the process, where it has not ended; its exit code."""
+        if kill:
+            self._process.kill()
+        code = self._process.wait()
+        self._requests.close()
+        self._replies.close()
+        return code
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._end(kill=True)
+
+    def forget(self) -> None:
+        """Takes it for somebody else's: in a process that was forked from the one that started it."""
+        self._process.returncode = 0
+        self._requests.close()
+        self._replies.close()
+
+
+class _State:
+    """The process that there is, and whether there can be one."""
+
+    def __init__(self) -> None:
+        self.keeper: _Keeper | None = None
+        self.is_possible = True
+        self.lock = threading.RLock()
+
+    def running(self) -> _Keeper:
+        """The process, started where there is none. Raises NoProcessError."""
+        with self.lock:
+            if not self.is_possible:
+                raise NoProcessError("the process that keeps sessions does not start")
+            if self.keeper is None or not self.keeper.is_there():
+                self.stop()
+                self.keeper = _Keeper()
+            return self.keeper
+
+    def stop(self) -> None:
+        """Ends the process."""
+        keeper, self.keeper = self.keeper, None
+        if keeper is not None:
+            keeper.stop()
+
+    def forget(self) -> None:
+        """Knows of none, in a process that was forked from the one that started it."""
+        keeper = self.keeper
+        self.__init__()  # type: ignore[misc]  # the lock may be held by a thread that is not here
+        if keeper is not None:
+            keeper.forget()
+
+
+_state: Final = _State()
+
+
+def start() -> None:
+    """Starts the process, unless it is there, so that it imports ONNX Runtime while something else is done here. Raises nothing."""
+    if find_spec("onnxruntime") is not None:
+        with contextlib.suppress(NoProcessError):
+            _state.running()
+
+
+atexit.register(_state.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_state.forget)
+
+
+def error_stream() -> int:
+    """The error stream of this process, for what another one prints."""
+    try:
+        return sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
+    except (OSError, ValueError):
+        return subprocess.DEVNULL
+
+
+def show_code(code: int) -> str:
+    """How a process ended.
+
+    >>> show_code(-11), show_code(3)
+    ('signal 11', 'exit code 3')
+    """
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
