@@ -13,6 +13,7 @@ from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequential
 from passat.rules.conditions import has_rank, is_constant
+from passat.rules.library import Arithmetic
 from passat.rules.multi_root import each, joined, parts
 from passat.rules.passes import (
     dynamic_to_static,
@@ -657,21 +658,24 @@ def test_data_for_programs() -> None:
     assert "cost" not in near
 
 
+ARITHMETIC = [direction for rule in Arithmetic for direction in rule.directions()]
+
+
 def test_a_set_of_which_no_rule_fires() -> None:
     module = IRModule.from_expr(func(at("Add", ops.add(X, at("Relu", ops.nn.relu(Y))))))
     text = set_text("Arithmetic", why_not_set("Arithmetic", module))
     first, *lines = text.split("\n")
     assert first == "no rule of Arithmetic fired and was taken"
-    assert len(lines) == 30
-    assert lines[1] == (
+    assert len(lines) == len(ARITHMETIC)
+    assert (
         "  Arithmetic.add_negative: there is no negative in the model; at add 'Add' neither operand is negative(y): they are the input 'x' and "
         "nn.relu 'Relu' (1 of 2 parts agree)"
-    )
+    ) in lines
 
 
 def test_a_set_of_which_one_fires() -> None:
     text = set_text("Arithmetic", why_not_set("Arithmetic", IRModule.from_expr(func(NEGATED)), pipeline=simplify_expr()))
-    assert text.startswith("1 of the 30 rules of Arithmetic fired and was taken\n")
+    assert text.startswith(f"1 of the {len(ARITHMETIC)} rules of Arithmetic fired and was taken\n")
 
 
 @pytest.mark.parametrize(
