@@ -92,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         json.dumps({"nodes": {"n": {"op": "x", "cost": 1.0, "eclass": "c", "children": []}}, "root_eclasses": ["c"]})
     )
     Path("folder").mkdir()
+    os.mkfifo("pipe")
     yield
     os.chdir(before)
 
@@ -117,7 +118,7 @@ def test_every_command_is_swept() -> None:
 
 @pytest.mark.parametrize(("command", "name", "option"), OPTIONS, ids=lambda value: str(value) or "argument")
 def test_a_value_that_makes_no_sense_is_a_sentence(command: str, name: str, option: str) -> None:
-    for value in ("", "x", "-1", "nan", "1e400") if name in NUMBERS else ("x", "/dev/zero"):
+    for value in ("", "x", "-1", "nan", "1e400") if name in NUMBERS else ("x", "/dev/zero", "pipe"):
         if option:
             result = run(command, *COMMANDS[command], option, value)
         else:
@@ -126,7 +127,7 @@ def test_a_value_that_makes_no_sense_is_a_sentence(command: str, name: str, opti
             result = run(command, *given[:at], value, *given[at + 1 :])
         if name in NUMBERS and value != "1e400":
             assert result.exit_code == 2, value
-        if name in ("model", "rules", "inputs", "file", "what") and value in ("x", "/dev/zero"):
+        if name in ("model", "rules", "inputs", "file", "what") and value in ("x", "/dev/zero", "pipe"):
             assert result.exit_code in (1, 2), value
 
 

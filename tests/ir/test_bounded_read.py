@@ -1,5 +1,6 @@
 """Files that users name are read up to a number of bytes, and nothing that is no file."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -33,24 +34,32 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(3 << 20, True), ((3 << 20) + 1, False)])
-def test_a_pipe_is_read_up_to_the_limit(tmp_path: Path, size: int, fits: bool) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
+def test_a_pipe_is_read_up_to_the_limit(size: int, fits: bool) -> None:
+    reader, end = os.pipe()
 
     def write() -> None:
-        try:
-            pipe.write_bytes(b"x" * size)
-        except BrokenPipeError:
-            assert not fits
+        with open(end, "wb") as file, contextlib.suppress(BrokenPipeError):
+            file.write(b"x" * size)
 
     writer = threading.Thread(target=write)
     writer.start()
-    if fits:
-        assert read_bounded(pipe, 3 << 20) == b"x" * size
-    else:
-        with pytest.raises(OSError, match="it has more than 3145728 bytes"):
-            read_bounded(pipe, 3 << 20)
-    writer.join()
+    try:
+        if fits:
+            assert read_bounded(f"/dev/fd/{reader}", 3 << 20) == b"x" * size
+        else:
+            with pytest.raises(OSError, match="it has more than 3145728 bytes"):
+                read_bounded(f"/dev/fd/{reader}", 3 << 20)
+    finally:
+        os.close(reader)
+        writer.join()
+
+
+@pytest.mark.parametrize("place", ["pipe", "link"])
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, place: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"it is a named pipe, not a file; .* from /dev/stdin"):
+        read_bounded(tmp_path / place, 10)
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
