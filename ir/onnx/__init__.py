@@ -33,7 +33,7 @@ def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenie
 
 def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) -> "ModelProto":
     """The model of a module: the frame that it was read with, around what `main` computes now. `written` is told, by the identity of
-    each call, the names of all values that its nodes make.
+    each call, the names of all values that its nodes make, and by that of each function's body, where it is no call, those of its results.
 
     Tensors in external files stay there, under the locations that the source names; `save` copies them. Raises OnnxError for
     programs that ONNX cannot express.

@@ -26,7 +26,8 @@ DEFAULT_IR_VERSION: Final = 10
 
 
 def export_model(module: IRModule, place: Place = lambda tensors: {}, written: dict[int, list[str]] | None = None) -> ModelProto:
-    """The model of a module's `main`; `written` is told, by the identity of each call, the names of all values that its nodes make.
+    """The model of a module's `main`; `written` is told, by the identity of each call, the names of all values that its nodes make,
+    and by that of the body of each function, where it is no call, those of its results.
     Raises OnnxError for programs that ONNX cannot express."""
     if "main" not in module:
         raise OnnxError("the module has no function main")
@@ -60,6 +61,7 @@ class ModelWriter:
         fields = result_fields(infer_type(self.main.body))
         outputs = self._outputs(fields)
         writer.write(fields, [value.name for value in outputs])
+        self.tell_results(self.main.body, [value.name for value in outputs])
         model = ModelProto()
         model.CopyFrom(frame.model)
         if any(not node.domain for node in writer.nodes):
@@ -86,6 +88,11 @@ class ModelWriter:
             known = {value.name for value in inputs}
             graph.input.extend(_declaration(tensor) for tensor in graph.initializer if tensor.name not in known)
         return model
+
+    def tell_results(self, body: Expr, names: Sequence[str]) -> None:
+        """Says what the results of a function are called whose body is no call."""
+        if self.written is not None:
+            self.written.setdefault(id(body), list(names))
 
     def _inputs(self, writer: GraphWriter) -> list[ValueInfoProto]:
         """The declarations of the parameters, those of the source where they still hold; gives the parameters their names."""

@@ -250,6 +250,7 @@ class GraphWriter:
             name = graph.output[i].name
             graph.output[i].name = passed[id(field)] if id(field) in passed and field.name_hint == name else take(name)  # type: ignore[attr-defined]  # parameters are variables
         writer.write(fields, [value.name for value in graph.output])
+        self.model.tell_results(function.body, [value.name for value in graph.output])
         graph.node.extend(writer.nodes)
         graph.value_info.extend(writer.value_infos)
         return graph

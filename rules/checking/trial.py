@@ -22,7 +22,7 @@ from passat.rules.engine.matching import Bindings, Matcher, Refusal
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
-from passat.rules.rule import EXACT, FINITE, Rule
+from passat.rules.rule import EXACT, FINITE, JOINING, Rule
 
 _RESERVATION = "-1 cannot be worked out next to a size of 0"
 """What a reshape may say of an empty tensor whose shape the program does not know (`passat.ir.ops.newshape`)."""
@@ -75,7 +75,9 @@ class Trier:
         self.finite = rule.math == FINITE
         self.pattern = several(rule, roots) if isinstance(rule, MultiRule) else rule.lhs
         self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
-        self._matcher = Matcher(rule) if self._grouper is None else self._grouper.matcher
+        # What a joining rule says has to hold wherever its left side stands, also where nothing else computes the right one.
+        anywhere = rule.exploring() if rule.kind == JOINING else rule
+        self._matcher = Matcher(anywhere) if self._grouper is None else self._grouper.matcher
 
     def rewrites(self, program: Program) -> tuple[list[Rewrite], list[str], bool]:
         """What the rule makes of the whole of a program, once for each match there; the reasons for which it refused; whether the left

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
@@ -34,8 +35,10 @@ from passat.rules.pattern import (
     pattern_parts,
     subterms,
 )
-from passat.rules.rule import EAGER, Rule
+from passat.rules.rule import EAGER, JOINING, Rule
 from passat.rules.substitution import Substitution, bound_keys, same_type, scalar_for
+
+_NOT_THERE: Final = "nothing else computes its right side"
 
 
 class Refusal(Exception):
@@ -192,7 +195,7 @@ class Matcher:
         Refusal with the reason."""
         try:
             match = self.bind(graph, row, new)
-            built = self._build(match)
+            built = self._there(match) if self.rule.kind == JOINING else self._build(match)
         except Refuse as refuse:
             raise Refusal(str(refuse)) from None
         except (OpTypeError, InferError) as error:
@@ -207,20 +210,6 @@ class Matcher:
         if not same_type(wanted_type, made):
             raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
-
-    def is_there(self, graph: Graph, row: Sequence[int]) -> bool:
-        """Whether the graph has what the right side would make already, up to the order of operands, in another class than the root. Raises
-        Refusal as `bind` does."""
-        match = self.bind(graph, row)
-        made: list[int] = []
-        for node, operands in self._plan:
-            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and has_payload(node) else 0
-            found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
-            if found is None:
-                return False
-            made.append(found)
-        return bool(made) and graph.find(made[-1]) != graph.find(row[0])
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
         """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
@@ -282,6 +271,21 @@ class Matcher:
                 payload = node.index
             made.append(graph.make(symbol_of(node), payload, tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])))
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
+
+    def _there(self, match: "Bindings") -> int:
+        """What computes the right side already, up to the order of operands, in another class than the root. Raises Refusal where nothing
+        does."""
+        graph, row, made = match.graph, match.row, list[int]()
+        for node, operands in self._plan:
+            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
+            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
+            found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
+            if found is None:
+                raise Refusal(_NOT_THERE)
+            made.append(found)
+        if not made or graph.find(made[-1]) == graph.find(row[0]):
+            raise Refusal(_NOT_THERE)
+        return made[-1]
 
 
 class Bindings(Substitution):

@@ -16,7 +16,6 @@ from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
 from passat.rules.engine.stage import Stage
-from passat.rules.rule import JOINING
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""
@@ -338,8 +337,6 @@ class Saturator:
                     self._check(len(graph), unions)
                 size = len(graph)
                 try:
-                    if matcher.rule.kind == JOINING and not matcher.is_there(graph, row):
-                        raise Refusal("nothing else computes its right side")
                     root, built = matcher.decide(graph, row)
                 except Refusal as refusal:
                     statistics.refuse(str(refusal))

@@ -4,17 +4,20 @@ The runs of a journal know the node that each new expression was made of, and wh
 matched has a history in turn: in the same saturation, or in the program that went in.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
-from passat.ir.expr import Call, Constant, Expr, If, Match, TupleGetItem
-from passat.ir.module import IRModule
+from passat.ir.expr import Call, Constant, Expr, Function, If, Match, Tuple, TupleGetItem
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
 from passat.rules.engine.journal import Run
+from passat.rules.engine.placement import Placed
+from passat.rules.provenance.proof import Proof
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.walks import counterparts, is_only_rebuilt, operands
+from passat.rules.rule import JOINING
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -81,7 +84,9 @@ class Histories:
         self._made: dict[int, tuple[Expr, int, int]] = {}
         self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
         self._rebuilt: dict[int, Expr] = {}
-        self._indexes: dict[int, _Index] = {}
+        self._bodies: dict[int, tuple[Expr, int | None]] = {}
+        """For the body of a function what it was before, and the run that changed it; None where a walk did."""
+        self._indexes: dict[int, Index] = {}
         self._known: dict[_Key, History] = {}
         self._exprs: dict[int, Expr] = {}
         for each in passed:
@@ -100,24 +105,26 @@ class Histories:
             expr = self._rebuilt[id(expr)]
         return id(expr) in self._made or id(expr) in self._elsewhere
 
-    def rules(self, result: IRModule) -> set[str]:
-        """The names of all rules, and of what else led to a result, the replacement of whole bodies included."""
-        keys = [(_EXPR, self._keep(expr)) for function in result.functions.values() for expr in post_order(function)]
-        found: set[str] = set()
-        for number, run in enumerate(self.runs):
-            if run.choice is not None and run.result is not run.body:
-                needs, steps = self._index(number).replaced(run.root, run.choice.get(run.graph.find(run.root), run.root))
-                keys += needs
-                found.update(step.rule for _, step in steps)
-        seen: set[_Key] = set()
-        while keys:
-            key = keys.pop()
-            if key not in seen:
-                seen.add(key)
-                more, steps, _ = self._needs(key)
-                keys += more
-                found.update(step.rule for _, step in steps)
-        return found
+    def of_result(self, body: Expr, place: int) -> History:
+        """The history of what stands in a place of the results of a body: of what was put there for what stood there."""
+        needs: list[_Key] = []
+        dated: list[_Dated] = []
+        seen: set[int] = set()
+        while id(body) in self._bodies and id(body) not in seen:
+            seen.add(id(body))
+            before, number = self._bodies[id(body)]
+            if number is not None:
+                more, steps = self._index(number).result(place)
+                needs += more
+                dated += steps
+            body = before
+        first = body.fields[place] if isinstance(body, Tuple) else body
+        return merged([self._solve(need) for need in needs], dated, [name_of(first)])
+
+    def rules(self) -> set[str]:
+        """The names of all rules by which the results of saturations are equal to what went in."""
+        changed = [number for number, run in enumerate(self.runs) if run.choice is not None and run.result is not run.body]
+        return {self.runs[number].applications[place].rule for number in changed for place in self._index(number).used}
 
     # ---- what was made where
 
@@ -127,6 +134,7 @@ class Histories:
         if run.choice is None or run.result is run.body:
             return
         graph = run.graph
+        self._bodies.setdefault(id(run.result), (run.body, number))
         stack: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
         seen: set[int] = set()
         while stack:
@@ -147,6 +155,11 @@ class Histories:
         for function in each.before.functions.values():
             old.update(map(id, post_order(function)))
         walked = counterparts(each.before, each.after) if each.first == each.end else {}
+        functions = {var.name_hint: function for var, function in each.before.functions.items()}
+        for var, function in each.after.functions.items():
+            earlier = functions.get(var.name_hint)
+            if isinstance(function, Function) and isinstance(earlier, Function) and function.body is not earlier.body:
+                self._bodies.setdefault(id(function.body), (earlier.body, None))
         for function in each.after.functions.values():
             for expr in post_order(function):
                 if id(expr) in old or id(expr) in self._made:
@@ -196,14 +209,14 @@ class Histories:
             return before, [((at, 0), Step(pass_name, REWRITTEN, tuple(names)))], names
         return before, [], [] if before else names
 
-    def _index(self, number: int) -> "_Index":
+    def _index(self, number: int) -> "Index":
         found = self._indexes.get(number)
         if found is None:
-            found = self._indexes[number] = _Index(number, self.runs[number])
+            found = self._indexes[number] = Index(number, self.runs[number])
         return found
 
 
-class _Index:
+class Index:
     """What made the nodes of one run."""
 
     def __init__(self, number: int, run: Run) -> None:
@@ -211,14 +224,10 @@ class _Index:
         self.run = run
         self.graph = run.graph
         self._makers: dict[int, int] = {}
-        self._edges: dict[int, list[tuple[int, int]]] = {}
         self._applications: dict[int, _Needs] = {}
         for place, application in enumerate(run.applications):
             for node in application.made:
                 self._makers.setdefault(node, place)
-            for root, made in application.unions:
-                self._edges.setdefault(root, []).append((made, place))
-                self._edges.setdefault(made, []).append((root, place))
         self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.refusal}
         self._loaded_from: dict[int, Expr] = {}
         for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
@@ -243,7 +252,6 @@ class _Index:
         before."""
         known, dated, sources = self.needs(node, keep)
         needs, steps, names = [*known], [*dated], [*sources]
-        assert self.run.choice is not None
         graph = self.graph
         for part in _parts(self._loaded_from[node]) if node in self._loaded_from else ():
             made = graph.ids[id(part)]
@@ -251,38 +259,76 @@ class _Index:
                 steps.append(self._loaded(FOLDED, part))
                 names.append(name_of(part))
         for operand in graph.operands[node]:
-            chosen = self.run.choice.get(graph.find(operand), operand)
-            if chosen != operand and (chosen < self.run.initial or graph.symbols[chosen].kind == CONST):
-                more, said = self.replaced(operand, chosen)
+            chosen = self.chosen(operand)
+            if chosen != operand:
+                more, said = self.replaced(operand, chosen, joined=chosen >= self.run.initial and graph.symbols[chosen].kind != CONST)
                 needs += more
                 steps += said
         return [need for need in dict.fromkeys(needs) if need != (self.number, node)], steps, names
 
-    def replaced(self, one: int, other: int) -> tuple[list[_Key], list[_Dated]]:
-        """Of what the history of a replacement consists: of one node by another one of its class."""
-        applied = [self._applied(place) for place in self._between(one, other)] if one != other else []
+    @cached_property
+    def proof(self) -> Proof:
+        """Which applications made nodes equal."""
+        return Proof(self.graph, self.run.applications)
+
+    @cached_property
+    def used(self) -> set[int]:
+        """The applications by which the result is equal to what went in."""
+        parts = [self.run.root, *(operand for node in (self.run.choice or {}).values() for operand in self.graph.operands[node])]
+        pending = self.proof.applications([(part, self.chosen(part)) for part in parts])
+        found: set[int] = set()
+        while pending:
+            found |= pending
+            matches = [placed for place in pending for placed in self.run.applications[place].matched]
+            pending = self.proof.applications([pair for placed in matches for pair in self._rests_on(placed)]) - found
+        return found
+
+    def _rests_on(self, placed: Placed) -> Iterator[tuple[int, int]]:
+        """The nodes that were equal where a match lies: what stood there, and what the left side matched."""
+        graph, variant = self.graph, placed.variant
+        holes, at = dict(zip(variant.classes, placed.row, strict=False)), {0: placed.nodes[0]}
+        yield placed.row[0], placed.nodes[0]
+        for whole, i, part, expected in variant.steps:
+            operand = next(iter(graph.operands[at[whole]][i : i + 1]), -1)
+            found = [node for node in placed.nodes if graph.symbols[node] is expected and graph.find(node) == graph.find(operand)]
+            if operand < 0 or (expected is not None and not found):
+                return  # the nodes were not found, only the root
+            at[part] = holes.get(part, operand) if expected is None else found[0]
+            yield operand, at[part]
+
+    @cached_property
+    def _stands(self) -> dict[int, int]:
+        """The node that stands in the result for each class: equal nodes become one there, also where no rule is about them."""
+        graph, equal, found = self.graph, dict[object, int](), dict[int, int]()
+        for cls, node in (self.run.choice or {}).items():
+            key = graph.symbols[node], graph.payloads[node], tuple([found[graph.find(part)] for part in graph.operands[node]])
+            found[cls] = equal.setdefault(key, node)
+        return found
+
+    def chosen(self, node: int) -> int:
+        """What stands in the result where a node stood."""
+        return self._stands.get(self.graph.find(node), node)
+
+    def repeats(self, place: int) -> bool:
+        """Whether an application says what used ones of the same rule have said."""
+        application = self.run.applications[place]
+        others = self.proof.applications(application.unions)
+        return others <= self.used and any(self.run.applications[other].rule == application.rule for other in others)
+
+    def replaced(self, one: int, other: int, *, joined: bool = False) -> tuple[list[_Key], list[_Dated]]:
+        """Of what the history of a replacement consists: of one node by another one of its class; with `joined`, where a joining rule had a
+        part in it."""
+        places = sorted(self.proof.applications([(one, other)]))
+        if joined and not any(self.run.applications[place].matcher.rule.kind == JOINING for place in places):
+            return [], []
+        applied = [self._applied(place) for place in places]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
-    def _between(self, one: int, other: int) -> list[int]:
-        """The applications that made two nodes of a class equal; where congruence did, the first one at the one node."""
-        edges = self._edges
-        ways: dict[int, tuple[int, int] | None] = {one: None}
-        queue = [one]
-        for node in queue:
-            for there, place in edges.get(node, ()):
-                if there not in ways:
-                    ways[there] = (node, place)
-                    queue.append(there)
-            if other in ways:
-                break
-        if other not in ways:
-            return [place for _, place in edges.get(one, ())[:1]]
-        path: list[int] = []
-        way = ways[other]
-        while way is not None:
-            path.append(way[1])
-            way = ways[way[0]]
-        return path[::-1]
+    def result(self, place: int) -> tuple[list[_Key], list[_Dated]]:
+        """Of what the history of a replacement consists: of a result of the body by what was taken out in its place."""
+        body, graph = self.run.body, self.graph
+        node = graph.ids[id(body.fields[place])] if isinstance(body, Tuple) else self.run.root
+        return self.replaced(node, self.chosen(node))
 
     def _applied(self, place: int) -> _Needs:
         """Of what the history of an application consists: of those of the nodes that it matched."""

@@ -1,15 +1,14 @@
 """What became of the matches of a saturation: the nodes that they stand for, and whether what rules made there was taken."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any as AnyValue
 from typing import Final
 
-from passat.rules.engine.graph import CONST_SYMBOL
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
 from passat.rules.engine.matching import Matcher
+from passat.rules.provenance.histories import Index
 from passat.rules.why_not.view import View
 
 _ABOVE: Final = 1_000
@@ -44,51 +43,9 @@ class History:
 
     @cached_property
     def taken(self) -> list[bool]:
-        """Of each application, whether the result has what it made, or what was made of that."""
-        run = self.run
-        found = [False] * len(run.applications)
-        if run.choice is None:
-            return found
-        used = {self.run.graph.key(node) for node in run.choice.values()}
-        changed = True
-        while changed:  # what is matched was made before, so that in this order one more look is enough but for cycles
-            changed = False
-            for i in reversed(range(len(found))):
-                if not found[i] and any(self._is_used(used, node, root, self.matched[i][0]) for root, node in run.applications[i].unions):
-                    found[i] = changed = True
-                    used |= {self.run.graph.key(node) for node in self.matched[i]}
-        return found
-
-    def _is_used(self, used: Set[AnyValue], node: int, root: int, matched: int) -> bool:
-        """Whether the node that an application put into the class of a root, where another had matched, stands in the result."""
-        run = self.run
-        assert run.choice is not None
-        if self.run.graph.key(node) == self.run.graph.key(matched):
-            return False
-        chosen = run.choice.get(run.graph.find(root))
-        if chosen is not None and self.run.graph.key(chosen) in (self.run.graph.key(matched), self.run.graph.key(self._origin(matched))):
-            return False  # what stood there stands there still, though rules may have gone there and back
-        if self.run.graph.key(node) in used:
-            return True
-        if chosen is None:
-            return False
-        # A hole, or a constant by now, is the class itself.
-        return run.graph.symbols[chosen] is CONST_SYMBOL or node not in run.provenance
-
-    def _origin(self, node: int) -> int:
-        """What stood in the program in the place of a node that rules have made."""
-        seen = {node}
-        while node in self._stood and self._stood[node] not in seen:
-            node = self._stood[node]
-            seen.add(node)
-        return node
-
-    @cached_property
-    def _stood(self) -> Mapping[int, int]:
-        """For each node that an application put into the place of another, that one."""
-        applied = zip(self.run.applications, self.matched, strict=True)
-        made = [(node, root) for one, roots in applied for (_, node), root in zip(one.unions, roots, strict=False) if node in one.made]
-        return dict(reversed(made))
+        """Of each application, whether the result is equal to what went in by it, or by others that say the same."""
+        index = Index(0, self.run)
+        return [place in index.used or index.repeats(place) for place in range(len(self.run.applications))]
 
     @cached_property
     def _users(self) -> Mapping[int, Sequence[int]]:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.expr import Call, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.rules.provenance.explanation import Explained, ExplainError, Explanation, as_texts, joined
-from passat.rules.provenance.histories import Histories, merged
+from passat.rules.provenance.histories import Histories, History, merged
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -31,21 +32,27 @@ def annotate(
     """Writes into a model where its nodes come from; what stands in the metadata of the input is carried on. Returns a remark where the
     nodes can have no metadata, else nothing.
 
-    `written` has the values that each call of `after` was written as; `histories` knows the calls.
+    `written` has the values that each call of `after` was written as, and the names of results; `histories` knows the calls.
     """
     calls: dict[str, list[AnyValue]] = {}
+    results: dict[str, tuple[Expr, int]] = {}
     for function in after.functions.values():
         for expr in post_order(function):
-            for name in written.get(id(expr), ()):
-                calls.setdefault(name, []).append(expr)
+            if isinstance(expr, Call):
+                for name in written.get(id(expr), ()):
+                    calls.setdefault(name, []).append(expr)
+            elif isinstance(expr, Function) and not isinstance(expr.body, Call):
+                results.update((name, (expr.body, place)) for place, name in enumerate(written.get(id(expr.body), ())))
     earlier = {node.name or node.outputs[0]: node for node in nodes_of(before) if node.outputs and (node.name or node.outputs[0])}
     own = not _has_node_metadata(result)
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
         made = [call for call in calls.get(first, ()) if histories.changed(call)]
-        if made:
-            found = merged([histories.of(call) for call in made])
+        # A node that no call was written as gives a result its name.
+        given = histories.of_result(*results[first]) if first not in calls and first in results else History()
+        if made or given.steps:
+            found = merged([given, *(histories.of(call) for call in made)])
             sources, steps = joined(found.sources, [str(step) for step in found.steps], earlier)
         else:
             known = earlier.get(proto.name or first)

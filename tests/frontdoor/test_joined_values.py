@@ -1,12 +1,15 @@
 """What is told of rules that unite two values of the input: that the result has one of them is their work, though they make no node."""
 
 import json
+from pathlib import Path
 
 import onnx
 import pytest
+from typer.testing import CliRunner
 
 import passat
 from passat.certificates import check_certificate
+from passat.cli.app import app
 
 EXPONENTIALS = "s = Add(y, x) a = Exp(s) ex = Exp(x) ey = Exp(y) b = Mul(ex, ey)"
 """Of two outputs, which a rule that explores and one that joins make one."""
@@ -17,6 +20,12 @@ VALUES = {
     "exponentials first": "s = Add(y, x) ex = Exp(x) ey = Exp(y) b = Mul(ex, ey) a = Exp(s)",
     "factors": "zy = Add(z, y) b = Mul(zy, x) xy = Mul(x, y) xz = Mul(x, z) a = Add(xz, xy)",
 }
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def model(nodes: str, results: str, graph_inputs: str = "float[4,3] x, float[4,3] y, float[4,3] z") -> onnx.ModelProto:
@@ -38,7 +47,7 @@ def branch(nodes: str, *names: str) -> str:
 
 INPUTS = "float[4,3] x, float[4,3] y, float[4,3] z, bool c"
 MODELS = {
-    **{f"{name}, {of}": model(nodes, results(*of)) for name, nodes in VALUES.items() for of in ("ab", "ba")},
+    **{f"{name} as {of}": model(nodes, results(*of)) for name, nodes in VALUES.items() for of in ("ab", "ba")},
     **{f"{name} in a branch": model(branch(nodes, "a", "b"), results("a_of_if", "b_of_if"), INPUTS) for name, nodes in VALUES.items()},
     "a branch in a branch": model(branch(branch(EXPONENTIALS, "b", "a"), "b_of_if", "a_of_if"), results("a_of_if_of_if"), INPUTS),
     "a loop": model(
@@ -66,3 +75,31 @@ def test_the_certificate_of_outputs_that_became_one_is_complete(name: str, math:
     assert verdict.complete
     assert not verdict.trusted
     assert verdict.unions > 0
+
+
+@pytest.mark.parametrize(("name", "rule"), [("swapped", "Commutativity.plain"), ("grouped", "Associativity.grouped")])
+def test_a_result_that_became_the_name_of_another_says_by_which_rule(
+    name: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(MODELS[f"{name} as ab"], "in.onnx")
+    shown = run("optimize", "in.onnx", "-o", "out.onnx", "--stats", "--explain")
+    assert rule in shown
+    assert "fired, not taken" not in shown
+    data = json.loads(run("explain", "out.onnx", "--json"))
+    (node,) = [node for node in data["nodes"] if node["op"] == "Identity"]
+    assert [step for step in node["steps"] if f": {rule}[add] at " in step] == node["steps"]
+    answer = json.loads(run("rules", "why-not", f"{rule}[add]", "in.onnx", "--json"))
+    assert answer["verdict"] == "taken"
+    stats = json.loads(run("optimize", "in.onnx", "-o", "out.onnx", "--stats", "--json"))
+    assert {entry["name"]: entry["taken"] for entry in stats["rules"] if entry["fired"]} == {rule: True}
+
+
+def test_a_result_that_another_rule_left_nothing_of_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model("a = Neg(x) b = Neg(a)", results("b")), "in.onnx")
+    run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
+    (node,) = json.loads(run("explain", "out.onnx", "--json"))["nodes"]
+    assert node["op"] == "Identity"
+    (step,) = node["steps"]
+    assert step.endswith("[negative] at b")

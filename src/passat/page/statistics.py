@@ -20,7 +20,7 @@ def add_statistics(report: Report, record: Record) -> None:
                     rule.reasons[reason] = rule.reasons.get(reason, 0) + count
     made, calls = made_by_rules(record)
     histories = Histories(record.runs[: record.first], [each for each in record.passed if each.end <= record.first])
-    taken = set() if report.kept else set(map(without_operators, histories.rules(record.after)))
+    taken = set() if report.kept else set(map(without_operators, histories.rules()))
     eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:
         rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation

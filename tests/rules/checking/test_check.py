@@ -217,3 +217,8 @@ def test_reports_are_json_and_text() -> None:
 def test_computed_numbers_and_literals_are_tried() -> None:
     rules = RuleSetMeta("Numbers", (), {"doubled": (x * c >> x * number(scalar_of(c))).when(same_type(x, x * c))})
     assert report_of(rules.rules[0], 40).verdict == "sound"
+
+
+def test_what_a_joining_rule_says_is_tried_wherever_its_left_side_stands() -> None:
+    assert check_rule((x + y >> y + x).joining().named("Joins.swapped"), instances=20).report.verdict == "sound"
+    assert kinds(check_rule((x - y >> y - x).joining().named("Joins.wrong"), instances=20).report)[0] == "value"

@@ -1,0 +1,117 @@
+"""What is told of a rule is one thing, whoever tells it: histories, reports, why-not and certificates, for rules of every kind."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr, Function, Tuple
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
+from passat.passmgr import PassContext
+from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.passes.algebra import linear_algebra
+from passat.rules.rule import EAGER, EXPLORING, LOWERING, MERGING, REDUCING, Rule, RuleSetMeta, without_operators
+from passat.rules.rule_pass import RulePass
+from passat.rules.why_not import Inquiry, Kind
+from tests.rules.building import func, ops, tup, var
+from tests.rules.library.cases import Case, options
+from tests.rules.library.test_algebra_list import LIST
+from tests.rules.library.test_every_rule_has_cases import FILES, module, tables_of
+from tests.rules.provenance.proving import Written, written
+from tests.rules.running import apply
+from tests.share import share
+
+x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
+
+
+@functools.cache
+def cases() -> list[tuple[RuleSetMeta, Rule, Case]]:
+    """Every rule of the library once, with a program on which it fires."""
+    rows = [row for name in FILES for table in tables_of(module(name)) for row in table]
+    return list({without_operators(row[1].name): row for row in rows}.values())
+
+
+def share_of(kind: str, least: int) -> Sequence[tuple[RuleSetMeta, Rule, Case]]:
+    """Some of the rules of a kind: the same at each run."""
+    rows = [row for row in cases() if row[1].kind == kind]
+    return rows[:: max(1, len(rows) // share(least, len(rows)))]
+
+
+def check_agreement(
+    found: Written, sets: Sequence[RuleSetMeta], function: Function, pass_: RulePass, config: dict[str, AnyValue]
+) -> set[str]:
+    """Checks that all say the same of each rule that fired; returns the rules that led to the result."""
+    led = set(map(without_operators, found.histories.rules()))
+    expressions = [expr for expr in post_order(found.main) if found.histories.changed(expr)]
+    fields = range(len(found.main.body.fields) if isinstance(found.main.body, Tuple) else 1)
+    histories = [*map(found.histories.of, expressions), *(found.histories.of_result(found.main.body, place) for place in fields)]
+    explained = {without_operators(step.rule) for history in histories for step in history.steps}
+    if found.main.body is not found.before["main"].body:
+        assert led <= explained
+        assert led <= set(map(without_operators, found.certificate["rules"]))
+        if not any("uncovered" in part for part in found.certificate["steps"]):
+            assert found.check(*sets).complete
+    fired = dict.fromkeys(application.rule for run in found.histories.runs for application in run.applications)
+    with PassContext(3, config=config):
+        inquiry = Inquiry(IRModule.from_expr(function), pipeline=pass_)
+        taken = {without_operators(name) for name in fired if inquiry.answer(name).verdict is Kind.TAKEN}
+    assert taken == led
+    return led
+
+
+@pytest.mark.parametrize("kind", [REDUCING, EXPLORING, MERGING, LOWERING, EAGER])
+def test_of_rules_of_each_kind_all_say_the_same(kind: str) -> None:
+    helped = 0
+    for rules, rule, example in share_of(kind, 12):
+        infer_type(example.positive)
+        config = {"rules.cost": "nodes", **{key.replace("__", "."): value for key, value in options(rules, rule).items()}}
+        pass_ = RulePass([rules], name="Tried")
+        found = written(example.positive, [pass_], **config)
+        helped += without_operators(rule.name) in check_agreement(found, [rules], example.positive, pass_, config)
+    assert helped or kind == EAGER  # these leave no choice
+
+
+JOINED: dict[str, tuple[Callable[[], tuple[Expr, ...]], set[str]]] = {
+    "swapped": (lambda: (ops.exp(x + y), ops.tanh(y + x)), {"Commutativity.plain"}),
+    "results": (lambda: (x + y, y + x), {"Commutativity.plain"}),
+    "below a call that both have": (lambda: (ops.exp(ops.tanh(x * y)), ops.abs(ops.tanh(y * x))), {"Commutativity.plain"}),
+    "grouped": (lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y))), {"Associativity.grouped"}),
+    "two at once": (
+        lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y)), ops.exp(x * y), ops.abs(y * x)),
+        {"Associativity.grouped", "Commutativity.plain"},
+    ),
+    "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Inverses.product_of_exps"}),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_of_rules_that_join_all_say_the_same(name: str) -> None:
+    make, expected = JOINED[name]
+    function = infer_type(func(tup(*make())))
+    assert isinstance(function, Function)
+    pass_ = linear_algebra()
+    found = written(function, [pass_])
+    assert check_agreement(found, pass_.sets, function, pass_, {"rules.cost": "nodes"}) == expected
+
+
+@pytest.mark.parametrize("name", list(LIST)[:: 57 // share(10, 57)])
+def test_without_a_rule_that_is_said_not_to_be_taken_the_result_costs_no_more(name: str) -> None:
+    function = func(LIST[name].program())
+    found = written(function, [linear_algebra()], **{"rules.math": LIST[name].math, "rules.cost": "roofline"})
+    led = set(map(without_operators, found.histories.rules()))
+    fired = {without_operators(application.rule) for run in found.histories.runs for application in run.applications}
+    for rule in sorted(fired - led):
+        other = apply(linear_algebra(), function, rules__math=LIST[name].math, rules__disabled=[rule])
+        assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
+
+
+def test_joining_rules_add_nothing_to_the_e_graph() -> None:
+    function = func(tup(ops.exp((x + y) + z), ops.tanh(x + (z + y))))
+    found = written(function, [RulePass(linear_algebra().sets[-2:], name="Joining")])
+    (run,) = found.histories.runs
+    assert run.applications
+    assert not any(application.made for application in run.applications)
+    assert len(run.graph) == run.initial
