@@ -25,7 +25,7 @@ from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.whole_file import UnfinishedFile
 
-_CHECKED_WHOLE: Final = 50_000_000
+_CHECKED_WHOLE: Final = 1 << 16
 """Models of more bytes are checked without the contents of their tensors."""
 MODEL_LIMIT: Final = (1 << 31) - 1
 """Most bytes of a model besides its external data: protobuf reads no more."""

@@ -12,8 +12,8 @@ from passat.ir.dtypes import itemsize
 from passat.ir.onnx.frame import copy_fields
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
-_SMALL: Final = 1 << 22
-"""Models whose initialisers have fewer elements than this are measured by protobuf, and tensors too."""
+_SMALL: Final = 1 << 12
+"""Models whose initializers have fewer elements than this are measured by protobuf, and tensors too."""
 
 
 def model_bytes(model: ModelProto) -> int:

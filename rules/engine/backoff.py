@@ -20,14 +20,15 @@ class Backoff:
         self._own: dict[int, int] = {}
         self._times: dict[int, int] = {}
         self._until: dict[int, int] = {}
-        self._waiting: dict[int, list[Row]] = {}
+        self.waiting: dict[int, list[Row]] = {}
+        """What has been put off, by query."""
 
     def due(self, query: int, round_: int, rows: Sequence[Row], budget: int | None = None) -> Sequence[Row]:
         """What of a query is decided now: its new matches and those that have waited, or nothing, and they wait. A query may have a budget
         of its own."""
         if budget is not None:
             self._own[query] = budget
-        waiting = self._waiting.pop(query, None)
+        waiting = self.waiting.pop(query, None)
         rows = [*waiting, *rows] if waiting else rows
         if not rows:
             return rows
@@ -37,23 +38,18 @@ class Backoff:
         if round_ >= self._until.get(query, 0):
             self._until[query] = round_ + (ROUNDS << times)
             self._times[query] = times + 1
-        self._waiting[query] = list(rows)
+        self.waiting[query] = list(rows)
         return ()
-
-    @property
-    def waits(self) -> bool:
-        """Whether something has been put off."""
-        return bool(self._waiting)
 
     def release(self) -> dict[int, list[Row]]:
         """As much of everything that waits as budgets allow, for when nothing else is left to do; at least some."""
         due = {}
-        for query, rows in list(self._waiting.items()):
+        for query, rows in list(self.waiting.items()):
             most = self._own.get(query, self._budget) << self._times.get(query, 0)
             due[query], rest = rows[:most], rows[most:]
             self._until[query] = 0
             if rest:
-                self._waiting[query] = rest
+                self.waiting[query] = rest
             else:
-                del self._waiting[query]
+                del self.waiting[query]
         return due

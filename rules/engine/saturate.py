@@ -1,8 +1,9 @@
 """Two-phase saturation: egglog matches, Python decides, TSV rows apply (design 4.2)."""
 
+import itertools
 import random
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from passat.rules.engine.backoff import Backoff
@@ -44,7 +45,10 @@ class Saturator:
         self._queries = _queries_of(graph, stages)
         self._mirror = Mirror(graph, self._queries, tuple([stage.matchers for stage in stages]))
         self._phase: Sequence[int] = ()
-        self._active: Sequence[int] = ()
+        self._active: frozenset[int] = frozenset()
+        """The queries of the stages that are heard now."""
+        self._by_root: Mapping[Symbol, Sequence[int]] = {}
+        """The same, by the symbol of the root."""
         self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
@@ -89,7 +93,11 @@ class Saturator:
         phase = [number for number in numbers if rounds < (self.stages[number].rounds or self._limits.rounds + 1)]
         if phase != self._phase:
             self._phase = phase
-            self._active = [query for query, (_, _, stage) in enumerate(self._queries) if stage in phase]
+            by_root: dict[Symbol, list[int]] = {}
+            for query, (matcher, _, stage) in enumerate(self._queries):
+                if stage in phase:
+                    by_root.setdefault(matcher.root, []).append(query)
+            self._by_root, self._active = by_root, frozenset(itertools.chain(*by_root.values()))
         return bool(phase)
 
     def _run_phase(self, numbers: Sequence[int]) -> None:
@@ -105,7 +113,7 @@ class Saturator:
         if not self._mirror.begun:
             self._walked = 0
             unions = self._decide(self._search(), set())
-            while not unions and self._backoff.waits:
+            while not unions and self._backoff.waiting:
                 unions = self._decide(self._backoff.release(), set())
         for number in numbers:
             self._group(self.stages[number], unions)
@@ -133,12 +141,12 @@ class Saturator:
         nodes: dict[Symbol, list[int]] = {}
         for node in range(start, len(graph)):
             nodes.setdefault(graph.symbols[node], []).append(node)
-        if any(matcher.root in nodes for number in self._phase for matcher in self.stages[number].matchers):
-            self._edges |= graph.edges(start)
-            for number in self._active:
+        self._edges |= graph.edges(start)
+        for root, made in nodes.items():
+            for number in self._by_root.get(root, ()):
                 matcher, variant, _ = self._queries[number]
-                if matcher.root in nodes and variant.edges <= self._edges and (matcher.rule.reducing or not reducing):
-                    rows = variant.search(graph, nodes[matcher.root])
+                if variant.edges <= self._edges and (matcher.rule.reducing or not reducing):
+                    rows = variant.search(graph, made)
                     if rows:
                         tables[number] = rows
         return tables
@@ -208,7 +216,7 @@ class Saturator:
             self._budget.check_memory()
             self._remember_chased()
             unions = self._decide(tables, learnt)
-            while not unions and self._backoff.waits:
+            while not unions and self._backoff.waiting:
                 unions = self._decide(self._backoff.release(), set())
             if unions:
                 unions = self._chase(unions)
@@ -314,7 +322,7 @@ class Saturator:
                 if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number][0].class_keys)]):
                     del self._refused[number, row]
                     again.setdefault(number, set()).add(row)
-        for number in self._active:
+        for number in sorted(self._active & {*tables, *again, *self._backoff.waiting}):
             matcher, variant, stage = self._queries[number]
             rows: Sequence[tuple[int, ...]] = tables.get(number, ())
             if not matcher.rule.reducing or matcher.rule.matches:

@@ -234,15 +234,15 @@ def test_back_off_doubles() -> None:
     rows = [(i,) for i in range(10)]
     assert backoff.due(0, 0, rows[:2]) == rows[:2]
     assert backoff.due(0, 1, rows[:3]) == ()
-    assert backoff.waits
+    assert backoff.waiting
     assert backoff.due(1, 1, rows[:1]) == rows[:1], "other rules are not put off"
     assert backoff.due(0, 2, rows[3:4]) == ()
     assert backoff.due(0, 4, []) == rows[:4], "after three rounds, within twice the budget"
-    assert not backoff.waits
+    assert not backoff.waiting
     assert backoff.due(0, 5, rows[:5]) == ()
     assert backoff.due(0, 8, []) == ()
     assert backoff.release() == {0: rows[:5]}
-    assert not backoff.waits
+    assert not backoff.waiting
 
 
 def test_what_waits_is_let_go_in_parts() -> None:
@@ -251,7 +251,7 @@ def test_what_waits_is_let_go_in_parts() -> None:
     assert backoff.due(0, 0, rows) == ()
     assert backoff.release() == {0: rows[:2]}
     assert backoff.release() == {0: rows[2:4]}
-    assert backoff.waits
+    assert backoff.waiting
 
 
 def test_a_round_of_half_a_million() -> None:
