@@ -19,7 +19,7 @@ from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.naming import Names
 from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
 from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 DEFAULT_IR_VERSION: Final = 10
 """What a module that was not read from ONNX is written in, with `DEFAULT_OPSET`."""
@@ -114,7 +114,7 @@ class ModelWriter:
 
     def _outputs(self, fields: Sequence[Expr]) -> list[ValueInfoProto]:
         declared = self.frame.graph.output
-        found = [_with_shape(value, field.checked_type) for value, field in zip(declared, fields, strict=False)]
+        found = [_whole(value, field.checked_type) for value, field in zip(declared, fields, strict=False)]
         self.names.used.update(value.name for value in found)
         for i, field in enumerate(fields[len(found) :], len(found)):
             found.append(value_info(self.names.take("output" if len(fields) == 1 else f"output_{i}"), field.checked_type))
@@ -153,10 +153,12 @@ def _inlined(main: Function) -> Function:
     return made
 
 
-def _with_shape(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:
-    """The declaration of an output; `onnx.checker` wants tensors to have a shape, so one that has none gets the inferred one."""
-    bare = declared.type.HasField("tensor_type") and not declared.type.tensor_type.HasField("shape")
-    return value_info(declared.name, type_) if bare and isinstance(type_, TensorType) else declared
+def _whole(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:
+    """The declaration of an output; `onnx.checker` wants one with an element type and a shape: one that has none is what was inferred."""
+    tensor = declared.type.tensor_type
+    missing = not declared.type.WhichOneof("value")
+    missing |= declared.type.HasField("tensor_type") and not (tensor.elem_type and tensor.HasField("shape"))
+    return value_info(declared.name, type_) if missing and not isinstance(type_, IncompleteType) else declared
 
 
 def _default_frame() -> Frame:

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 import stat
 from collections.abc import Iterable
 from typing import Final
@@ -22,6 +23,7 @@ from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import subgraphs
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
+from passat.ir.onnx.undeclared import undeclared
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.whole_file import UnfinishedFile
 
@@ -32,6 +34,8 @@ MODEL_LIMIT: Final = (1 << 31) - 1
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/"
 _COMPLAINT: Final = 400
 """Characters of what onnx.checker says that are shown."""
+_OF_TYPES: Final = re.compile(r"Field '\w+' of '(type|value_info)' is required|Unrecognized type value case")
+"""What onnx.checker says of an input or output without a type, which it does not name."""
 
 
 def load_module(path: str, *, lenient: bool = False) -> IRModule:
@@ -110,13 +114,15 @@ def _is_external(tensor: TensorProto) -> bool:
     return tensor.data_location == EXTERNAL
 
 
-def _check(model: ModelProto | bytes | str) -> None:
+def _check(model: ModelProto, path: str | None = None) -> None:
+    """Asks about a model, or about the file that holds it."""
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(model if path is None else path)
     except onnx.checker.ValidationError as error:
         # Which node it is stands on further lines.
         text = "; ".join(filter(None, (" ".join(part.split()) for part in str(error).split("==> Context:"))))
-        raise CheckerError(f"onnx.checker does not accept the model: {text[:_COMPLAINT]}") from error
+        said = undeclared(model) if _OF_TYPES.search(text) else ""
+        raise CheckerError(f"onnx.checker does not accept the model: {said or text[:_COMPLAINT]}") from error
     except UnicodeDecodeError as error:
         raise CheckerError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
 
@@ -151,7 +157,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         unfinished.write(content)
         data.commit()
         if check and data.used:
-            _check(unfinished.name)
+            _check(model, unfinished.name)
         if mode is not None:
             for name in (unfinished.name, *([data.path] if data.committed else [])):
                 os.chmod(name, mode)

@@ -28,7 +28,7 @@ class Untyped(NamedTuple):
     def reason(self) -> str:
         """Which type is unknown, and the way out."""
         if not isinstance(self.maker, Call):
-            return f"the type of {self.name!r}, which is an input, is unknown: declare its shape"
+            return f"the type of {self.name!r}, which is an input, is unknown: declare its element type and shape"
         out = "declare it in value_info"
         if is_custom(self.maker):
             out += ", or the operator in a rule file (docs/custom-operators.md)"

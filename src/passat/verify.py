@@ -195,9 +195,10 @@ class Reference:
         except VerifyError:
             raise
         except Exception as error:
-            self.skipped = (
-                f"ONNX Runtime does not load the original: {sentence_of(error)}{f'; {_LIBRARY}' if self._cut is not None else ''}"
-            )
+            from passat.ir.onnx.undeclared import without_element_type  # which needs onnx
+
+            said = without_element_type(self._original.proto) or sentence_of(error)
+            self.skipped = f"ONNX Runtime does not load the original: {said}{f'; {_LIBRARY}' if self._cut is not None else ''}"
         else:
             self._run_original(session.runner, how.seed, trials)
         self.seconds = time.perf_counter() - started

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 import passat
 from passat.cli.app import app
 from passat.ir import onnx_mapping, op
+from passat.ir.onnx import OnnxError
 from passat.ir.op import list_ops
 from passat.pipelines import build_pipeline
 from passat.rulefile import load_rules
@@ -81,6 +82,21 @@ def rules(*parts: str, file: str = "mine.py") -> str:
 
 def optimized(text: str, *parts: str) -> passat.Result:
     return passat.optimize(model(text), passes="InferType", rules=load_rules(rules(*parts)), verify=False)
+
+
+def test_a_result_that_is_declared_without_a_shape_gets_the_one_of_the_declared_operator() -> None:
+    whole = model(
+        '<ir_version: 9, opset_import: ["": 20, "com.mycompany": 1]> g (float[n, 4] x) => (float[n, 4] y) { h = Relu(x) y = com.mycompany.FusedThing(h) }'
+    )
+    bare = onnx.ModelProto()
+    bare.CopyFrom(whole)
+    bare.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(
+        OnnxError, match=r"the output 'y', which a com\.mycompany\.FusedThing node makes, has no declared shape: .* in a rule file"
+    ):
+        passat.optimize(bare, verify=False).save("out.onnx")
+    passat.optimize(bare, rules=load_rules(rules(DECLARED.format(""), RULES.format(alpha=0.1))), verify=False).save("out.onnx")
+    assert onnx.load("out.onnx").graph.output == whole.graph.output
 
 
 def fired(result: passat.Result) -> dict[str, int]:

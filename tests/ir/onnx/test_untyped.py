@@ -63,7 +63,9 @@ def test_nodes_behind_a_value_of_unknown_type(parse: Callable[..., ModelProto], 
 def test_an_input_of_unknown_rank(parse: Callable[..., ModelProto]) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    assert sentences(model) == ["1 node left opaque because the type of 'x', which is an input, is unknown: declare its shape"]
+    assert sentences(model) == [
+        "1 node left opaque because the type of 'x', which is an input, is unknown: declare its element type and shape"
+    ]
 
 
 def test_every_operator_that_passat_reads_is_counted() -> None:
