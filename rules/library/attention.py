@@ -20,7 +20,7 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.library.linear import is_scalar
+from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 

@@ -10,8 +10,7 @@ from passat.ir.bounds import at_least
 from passat.ir.shape import ANY
 from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
-from passat.rules.library.linear import is_scalar
-from passat.rules.library.transposed_products import other
+from passat.rules.library.products import is_scalar, other, product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -106,15 +105,11 @@ further = cases("factor", "product", "left", "right")
 side = cases("side", "left", "right")
 
 
-def _plain(left: Pattern, right: Pattern) -> PCall:
-    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
-
-
 def _fused(left: Pattern, right: Pattern) -> PCall:
     return op.contrib.fused_matmul(left, right, alpha=a, transpose_a=e, transpose_b=r)
 
 
-_PLAIN = _plain(x, y)
+_PLAIN = product(x, y)
 _TURNS = (*side.only("left", is_turned_left(x, y)), *side.only("right", is_turned_right(x, y)))
 _TURNED_X, _TURNED_Y = op.transpose(x, axes=p), op.transpose(y, axes=p)
 
@@ -124,7 +119,7 @@ class ContribProducts(RuleSet):
 
     scaled = (
         (
-            factor(product=_PLAIN * c, quotient=_PLAIN / c, left=_plain(x * c, y), right=_plain(x, y * c))
+            factor(product=_PLAIN * c, quotient=_PLAIN / c, left=product(x * c, y), right=product(x, y * c))
             >> op.contrib.fused_matmul(
                 *(x, y),
                 alpha=factor(product=scalar_of(c), quotient=inverse_of(c), left=scalar_of(c), right=scalar_of(c)),
@@ -138,7 +133,7 @@ class ContribProducts(RuleSet):
     )
     turned = (
         (
-            _plain(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
+            product(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
             >> op.contrib.fused_matmul(x, y, alpha=1.0, transpose_a=side(left=True, right=False), transpose_b=side(left=False, right=True))
         )
         .when(swaps_last_two(p, side(left=x, right=y)), are_matrices(x, y), sums_something(x, side(left=-2, right=-1)), *_TURNS)

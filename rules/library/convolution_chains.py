@@ -23,10 +23,13 @@ from passat.rules.pattern import Pattern, PCall, attributes, constants, number, 
 from passat.rules.rule import RESOLVED, RuleSet
 
 (x,) = tensors("x")
-w, v, b, d = constants("w v b d")
-gamma, beta, mean, var = constants("gamma beta mean var")
+w, v, b, d, gamma, beta, mean, var = constants("w v b d gamma beta mean var")
 a, e, p = attributes("a e p")
+
+
 _GROUPED: Final = "sums and products in other groups"
+
+
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimised."""
 
@@ -81,25 +84,21 @@ def _mixed() -> PCall:
 
 
 bias = cases("bias", "none", "biased")
+
+
 biases = cases("biases", "none", "left", "both")
+
+
 padded_biases = cases("biases", "none", "left", "both", "small")
+
+
 _INNER = convolution(x, w, attrs=a)
+
+
 _BOTH = convolution(x, _mixed(), attrs=a, channels=kernel_after(a, v))
+
+
 _MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
-
-
-class ConvolutionChains(RuleSet):
-    """A convolution and then one that only mixes channels are one convolution, where that is cheaper."""
-
-    meet = (
-        (
-            convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
-            >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
-        )
-        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
-        .inexact(_GROUPED, nonfinite=RESOLVED)
-        .exploring()
-    )
 
 
 def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:
@@ -154,15 +153,49 @@ def _biased(convolution: Pattern, bias: Pattern) -> PCall:
 
 
 _RIGHT, _SUMMED = convolution(x, v, attrs=a), convolution(x, w + v, attrs=a)
+
+
 _LARGE, _SMALL = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
+
+
 _PADDED = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
 
 
-class ConvolutionSums(RuleSet):
-    """Convolutions of one tensor that are summed are one convolution."""
+dims = cases("dims", "one", "two")
 
-    subtract = (_INNER - _RIGHT >> convolution(x, w - v, attrs=a)).when(same_shape(w, v)).inexact(_GROUPED, nonfinite=RESOLVED).exploring()
-    add = (
+
+_NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
+
+
+_SCALE = gamma / op.sqrt(var + number(epsilon(e)))
+
+
+_ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
+
+
+_SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
+
+
+_WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
+
+
+class ConvolutionChains(RuleSet):
+    """A convolution and then one that only mixes channels, convolutions of one tensor that are summed, and a batch normalization before a
+    convolution without padding are one convolution."""
+
+    meet = (
+        (
+            convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
+            >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
+        )
+        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
+    difference = (
+        (_INNER - _RIGHT >> convolution(x, w - v, attrs=a)).when(same_shape(w, v)).inexact(_GROUPED, nonfinite=RESOLVED).exploring()
+    )
+    sum = (
         (
             biases(none=_INNER + _RIGHT, left=_biased(_INNER, b) + _RIGHT, both=_biased(_INNER, b) + _biased(_RIGHT, d))
             >> biases(none=_SUMMED, left=_biased(_SUMMED, b), both=_biased(_SUMMED, b + d))
@@ -171,7 +204,7 @@ class ConvolutionSums(RuleSet):
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
-    padded = (
+    sum_of_kernels = (
         (
             padded_biases(
                 none=_LARGE + _SMALL,
@@ -185,20 +218,7 @@ class ConvolutionSums(RuleSet):
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
-
-
-dims = cases("dims", "one", "two")
-_NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
-_SCALE = gamma / op.sqrt(var + number(epsilon(e)))
-_ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
-_SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
-_WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
-
-
-class NormalisedConvolutions(RuleSet):
-    """A batch normalisation before a convolution without padding goes into its weight and bias."""
-
-    into = (
+    batch_norm = (
         (
             dims(one=op.nn.conv1d(_NORMAL, w, attrs=a), two=op.nn.conv2d(_NORMAL, w, attrs=a))
             >> op.nn.bias_add(dims(one=op.nn.conv1d(x, _WEIGHT, attrs=a), two=op.nn.conv2d(x, _WEIGHT, attrs=a)), _SHIFT, axis=1)

@@ -12,7 +12,7 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_float
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.library.matmul_chains import product
+from passat.rules.library.products import product
 from passat.rules.pattern import constant, op, tensors
 from passat.rules.rule import RuleSet
 

@@ -1,7 +1,7 @@
 """Sums and products written with fewer operators. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
 nn.softmax nn.log_softmax logical_not equal not_equal, and whatever is commutative.
 
-What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is no number, inf * (2 - 1) is infinite.
+What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is NaN, inf * (2 - 1) is infinite.
 """
 
 from typing import Final
@@ -16,7 +16,11 @@ from passat.rules.rule import RESOLVED, Rule, RuleSet
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 (a,) = attributes("a")
+
+
 _ONCE: Final = "one product instead of several"
+
+
 _ORDER: Final = "rounds in another order"
 
 
@@ -26,35 +30,8 @@ def is_not_constant(y: Term) -> bool | str:
     return y.constant is None or "is a constant"
 
 
-class Factoring(RuleSet):
-    """A factor that all parts of a sum have is taken out."""
-
-    products = (x * y + x * z >> x * (y + z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    differences = (x * y - x * z >> x * (y - z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    nested_quotients = (
-        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).inexact("one quotient instead of two").exploring()
-    )
-
-
-class Distribution(RuleSet):
-    """A shift by a constant moves behind a scale by a constant, where it meets other constants."""
-
-    divided_shift = (
-        ((x + c) / d >> x / d + c / d)
-        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), keeps_type(x, x + c))
-        .inexact("distributes")
-        .exploring()
-        .budget(200)
-    )
-
-
-class Outwards(RuleSet):
-    """Constants in sums and products of what is no constant move outwards, until they meet: one step a round, whether they will or not."""
+class FloatConstants(RuleSet):
+    """Floats constants in sums and products outwards, one step a round, so that they fold together."""
 
     shift = (
         ((x + c) + y >> (x + y) + c)
@@ -91,9 +68,26 @@ def _over(rule: Rule, name: str) -> Rule:
     return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
 
 
-class Reassociation(RuleSet):
-    """Constants in sums and products meet, over what is no constant."""
+class Factoring(RuleSet):
+    """A factor that all parts of a sum have is taken out; constants in sums and products meet, over what is no constant."""
 
+    products = (x * y + x * z >> x * (y + z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    differences = (x * y - x * z >> x * (y - z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    nested_quotients = (
+        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).inexact("one quotient instead of two").exploring()
+    )
+    divided_shift = (
+        ((x + c) / d >> x / d + c / d)
+        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), keeps_type(x, x + c))
+        .inexact("distributes")
+        .exploring()
+        .budget(200)
+    )
     shifts_apart = _over(((x + c) + y) + d >> (x + y) + (c + d), "add")
     shifts_of_both = _over((x + c) + (y + d) >> (x + y) + (c + d), "add")
     scales_apart = _over(((x * c) * y) * d >> (x * y) * (c * d), "multiply")
@@ -116,18 +110,13 @@ class Reassociation(RuleSet):
 
 
 class Cancellations(RuleSet):
-    """What undoes itself, where no value is infinite or no number."""
+    """Functions that undo each other, or that have a name together; what undoes itself, where all values are finite."""
 
     difference_of_same = (x - x >> x * 0.0).when(is_float(x)).finite("inf - inf is no number").exploring()
     times_zero = (x * c >> op.broadcast_to(c, shape=shape_of(x * c))).when(is_float(x), is_all(c, 0)).finite("inf * 0 is no number")
     sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, and y be lost in the sum")
     difference_and_part = ((x - y) + y >> x).when(is_float(x), same_type(x, x - y)).finite("y may be infinite")
     negative_of_sum = (op.negative(x + c) >> op.negative(c) - x).when(is_float(x)).inexact("the sign of 0")
-
-
-class Inverses(RuleSet):
-    """Functions that undo each other, or that have a name together."""
-
     log_of_exp = (op.log(op.exp(x)) >> x).inexact("two roundings less")
     log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact(
         "the logarithm of a small number is kept",
@@ -142,8 +131,14 @@ class Inverses(RuleSet):
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
+
+
 extremum = operator("extremum", "maximum", "minimum")
+
+
 g = operator("g", "add", "multiply")
+
+
 IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), same_type(x, g(x, z)))
 
 

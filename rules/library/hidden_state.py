@@ -16,8 +16,8 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.library.linear import is_matrix, is_row_bias
-from passat.rules.library.passages import f
+from passat.rules.library.data_movement import f
+from passat.rules.library.products import is_matrix, is_row_bias
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet

@@ -3,8 +3,8 @@ nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split concate
 argmin, poolings, reductions, arithmetic and comparisons.
 
 Each equation is read both ways: `LayoutsDown` moves a transpose from an operand to the result, `LayoutsUp` from the result to the operands.
-By themselves they make nothing better; where a transpose meets its inverse, both vanish (`Meetings`). The unary operators are in
-`UnaryPassages`, softmax in `RowPassages`. Where a transpose comes to other operands too, only those move that lay an image out otherwise:
+By themselves they make nothing better; where a transpose meets its inverse, both vanish (`Meetings`). Unary operators and softmax are in
+`CommuteUnary`. Where a transpose comes to other operands too, only those move that lay an image out otherwise:
 others, as those of attention, meet no convolution.
 """
 
@@ -15,6 +15,7 @@ from passat.ir.op import list_ops
 from passat.rules.case_hole import cases
 from passat.rules.conditions import Condition, compose, is_identity, same_rank
 from passat.rules.library.arithmetic import CHOSEN_ZERO, TIES
+from passat.rules.library.data_movement import axis_before, transposed_back
 from passat.rules.library.layout_axes import (
     axis_behind,
     has_fewer_axes,
@@ -39,7 +40,6 @@ from passat.rules.library.layout_axes import (
     widths_behind,
 )
 from passat.rules.library.layouts import POOLINGS
-from passat.rules.library.passages import axis_before, transposed_back
 from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import operator
 from passat.rules.parts_hole import PartsHole, tensors_of

@@ -2,7 +2,7 @@
 transpose.
 
 A convolution of transposed data by a transposed weight, transposed back, is the convolution. Which layout is better is for a cost model to
-say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `passat.rules.library.passages`
+say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `data_movement`
 and `passat.rules.library.layout_passages`. Relay's ConvertLayout and AlterOpLayout.
 """
 

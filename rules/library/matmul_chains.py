@@ -1,36 +1,44 @@
-"""Products of products: weights that meet become one, products are grouped by what they cost. Operators: nn.matmul nn.dense nn.bias_add
-add subtract multiply divide transpose.
+"""Products of products: weights that meet become one, products are grouped by what they cost, and grouped-query attention needs no copies
+of keys and values. Operators: nn.matmul nn.dense nn.bias_add add subtract multiply divide transpose broadcast_to reshape.
 
 Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), which is what is left of a LoRA
-adapter. Where a sum that is grouped anew holds infinities of both signs it is no number, and may be infinite in the other grouping. What
-takes factors out, as these two do, leaves infinities as they are. In chains of products none of which is a weight they may get lost.
+adapter. Where a sum that is grouped anew holds infinities of both signs it is NaN, and may be infinite in the other grouping. What takes
+factors out, as these two do, leaves infinities as they are. In chains of products none of which is a weight they may get lost.
+
+Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
+(Ainslie et al. 2023 have the method, `repeat_kv` is the usual code). The product broadcasts by itself where the queries are grouped
+instead.
 """
 
 import math
 from typing import Final
 
 from passat.ir.bounds import at_least
-from passat.ir.shape import same_dim
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.shape import Shape, same_dim
 from passat.rules.case_hole import CaseHole, cases
-from passat.rules.conditions import Term, condition, has_rank, is_axis, is_finite, is_float, same_shape
+from passat.rules.checking.dice import Dice
+from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis, is_finite, is_float, same_shape
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
 from passat.rules.library.factoring import is_not_constant
-from passat.rules.library.linear import is_product_bias, is_scalar
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.library.products import is_product_bias, is_scalar, product
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
 a, p = attributes("a p")
+
+
 _GROUPED: Final = "sums and products in other groups"
+
+
 _NOTE: Final = "scales the weights instead of the operand"
+
+
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimised."""
-
-
-def product(left: Pattern, right: Pattern) -> PCall:
-    """The product of `numpy.matmul`, operands as they are."""
-    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
 def _weighted(kind: CaseHole, left: Pattern, weight: Pattern) -> Pattern:
@@ -77,14 +85,115 @@ def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
 
 
 _INNER, _RIGHT_W, _RIGHT_V = _weighted(first, x, w), _right(first, w), _right(second, v)
+
+
 _BOTH: Final = product(x, product(_RIGHT_W, _RIGHT_V))
+
+
 _SHIFTED: Final = _BOTH + product(b, _RIGHT_V)
+
+
 bias = cases("bias", "none", "added", "biased")
+
+
 _MEETING: Final = bias(none=_INNER, added=_INNER + b, biased=op.nn.bias_add(_INNER, b, axis=p))
 
 
+biases = cases("biases", "none", "shifted", "left", "both")
+
+
+_LEFT, _OTHER = _weighted(first, x, w), _weighted(second, x, v)
+
+
+_SUM: Final = product(x, _RIGHT_W + _RIGHT_V)
+
+
+@condition
+def is_regular_divisor(c: Term) -> bool | str:
+    """The divisor and its reciprocal are finite and far from 0."""
+    value = c.value().uniform()
+    size = abs(float(value)) if value is not None else 0.0
+    return 1e-4 < size < 1e4 or f"the divisor is {value}"
+
+
+side = cases("side", "left", "right")
+
+
+_NUMBER: Final = op.reshape(c, newshape=())
+
+
+_WIDE = op.broadcast_to(y)
+
+
+_HEADS = op.reshape(_WIDE)
+
+
+_TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
+
+
+_RESHAPED = "a product of another shape may sum in another order"
+
+
+def _repeated_heads_in_groups(dice: Dice, x: Draft, y: Draft, wide: Draft, heads: Draft) -> Drafts:
+    batch, count, times, length, size = (dice.full() for _ in range(5))
+    other = x.shape if x.shape is not None else (batch, count * times, dice.full(), dice.pick([length, size]))
+    return [
+        Draft(other),
+        Draft((batch, count, 1, length, size)),
+        Draft((batch, count, times, length, size)),
+        Draft((batch, count * times, length, size)),
+    ]
+
+
+@condition(draw=_repeated_heads_in_groups)
+def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
+    """Heads (batch, heads, 1, length, size) are repeated within each group and merged: (batch, all heads, length, size); the other factor
+    has as many heads."""
+    narrow, broad, merged = y.type.shape, wide.type.shape, heads.type.shape
+    if (len(narrow), len(broad), len(merged), x.type.ndim) != (5, 5, 4, 4):
+        return f"these are no repeated heads: {y.type!r}, {heads.type!r}"
+    kept = all(same_dim(narrow[i], broad[i]) for i in (0, 1, 3, 4)) and narrow[2] == 1
+    sizes = broad[1], broad[2], merged[1]
+    counted = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] * sizes[1] == merged[1]
+    others = all(same_dim(broad[i], merged[j]) for i, j in ((0, 0), (3, 2), (4, 3)))
+    if not (kept and counted and others):
+        return f"{heads.type!r} is not {y.type!r} with repeated heads"
+    same = all(same_dim(m, n) for m, n in zip(x.type.shape[:2], merged[:2], strict=True))
+    return same or f"{x.type!r} does not have the heads of {heads.type!r}"
+
+
+def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
+    attrs = static_newshape(source, target)
+    if attrs is None or attrs["allowzero"]:
+        raise Refuse(f"no reshape of {source} is certain to give {target}")
+    newshape: tuple[int, ...] = tuple(attrs["newshape"])
+    if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
+        raise Refuse(f"{target} may be empty")
+    return newshape
+
+
+@computed
+def grouped_shape(x: Term, wide: Term) -> tuple[int, ...]:
+    """The newshape of the queries in groups: (batch, heads, group, length, size)."""
+    shape = x.type.shape
+    return _newshape(shape, (shape[0], *wide.type.shape[1:3], *shape[2:]))
+
+
+@computed
+def merged_shape(x: Term, wide: Term, whole: Term) -> tuple[int, ...]:
+    """The newshape that merges groups and heads of a product again."""
+    shape = whole.type.shape
+    return _newshape((shape[0], *wide.type.shape[1:3], *shape[2:]), shape)
+
+
+def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
+    return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=merged_shape(x, _WIDE, whole))
+
+
 class MatmulChains(RuleSet):
-    """Linear maps by constant weights that follow each other become one, where that is cheaper."""
+    """Linear maps that follow each other or are summed are one where that is cheaper; scales and shifts go into weights; products of what
+    is no constant are grouped as costs least, with budgets, since there are exponentially many; queries are grouped instead of repeating
+    heads."""
 
     meet = (
         (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
@@ -93,17 +202,7 @@ class MatmulChains(RuleSet):
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
-
-
-biases = cases("biases", "none", "shifted", "left", "both")
-_LEFT, _OTHER = _weighted(first, x, w), _weighted(second, x, v)
-_SUM: Final = product(x, _RIGHT_W + _RIGHT_V)
-
-
-class MatmulSums(RuleSet):
-    """Products of one operand with several weights, summed, are one product: what merges a LoRA adapter into its weight."""
-
-    add = (
+    sum_of_products = (
         (
             biases(none=_LEFT, shifted=_LEFT + y, left=op.nn.bias_add(_LEFT, b, axis=p), both=op.nn.bias_add(_LEFT, b, axis=p))
             + biases(none=_OTHER, shifted=_OTHER, left=_OTHER, both=op.nn.bias_add(_OTHER, c, axis=p))
@@ -113,17 +212,12 @@ class MatmulSums(RuleSet):
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
-    subtract = (
+    difference_of_products = (
         (_LEFT - _OTHER >> product(x, _RIGHT_W - _RIGHT_V))
         .when(has_rank(w, 2), has_rank(v, 2), same_shape(_RIGHT_W, _RIGHT_V), sum_stays_finite(w, v))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
-
-
-class Grouping(RuleSet):
-    """Chains of products that are no constants, in the order that costs least; with budgets, since there are exponentially many."""
-
     regroup = (
         (product(product(x, y), z) >> product(x, product(y, z)))
         .when(are_stacks(x, y, z), has_entries(y))
@@ -145,12 +239,7 @@ class Grouping(RuleSet):
         .exploring()
         .budget(64)
     )
-
-
-class AffineBefore(RuleSet):
-    """Scales and shifts before a product with a constant weight go into the weight and behind the product."""
-
-    scaled = (
+    scaled_operand = (
         (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=())))
         .when(has_rank(w, 2), is_scalar(c, x), is_not(c, 1), stays_finite(w, c))
         .inexact(_NOTE)
@@ -171,32 +260,27 @@ class AffineBefore(RuleSet):
         .exploring()
         .budget(64)
     )
-
-
-@condition
-def is_regular_divisor(c: Term) -> bool | str:
-    """The divisor and its reciprocal are finite and far from 0."""
-    value = c.value().uniform()
-    size = abs(float(value)) if value is not None else 0.0
-    return 1e-4 < size < 1e4 or f"the divisor is {value}"
-
-
-side = cases("side", "left", "right")
-_NUMBER: Final = op.reshape(c, newshape=())
-
-
-class AttentionScale(RuleSet):
-    """The scale of attention: it moves from the scores to the queries and on into their weights (see `Scales`), where it costs nothing."""
-
-    quotient = (
+    divided_product = (
         (product(x, y) / c >> product(x, y) * (1.0 / c))
         .when(is_float(x), is_scalar(c, product(x, y)), is_regular_divisor(c))
         .inexact("two roundings")
         .exploring()
     )
-    scores = (
+    scaled_product = (
         (product(x, y) * c >> product(side(left=x * _NUMBER, right=x), side(left=y, right=y * _NUMBER)))
         .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(side(left=x, right=y), c))
         .inexact(_NOTE)
+        .exploring()
+    )
+    repeated_values = (
+        (product(x, _HEADS) >> _in_groups(y, product(x, _HEADS)))
+        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
+        .inexact(_RESHAPED)
+        .exploring()
+    )
+    repeated_keys = (
+        (product(x, _TURNED) >> _in_groups(op.transpose(y, axes=(0, 1, 2, 4, 3)), product(x, _TURNED)))
+        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
+        .inexact(_RESHAPED)
         .exploring()
     )

@@ -12,8 +12,8 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition, is_finite, is_float, is_positive, shape_of
 from passat.rules.library.arithmetic import TIES
-from passat.rules.library.linear import is_scalar, no_axes
-from passat.rules.library.normalisation_forms import are_same_axes
+from passat.rules.library.products import is_scalar, no_axes
+from passat.rules.library.raising import are_same_axes
 from passat.rules.operator_hole import OperatorHole, operator
 from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet
@@ -21,10 +21,20 @@ from passat.rules.rule import Rule, RuleSet
 x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p = attributes("a b p")
+
+
 _ORDER: Final = "sums in another order"
+
+
 quantifier = operator("quantifier", "all", "any")
+
+
 extremum = operator("extremum", "max", "min")
+
+
 total = operator("total", "sum", "prod", "reduce_l1")
+
+
 floating = operator("floating", "mean", "logsumexp", "reduce_l2")
 """Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
 
@@ -48,15 +58,6 @@ def kept(attrs: Attrs) -> bool:
 
 def _repeated(of: OperatorHole) -> Rule:
     return of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
-
-
-class RepeatedReductions(RuleSet):
-    """A reduction of a reduction is one reduction."""
-
-    quantifiers = _repeated(quantifier)
-    extrema = _repeated(extremum).inexact(TIES)
-    totals = _repeated(total).inexact(_ORDER)
-    floats = _repeated(floating).when(is_float(x)).inexact(_ORDER)
 
 
 def _permutation(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -94,6 +95,8 @@ def reduces_all(attrs: Attrs, x: Term) -> bool | str:
 
 
 _TURNED: Final = op.transpose(x, axes=p)
+
+
 _VIEWED: Final = op.reshape(x)
 
 
@@ -110,20 +113,6 @@ def _of_reshape(of: OperatorHole) -> Rule:
 
 
 sums = operator("sums", *total.choices, *floating.choices)
-
-
-class ReducedViews(RuleSet):
-    """A reduction does not need the view that it reduces."""
-
-    of_transpose = _of_transpose(quantifier)
-    before_transpose = _before_transpose(quantifier)
-    of_reshape = _of_reshape(quantifier)
-    extremum_of_transpose = _of_transpose(extremum).inexact(TIES)
-    extremum_before_transpose = _before_transpose(extremum).inexact(TIES)
-    extremum_of_reshape = _of_reshape(extremum).inexact(TIES)
-    sum_of_transpose = _of_transpose(sums).inexact(_ORDER)
-    sum_before_transpose = _before_transpose(sums).inexact(_ORDER)
-    sum_of_reshape = _of_reshape(sums).inexact(_ORDER)
 
 
 @condition
@@ -152,18 +141,6 @@ _WIDE: Final = op.broadcast_to(x)
 
 def _of_copies(whole: PCall) -> Rule:
     return (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, _WIDE))
-
-
-class ReducedCopies(RuleSet):
-    """A reduction of copies looks at one of them."""
-
-    extremum = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
-    mean = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_ORDER)
-    sum = (
-        (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
-        .when(reduces_copies(a, x, _WIDE), is_float(x))
-        .inexact(_ORDER)
-    )
 
 
 @condition
@@ -197,10 +174,53 @@ def _across(of: OpNames | OperatorHole) -> Rule:
     return (of(_BOTH, attrs=a) >> op.concatenate((of(x, attrs=a), of(y, attrs=a)), axis=axis_after(a, p, _BOTH))).exploring()
 
 
-class ReducedConcats(RuleSet):
-    """A reduction of tensors side by side reduces each of them."""
+linear = operator("linear", "sum", "mean")
 
-    along = (
+
+_MOVED: Final = op.reshape(c, newshape=no_axes(c))
+
+
+scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
+
+
+negated = cases("of", "sum", "max", "min")
+
+
+_OR_SIGN: Final = "sums in another order, or the sign of 0"
+
+
+class LinearReductions(RuleSet):
+    """Scales, shifts and signs move behind a reduction, where there is less to compute; a reduction of tensors side by side reduces
+    each."""
+
+    of_scaled = (
+        (
+            scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
+            >> scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)) * _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_finite(c)), *scaling.only("extremum", is_positive(c)))
+        .inexact(_OR_SIGN)
+        .exploring()
+    )
+    of_shifted = (
+        (
+            shifting(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
+            >> shifting(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), is_finite(c))
+        .inexact(_OR_SIGN)
+        .exploring()
+    )
+    of_negative = (
+        (
+            negated(sum=op.sum(op.negative(x), attrs=a), max=op.max(op.negative(x), attrs=a), min=op.min(op.negative(x), attrs=a))
+            >> op.negative(negated(sum=op.sum(x, attrs=a), max=op.min(x, attrs=a), min=op.max(x, attrs=a)))
+        )
+        .when(is_float(x))
+        .inexact("the sign of 0")
+        .exploring()
+    )
+    along_concat = (
         (
             _each(_BOTH)
             >> along(
@@ -213,49 +233,8 @@ class ReducedConcats(RuleSet):
         .exploring()
         .inexact(_ORDER)
     )
-    sum_across = _across(op.sum).inexact(_ORDER)
-    extremum_across = _across(extremum).inexact(TIES)
-
-
-linear = operator("linear", "sum", "mean")
-_MOVED: Final = op.reshape(c, newshape=no_axes(c))
-
-
-scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
-negated = cases("of", "sum", "max", "min")
-_OR_SIGN: Final = "sums in another order, or the sign of 0"
-
-
-class ScaledReductions(RuleSet):
-    """Scales, shifts and signs move behind a reduction, where there is less to compute."""
-
-    scaled = (
-        (
-            scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
-            >> scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)) * _MOVED
-        )
-        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_finite(c)), *scaling.only("extremum", is_positive(c)))
-        .inexact(_OR_SIGN)
-        .exploring()
-    )
-    shifted = (
-        (
-            shifting(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
-            >> shifting(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
-        )
-        .when(is_scalar(c, x), is_float(x), is_finite(c))
-        .inexact(_OR_SIGN)
-        .exploring()
-    )
-    negative = (
-        (
-            negated(sum=op.sum(op.negative(x), attrs=a), max=op.max(op.negative(x), attrs=a), min=op.min(op.negative(x), attrs=a))
-            >> op.negative(negated(sum=op.sum(x, attrs=a), max=op.min(x, attrs=a), min=op.max(x, attrs=a)))
-        )
-        .when(is_float(x))
-        .inexact("the sign of 0")
-        .exploring()
-    )
+    sum_across_concat = _across(op.sum).inexact(_ORDER)
+    extremum_across_concat = _across(extremum).inexact(TIES)
 
 
 _LARGEST_SHIFT: Final = 1e3
@@ -279,12 +258,39 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
 
 
 softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
+
+
 _MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 
-class SoftmaxShifts(RuleSet):
-    """What is the same for all elements of a row has no influence on their softmax."""
+class Reductions(RuleSet):
+    """A reduction of a reduction is one reduction; it does not need the view that it reduces, and looks at one of many copies; what is the
+    same for all elements of a row has no influence on their softmax."""
 
-    added = (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
-    less_most = (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("as it does itself")
-    less = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("an infinity less itself is no number")
+    softmax_of_sum = (
+        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
+    )
+    softmax_less_max = (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("as it does itself")
+    softmax_of_difference = (
+        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("an infinity less itself is no number")
+    )
+    repeated_quantifiers = _repeated(quantifier)
+    repeated_extrema = _repeated(extremum).inexact(TIES)
+    repeated_totals = _repeated(total).inexact(_ORDER)
+    repeated_floats = _repeated(floating).when(is_float(x)).inexact(_ORDER)
+    quantifier_of_transpose = _of_transpose(quantifier)
+    quantifier_before_transpose = _before_transpose(quantifier)
+    quantifier_of_reshape = _of_reshape(quantifier)
+    extremum_of_transpose = _of_transpose(extremum).inexact(TIES)
+    extremum_before_transpose = _before_transpose(extremum).inexact(TIES)
+    extremum_of_reshape = _of_reshape(extremum).inexact(TIES)
+    sum_of_transpose = _of_transpose(sums).inexact(_ORDER)
+    sum_before_transpose = _before_transpose(sums).inexact(_ORDER)
+    sum_of_reshape = _of_reshape(sums).inexact(_ORDER)
+    extremum_of_copies = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
+    mean_of_copies = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_ORDER)
+    sum_of_copies = (
+        (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
+        .when(reduces_copies(a, x, _WIDE), is_float(x))
+        .inexact(_ORDER)
+    )

@@ -17,18 +17,16 @@ from passat.rules.conditions import (
 )
 from passat.rules.library.convolution_chains import fits_inside, is_plain, margins
 from passat.rules.library.matmul_chains import has_entries
-from passat.rules.pattern import Pattern, PCall, attributes, constant, op, tensors
+from passat.rules.library.products import product
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RuleSet
 
 x, y, z, w = tensors("x y z w")
-c = constant("c")
+(c,) = constants("c")
 a, e, p = attributes("a e p")
+
+
 ROUNDS = "rounds in another order"
-
-
-def product(left: Pattern, right: Pattern) -> PCall:
-    """The matrix product without flags."""
-    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
 def conv(data: Pattern, weight: Pattern) -> PCall:
@@ -49,72 +47,63 @@ def transposed(of: Pattern) -> PCall:
 MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
 
 
-class TasoElementwise(RuleSet):
-    """Sums, products and what moves through them."""
+class TasoExchanges(RuleSet):
+    """Sums, products, convolutions and pooling, and what moves through them, through concat and split."""
 
     add_associates = (x + (y + z) >> (x + y) + z).inexact(ROUNDS).exploring()
     multiply_associates = (x * (y * z) >> (x * y) * z).inexact(ROUNDS).exploring()
     multiply_distributes = ((x + y) * z >> x * z + y * z).inexact(ROUNDS, nonfinite=MIXED).exploring()
     transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()
-
-
-class TasoConcatenations(RuleSet):
-    """What moves through concat and split."""
-
-    of_sums = (concat(p, x + y, z + w) >> concat(p, x, z) + concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
-    of_products = (concat(p, x * y, z * w) >> concat(p, x, z) * concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
-    of_relus = (concat(p, op.nn.relu(x), op.nn.relu(y)) >> op.nn.relu(concat(p, x, y))).exploring()
-    of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(has_rank(c, 0)).exploring()
-    of_transposed = (concat(1, transposed(x), transposed(y)) >> transposed(concat(0, x, y))).exploring()
-    of_concats = (
+    concat_of_sums = (concat(p, x + y, z + w) >> concat(p, x, z) + concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
+    concat_of_products = (concat(p, x * y, z * w) >> concat(p, x, z) * concat(p, y, w)).when(same_shape(x, y), same_shape(z, w)).exploring()
+    concat_of_relus = (concat(p, op.nn.relu(x), op.nn.relu(y)) >> op.nn.relu(concat(p, x, y))).exploring()
+    concat_of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(has_rank(c, 0)).exploring()
+    concat_of_transposed = (concat(1, transposed(x), transposed(y)) >> transposed(concat(0, x, y))).exploring()
+    concat_of_concats = (
         (concat(0, concat(1, x, y), concat(1, z, w)) >> concat(1, concat(0, x, z), concat(0, y, w)))
         .when(same_size(x, z, 1), same_size(y, w, 1))
         .exploring()
     )
     split_first = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[0] >> x).when(same_shape(x, y))
     split_second = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[1] >> y).when(same_shape(x, y))
-
-
-class TasoProducts(RuleSet):
-    """Matrix products."""
-
-    associates = (
+    matmul_associates = (
         (product(x, product(y, z)) >> product(product(x, y), z))
         .when(*MATRICES, has_entries(y))
         .inexact(ROUNDS, nonfinite=MIXED)
         .exploring()
     )
-    distributes = (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
-    moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
-    transposes = (
+    matmul_distributes = (
+        (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    )
+    matmul_moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
+    matmul_transposes = (
         (transposed(product(x, y)) >> product(transposed(y), transposed(x)))
         .when(has_rank(x, 2), has_rank(y, 2))
         .inexact(ROUNDS)
         .exploring()
     )
-    side_by_side = (concat(1, product(x, y), product(x, z)) >> product(x, concat(1, y, z))).when(*MATRICES).inexact(ROUNDS).exploring()
-    summed = (
+    matmuls_side_by_side = (
+        (concat(1, product(x, y), product(x, z)) >> product(x, concat(1, y, z))).when(*MATRICES).inexact(ROUNDS).exploring()
+    )
+    matmuls_summed = (
         (product(x, y) + product(z, w) >> product(concat(1, x, z), concat(0, y, w)))
         .when(*MATRICES, has_rank(w, 2), same_size(x, z, 0), same_size(y, w, 1))
         .inexact(ROUNDS)
         .exploring()
     )
-
-
-class TasoConvolutions(RuleSet):
-    """Convolutions and pooling."""
-
-    moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
-    of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
-    of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).inexact(ROUNDS, nonfinite=MIXED).exploring()
-    weights_side_by_side = (
+    conv_moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
+    conv_of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    conv_of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    conv_weights_side_by_side = (
         (concat(1, conv(x, y), conv(x, z)) >> conv(x, concat(0, y, z)))
         .when(is_usual_convolution(a), same_shape(y, z))
         .inexact(ROUNDS)
         .exploring()
     )
-    data_side_by_side = (concat(0, conv(x, z), conv(y, z)) >> conv(concat(0, x, y), z)).when(same_shape(x, y)).inexact(ROUNDS).exploring()
-    summed = (
+    conv_data_side_by_side = (
+        (concat(0, conv(x, z), conv(y, z)) >> conv(concat(0, x, y), z)).when(same_shape(x, y)).inexact(ROUNDS).exploring()
+    )
+    convs_summed = (
         (conv(x, y) + conv(z, w) >> conv(concat(1, x, z), concat(1, y, w)))
         .when(is_usual_convolution(a), same_shape(x, z), same_shape(y, w))
         .inexact(ROUNDS)
@@ -130,8 +119,7 @@ class TasoConvolutions(RuleSet):
         .when(equals(p, 1), is_channels_first(a), same_shape(x, y))
         .exploring()
     )
-
-    enlarged = (
+    conv_enlarged = (
         (concat(1, conv(x, y), op.nn.conv2d(x, z, attrs=e)) >> conv(x, concat(0, y, op.nn.pad(z, pad_width=margins(z, y)))))
         .when(is_usual_convolution(a), is_plain(a), fits_inside(e, a, z, y))
         .finite("zeros are multiplied by what may be infinite")

@@ -7,47 +7,32 @@ from typing import Final
 from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Arithmetic, Bounds, Constants, Sums, Units
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.concats import ConcatsOfSlices, Gathers, NestedConcats, SlicesOfConcats, SplitsOfConcats
-from passat.rules.library.convolution_chains import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
-from passat.rules.library.factoring import (
-    Associativity,
-    Cancellations,
-    Commutativity,
-    Distribution,
-    Factoring,
-    Inverses,
-    Outwards,
-    Reassociation,
-)
+from passat.rules.library.convolution_chains import ConvolutionChains
+from passat.rules.library.data_movement import CommuteBinary, CommuteUnary, Concatenations
+from passat.rules.library.factoring import Associativity, Cancellations, Commutativity, Factoring, FloatConstants
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.grouped_query import GroupedQueries
-from passat.rules.library.linear import Products, Scales
 from passat.rules.library.masks import MaskArithmetic
-from passat.rules.library.matmul_chains import AffineBefore, AttentionScale, Grouping, MatmulChains, MatmulSums
-from passat.rules.library.passages import BinaryPassages, RowPassages, UnaryPassages
-from passat.rules.library.reductions import ReducedConcats, ReducedCopies, ReducedViews, RepeatedReductions, ScaledReductions, SoftmaxShifts
-from passat.rules.library.taso import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
-from passat.rules.library.transposed_products import TransposedOperands, TransposedProducts, WeightsLast
+from passat.rules.library.matmul_chains import MatmulChains
+from passat.rules.library.products import Products, Scales, TransposedProducts, WeightsLast
+from passat.rules.library.reductions import LinearReductions, Reductions
+from passat.rules.library.taso import TasoExchanges
 from passat.rules.library.views import Casts, Copies, NewAxes, Slices, Transposes, Views
 from passat.rules.rule import JOINING
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 TIDY: Final = (
-    *(Units, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies, Cancellations, Inverses),
-    *(MaskArithmetic, SoftmaxShifts, RepeatedReductions, ReducedViews, ReducedCopies),
-    *(ConcatsOfSlices, NestedConcats, SlicesOfConcats, SplitsOfConcats, Gathers),
+    *(Units, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies),
+    *(Cancellations, MaskArithmetic, Reductions, Concatenations),
 )
 """What makes programs no worse."""
 ALGEBRA: Final = (
-    *(Products, Scales, ScaleAxis, Sums, Factoring, Distribution, Reassociation, ScaledReductions, ReducedConcats),
-    *(MatmulChains, MatmulSums, Grouping, AffineBefore, AttentionScale, GroupedQueries),
-    *(TransposedOperands, TransposedProducts, WeightsLast),
-    *(ConvolutionChains, ConvolutionSums, NormalisedConvolutions, UnaryPassages, BinaryPassages, RowPassages),
+    *(Products, Scales, ScaleAxis, Sums, Factoring, LinearReductions, MatmulChains, TransposedProducts, WeightsLast, ConvolutionChains),
+    *(CommuteUnary, CommuteBinary),
     *(Commutativity.of_kind(JOINING), Associativity.of_kind(JOINING)),
 )
 """What offers alternatives, in one direction each."""
-EXCHANGES: Final = (Outwards, Commutativity, Associativity, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)
+EXCHANGES: Final = (FloatConstants, Commutativity, Associativity, TasoExchanges)
 """What goes in circles, and finds exponentially many programs if it is let."""
 
 

@@ -26,6 +26,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.data_movement import CommuteUnary
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
     DEFAULT,
@@ -38,7 +39,6 @@ from passat.rules.library.layouts import (
     conversion,
     wanted,
 )
-from passat.rules.library.passages import RowPassages, UnaryPassages
 from passat.rules.library.views import Casts, NewAxes, Transposes, Views
 from passat.rules.pattern import PCall, RuleError
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -59,11 +59,11 @@ def _passages() -> tuple[RuleSetMeta, ...]:
     """The sets that move transposes: hundreds of rules, made when the first layout pass is."""
     from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, Meetings, TurnedViews, WideConcats
 
-    return Meetings, TurnedViews, Views, LayoutsDown, LayoutsUp, WideConcats, UnaryPassages, RowPassages, ScaleAxis
+    return Meetings, TurnedViews, Views, LayoutsDown, LayoutsUp, WideConcats, CommuteUnary, ScaleAxis
 
 
 _WITHOUT: Final = (
-    UnaryPassages.reshape.name,
+    CommuteUnary.reshape.name,
     *(rule.name for rule in ScaleAxis if rule is not ScaleAxis.shifted),
     *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
 )

@@ -8,11 +8,10 @@ from passat.rules.library.attention import Attentions, Rotations, ScoreScales, S
 from passat.rules.library.contrib import ContribGelus, ContribProducts
 from passat.rules.library.experts import Experts
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.gelu_forms import Gelus, Swishes
 from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
 from passat.rules.library.layer_scale import LayerScale
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
-from passat.rules.library.normalisation_forms import GroupNorms, LayerNorms, RootMeanSquares, Roots, Softmaxes
+from passat.rules.library.raising import Activations, Normalizations, Roots
 from passat.rules.library.spelling import GlobalPools, OpenSizes
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.passes.target import TargetPass
@@ -20,7 +19,7 @@ from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 _PREFIX: Final = "relay._transform."
-RAISING: Final = (Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes, Gelus, Swishes, Views)
+RAISING: Final = (Roots, Normalizations, Activations, Views)
 """Rules that recover an operator from the nodes that it is written as where a target, or its opset, does not have it."""
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 

@@ -13,10 +13,9 @@ from passat.rules.library.dynamic_shapes import DynamicCopies, DynamicViews, Loo
 from passat.rules.library.dynamic_shapes import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.library.inference import Inference
-from passat.rules.library.linear import Products, Scales
 from passat.rules.library.masks import Selections
-from passat.rules.library.normalisation_forms import Roots
-from passat.rules.library.transposed_products import WeightsLast
+from passat.rules.library.products import Products, Scales, WeightsLast
+from passat.rules.library.raising import Roots
 from passat.rules.library.unpacking import Unpacking
 from passat.rules.library.views import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr

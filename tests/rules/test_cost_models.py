@@ -21,7 +21,7 @@ from passat.rules import CostError, CostModel, Machine, NodeCount, Roofline, Rul
 from passat.rules.cost import ROOFLINE, ConstantAware, cost_model, price
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.linear import Products, Scales
+from passat.rules.library.products import Products, Scales
 from passat.rules.library.views import NewAxes, Transposes
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.program_strategies import programs

@@ -1,8 +1,8 @@
-"""The rules of `taso_published` with what they need to hold: those of the library, whose names begin with Taso, and three that the library
+"""The rules of `taso_published` with what they need to hold: `TasoExchanges` of the library, and three that the library
 has elsewhere, or in more general forms."""
 
 from passat.rules.conditions import is_float, is_positive
-from passat.rules.library import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
+from passat.rules.library import TasoExchanges
 from passat.rules.pattern import attributes, constant, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -12,11 +12,11 @@ c = constant("c")
 
 
 class Elementwise(RuleSet):
-    """What `TasoElementwise.multiply_distributes`, `UnaryPassages` and `ScalesDown` say."""
+    """What `TasoExchanges.multiply_distributes`, `CommuteUnary` and `ScalesDown` say."""
 
     add_moves_scale = ((x + y) * c >> x * c + y * c).finite("an infinity less another is no number").exploring()
     relu_moves_scale = (op.nn.relu(x * c) >> op.nn.relu(x) * c).when(is_float(x), is_positive(c)).inexact("the sign of zero").exploring()
     transpose_of_relu = (op.nn.relu(op.transpose(x, axes=p)) >> op.transpose(op.nn.relu(x), axes=p)).exploring()
 
 
-SETS = (Elementwise, TasoElementwise, TasoConcatenations, TasoProducts, TasoConvolutions)
+SETS = (Elementwise, TasoExchanges)

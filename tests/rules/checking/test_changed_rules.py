@@ -6,17 +6,17 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.rules.checking.trying import tried
-from passat.rules.library import Attentions, GroupNorms, Rotations, SharedHeads, TakenRows, ThirdParts
+from passat.rules.library import Attentions, Normalizations, Rotations, SharedHeads, TakenRows, ThirdParts
 from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
 
-SETS: tuple[RuleSetMeta, ...] = (Attentions, SharedHeads, Rotations, GroupNorms, ThirdParts, TakenRows)
+CHECKED: tuple[Rule, ...] = (*Attentions, *SharedHeads, *Rotations, Normalizations.group_norm, *ThirdParts, *TakenRows)
 NEEDED = {
     "Attentions.with_constant_mask[none, one]": {"is_axis"},
     "Attentions.with_guarded_rows[one]": {"is_axis", "is_all", "is_minus_infinity"},
     "Rotations.halves[sliced]": {"are_angles", "is_half"},
     "Rotations.halves[split]": {"are_angles"},
-    "GroupNorms.scaled": {"is_all", "is_per_channel"},
+    "Normalizations.group_norm": {"is_all", "is_per_channel"},
     "ThirdParts.third_part": {"stacks_rows", "cuts_rows"},
 }
 """Conditions without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""
@@ -79,7 +79,7 @@ def changed(rule: Rule) -> Iterator[Rule]:
             yield with_right(rule, put(rule.rhs, node, PCall(node.op, parts, node.attrs)))
 
 
-RULES = [direction for rules in SETS for rule in rules for direction in rule.directions()]
+RULES = [direction for rule in CHECKED for direction in rule.directions()]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import ConvolutionChains, ConvolutionSums, NormalisedConvolutions
+from passat.rules.library import ConvolutionChains
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -50,28 +50,28 @@ def cases() -> dict[str, Case]:
         )
         if dims < 3:
             attrs = {"padding": (1,) * dims}
-            found[f"NormalisedConvolutions.into[{'one' if dims == 1 else 'two'}]"] = case(
+            found[f"ConvolutionChains.batch_norm[{'one' if dims == 1 else 'two'}]"] = case(
                 conv(normalised(x), weight(dims, 3)), conv(normalised(x), weight(dims, 3), **attrs), "it pads by"
             )
     x, small = data(3), data(3, 3)
     first, other = ops.nn.conv3d(x, weight(3, 3)), ops.nn.conv3d(x, weight(3, 3, seed=1))
     broad = (ops.nn.conv3d(small, weight(3, 3)), ops.nn.conv3d(small, weight(3, 1, seed=1)))
-    found["ConvolutionSums.add[none]"] = case(first + other, broad[0] + broad[1], "the shapes differ")
-    found["ConvolutionSums.add[left]"] = case(biased(first) + other, biased(broad[0]) + broad[1], "the shapes differ")
+    found["ConvolutionChains.sum[none]"] = case(first + other, broad[0] + broad[1], "the shapes differ")
+    found["ConvolutionChains.sum[left]"] = case(biased(first) + other, biased(broad[0]) + broad[1], "the shapes differ")
     both = biased(broad[0]) + biased(broad[1])
-    found["ConvolutionSums.add[both]"] = case(biased(first) + biased(other), both, "the shapes differ")
-    found["ConvolutionSums.subtract"] = case(first - other, broad[0] - broad[1], "the shapes differ")
+    found["ConvolutionChains.sum[both]"] = case(biased(first) + biased(other), both, "the shapes differ")
+    found["ConvolutionChains.difference"] = case(first - other, broad[0] - broad[1], "the shapes differ")
     x, centred, corner = data(2), (1, 1, 1, 1), (0, 0, 1, 1)
     large, inside = conv(x, weight(2, 3), padding=centred), conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
     aside = conv(x, weight(2, 2, seed=1), padding=corner)
-    found["ConvolutionSums.padded[none]"] = case(large + inside, large + aside, "the kernels are")
-    found["ConvolutionSums.padded[left]"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
-    found["ConvolutionSums.padded[small]"] = case(large + biased(inside), large + biased(aside), "the kernels are")
-    found["ConvolutionSums.padded[both]"] = case(biased(large) + biased(inside), biased(large) + biased(aside), "the kernels are")
+    found["ConvolutionChains.sum_of_kernels[none]"] = case(large + inside, large + aside, "the kernels are")
+    found["ConvolutionChains.sum_of_kernels[left]"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
+    found["ConvolutionChains.sum_of_kernels[small]"] = case(large + biased(inside), large + biased(aside), "the kernels are")
+    found["ConvolutionChains.sum_of_kernels[both]"] = case(biased(large) + biased(inside), biased(large) + biased(aside), "the kernels are")
     return found
 
 
-TABLE = pairs(cases(), ConvolutionChains, ConvolutionSums, NormalisedConvolutions)
+TABLE = pairs(cases(), ConvolutionChains)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -85,7 +85,7 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 
 def refused(body: Expr, rule: str, reason: str) -> None:
-    outcome = optimise(func(body), ConvolutionChains, ConvolutionSums, NormalisedConvolutions, rules__math="finite")
+    outcome = optimise(func(body), ConvolutionChains, rules__math="finite")
     assert outcome.fired(rule) == 0
     assert any(remark.startswith(f"{rule} refused") and reason in remark for remark in outcome.remarks), outcome.remarks
 
@@ -103,10 +103,10 @@ def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
     x, attrs = data(2), {"dilation": (2, 2)}
     wide = conv(x, weight(2, 3), padding=(2, 2, 2, 2), **attrs)
     fits = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0), **attrs)
-    outcome = optimise(func(fits), ConvolutionSums, rules__math="finite")
-    assert outcome.fired("ConvolutionSums.padded") > 0
+    outcome = optimise(func(fits), ConvolutionChains, rules__math="finite")
+    assert outcome.fired("ConvolutionChains.sum_of_kernels") > 0
     near = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
-    refused(near, "ConvolutionSums.padded", "the attributes differ")
+    refused(near, "ConvolutionChains.sum_of_kernels", "the attributes differ")
 
 
 def test_other_layouts_stay() -> None:

@@ -5,7 +5,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts
+from passat.rules.library import TasoExchanges
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -52,55 +52,55 @@ def half(of: Expr, which: int) -> Expr:
 relu = ops.nn.relu
 deep = var("deep", (2, 4, 3))
 CASES: dict[str, Case] = {
-    "TasoElementwise.add_associates": case(x + (y + z), x + (y * z), ""),
-    "TasoElementwise.multiply_associates": case(x * (y * z), x * (y + z), ""),
-    "TasoElementwise.multiply_distributes": case((x + y) * z, (x - y) * z, ""),
-    "TasoElementwise.transpose_of_sum": case(turned(x + y), turned(x + row), SHAPES),
-    "TasoConcatenations.of_sums": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
-    "TasoConcatenations.of_products": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
-    "TasoConcatenations.of_relus": case(join(1, relu(x), relu(y)), join(1, relu(x), ops.tanh(y)), ""),
-    "TasoConcatenations.of_scaled": case(join(0, x * two, y * two), join(0, x * several, y * several), RANK),
-    "TasoConcatenations.of_transposed": case(join(1, turned(x), turned(y)), join(0, turned(x), turned(y)), "axis is 0, not 1"),
-    "TasoConcatenations.of_concats": case(
+    "TasoExchanges.add_associates": case(x + (y + z), x + (y * z), ""),
+    "TasoExchanges.multiply_associates": case(x * (y * z), x * (y + z), ""),
+    "TasoExchanges.multiply_distributes": case((x + y) * z, (x - y) * z, ""),
+    "TasoExchanges.transpose_of_sum": case(turned(x + y), turned(x + row), SHAPES),
+    "TasoExchanges.concat_of_sums": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
+    "TasoExchanges.concat_of_products": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
+    "TasoExchanges.concat_of_relus": case(join(1, relu(x), relu(y)), join(1, relu(x), ops.tanh(y)), ""),
+    "TasoExchanges.concat_of_scaled": case(join(0, x * two, y * two), join(0, x * several, y * several), RANK),
+    "TasoExchanges.concat_of_transposed": case(join(1, turned(x), turned(y)), join(0, turned(x), turned(y)), "axis is 0, not 1"),
+    "TasoExchanges.concat_of_concats": case(
         join(0, join(1, x, y), join(1, z, w)), join(0, join(1, x, var("v", (4, 2))), join(1, var("u", (4, 2)), z)), "along axis 1 the sizes"
     ),
-    "TasoConcatenations.split_first": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
-    "TasoConcatenations.split_second": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
-    "TasoProducts.associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
-    "TasoProducts.distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
-    "TasoProducts.moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
-    "TasoProducts.transposes": case(
+    "TasoExchanges.split_first": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
+    "TasoExchanges.split_second": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
+    "TasoExchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
+    "TasoExchanges.matmul_distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
+    "TasoExchanges.matmul_moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
+    "TasoExchanges.matmul_transposes": case(
         turned(mm(x, a)), turned(mm(var("vector", (3,)), var("matrices", (2, 3, 5)))), "the tensor has 1 dimensions, not 2"
     ),
-    "TasoProducts.side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
-    "TasoProducts.summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
-    "TasoConvolutions.moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
-    "TasoConvolutions.of_summed_weights": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
-    "TasoConvolutions.of_summed_data": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
-    "TasoConvolutions.weights_side_by_side": case(
+    "TasoExchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
+    "TasoExchanges.matmuls_summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
+    "TasoExchanges.conv_moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
+    "TasoExchanges.conv_of_summed_weights": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
+    "TasoExchanges.conv_of_summed_data": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
+    "TasoExchanges.conv_weights_side_by_side": case(
         join(1, conv(image, kernel), conv(image, second)), join(1, conv(image, kernel), conv(image, var("more", (5, 2, 3, 3)))), SHAPES
     ),
-    "TasoConvolutions.data_side_by_side": case(
+    "TasoExchanges.conv_data_side_by_side": case(
         join(0, conv(image, kernel), conv(other, kernel)), join(0, conv(image, kernel), conv(var("batch", (2, 2, 6, 6)), kernel)), SHAPES
     ),
-    "TasoConvolutions.summed": case(
+    "TasoExchanges.convs_summed": case(
         conv(image, kernel) + conv(other, second), conv(image, kernel) + conv(var("thick", (1, 4, 6, 6)), var("k", (3, 4, 3, 3))), SHAPES
     ),
-    "TasoConvolutions.max_pools": case(
+    "TasoExchanges.max_pools": case(
         join(1, pool("max", image), pool("max", other)),
         join(1, pool("max", image, "NHWC"), pool("max", other, "NHWC")),
         "the layouts are NHWC",
     ),
-    "TasoConvolutions.avg_pools": case(
+    "TasoExchanges.avg_pools": case(
         join(1, pool("avg", image), pool("avg", other)), join(0, pool("avg", image), pool("avg", other)), "0 is not 1"
     ),
-    "TasoConvolutions.enlarged": case(
+    "TasoExchanges.conv_enlarged": case(
         join(1, conv(image, kernel, padding=(1, 1, 1, 1)), conv(image, var("dot", (3, 2, 1, 1)), padding=(0, 0, 0, 0))),
         join(1, conv(image, kernel, padding=(1, 1, 1, 1)), conv(image, var("dot", (3, 2, 2, 2)), padding=(0, 0, 1, 1))),
         "the kernels are",
     ),
 }
-TABLE = pairs(CASES, TasoConcatenations, TasoConvolutions, TasoElementwise, TasoProducts)
+TABLE = pairs(CASES, TasoExchanges)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -120,14 +120,14 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 )
 def test_the_axioms_hold_for_any_attributes(attrs: dict[str, AnyValue]) -> None:
     check_rewrites(
-        next(rule for rule in TasoConvolutions if rule.name.endswith(".weights_side_by_side")),
+        TasoExchanges.conv_weights_side_by_side,
         case(join(1, conv(image, kernel, **attrs), conv(image, second, **attrs)), image, ""),
     )
 
 
 def test_groups_are_not_put_side_by_side() -> None:
     """As many groups as channels, which is the most that there may be."""
-    rule = next(rule for rule in TasoConvolutions if rule.name.endswith(".weights_side_by_side"))
+    rule = TasoExchanges.conv_weights_side_by_side
     depthwise = [conv(image, var(name, (2, 1, 3, 3)), groups=2) for name in ("k1", "k2")]
     made, reasons = rewritten(func(join(1, *depthwise)), rule)
     assert not made

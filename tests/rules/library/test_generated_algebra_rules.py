@@ -3,20 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import (
-    BinaryPassages,
-    ConcatsOfSlices,
-    MatmulChains,
-    MatmulSums,
-    NestedConcats,
-    ReducedConcats,
-    ReducedCopies,
-    ReducedViews,
-    RepeatedReductions,
-    ScaledReductions,
-    SlicesOfConcats,
-    SplitsOfConcats,
-)
+from passat.rules.library import CommuteBinary, Concatenations, LinearReductions, MatmulChains, Reductions
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, pairs
@@ -54,44 +41,46 @@ def cut(of: Expr, begin: int, end: int, axis: int = 0) -> Expr:
 CASES: dict[str, Case] = {}
 for _kind, _name in (("quantifiers", "all"), ("extrema", "max"), ("totals", "prod"), ("floats", "mean")):
     _cube = cube(_name)
-    CASES[f"RepeatedReductions.{_kind}"] = case(
+    CASES[f"Reductions.repeated_{_kind}"] = case(
         reduced(_name, reduced(_name, _cube, 1), 1),
         reduced(_name, reduced(_name, _cube, 1, keepdims=True), 1),
         "one of them keeps dimensions",
     )
-for _kind, _name in (("", "any"), ("extremum_", "min"), ("sum_", "reduce_l1")):
+for _kind, _name in (("quantifier", "any"), ("extremum", "min"), ("sum", "reduce_l1")):
     _cube = cube(_name)
-    CASES[f"ReducedViews.{_kind}of_transpose"] = case(
+    CASES[f"Reductions.{_kind}_of_transpose"] = case(
         reduced(_name, turn(_cube, 0, 2, 1), 1), reduced(_name, turn(_cube, 1, 0, 2), 2), "change their order"
     )
-    CASES[f"ReducedViews.{_kind}before_transpose"] = case(
+    CASES[f"Reductions.{_kind}_before_transpose"] = case(
         reduced(_name, turn(_cube, 1, 0, 2), 2, keepdims=True), reduced(_name, turn(_cube, 1, 0, 2), 2), "does not keep dimensions"
     )
-    CASES[f"ReducedViews.{_kind}of_reshape"] = case(
+    CASES[f"Reductions.{_kind}_of_reshape"] = case(
         reduced(_name, ops.reshape(_cube, newshape=(6, 4))), reduced(_name, ops.reshape(_cube, newshape=(6, 4)), 1), "does not reduce all"
     )
 for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
     _wide = ops.broadcast_to(var("v", (4, 1)), shape=(4, 3))
-    CASES[f"ReducedCopies.{_kind}"] = case(
+    CASES[f"Reductions.{_kind}_of_copies"] = case(
         reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
     )
 for _name in ("sum", "max", "min"):
-    CASES[f"ReducedConcats.along[{_name}]"] = case(
+    CASES[f"LinearReductions.along_concat[{_name}]"] = case(
         reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0"
     )
 for _kind, _name in (("sum", "sum"), ("extremum", "min")):
-    CASES[f"ReducedConcats.{_kind}_across"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
+    CASES[f"LinearReductions.{_kind}_across_concat"] = case(
+        reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0"
+    )
 for _kind, _name in (("linear", "sum"), ("extremum", "min")):
-    CASES[f"ScaledReductions.scaled[{_kind}]"] = case(
+    CASES[f"LinearReductions.of_scaled[{_kind}]"] = case(
         reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number"
     )
 for _name in ("mean", "max"):
-    CASES[f"ScaledReductions.shifted[{_name}]"] = case(
+    CASES[f"LinearReductions.of_shifted[{_name}]"] = case(
         reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
     )
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
-    CASES[f"ScaledReductions.negative[{_name}]"] = case(
+    CASES[f"LinearReductions.of_negative[{_name}]"] = case(
         reduced(_name, ops.negative(x), 1), reduced(_name, _whole, 1), "not floating-point numbers"
     )
 _tiles = [var(f"t{i}", (2 + i, 3)) for i in range(4)]
@@ -101,15 +90,15 @@ for _count, _many in ((2, "two"), (3, "three"), (4, "four")):
     _again = ops.split(join(*_parts), indices_or_sections=_places, axis=0)
     _off = ops.split(join(*_parts), indices_or_sections=tuple(place - 1 for place in _places), axis=0)
     _more = ops.split(var("s", (20, 3)), indices_or_sections=5, axis=0)
-    CASES[f"SplitsOfConcats.concat_of_split[{_many}]"] = case(
+    CASES[f"Concatenations.concat_of_split[{_many}]"] = case(
         join(*(_thirds[i] for i in range(_count))), join(*(_more[i] for i in range(_count))), "the split has 5 parts"
     )
     for _i, _place in enumerate(("first", "second", "third", "fourth")[:_count]):
-        CASES[f"SplitsOfConcats.split_of_concat[{_many}, {_place}]"] = case(_again[_i], _off[_i], "are split into")
-CASES["SlicesOfConcats.of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice takes range")
+        CASES[f"Concatenations.split_of_concat[{_many}, {_place}]"] = case(_again[_i], _off[_i], "are split into")
+CASES["Concatenations.slice_of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice takes range")
 _halves, _gap = (cut(row, 0, 3), cut(row, 3, 8)), (cut(row, 0, 3), cut(row, 3, 3))
 _other = var("other", (2, 4))
-CASES["ConcatsOfSlices.adjacent"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
+CASES["Concatenations.of_adjacent_slices"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
 for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
     for _before in range(_outer):
         _holes = _tiles[: _inner + _outer - 1]
@@ -119,7 +108,7 @@ for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
         _wide_middle = join(*_across[_before : _before + _inner], axis=1)
         _wide_rest = [var(f"w{i}", (2, 3 * _inner)) for i in range(_outer - 1)]
         _label = f"later, {_outer - 1 - _before}, {_before}, {_inner}" if _before else f"first, {_inner}, {_outer - 1}"
-        CASES[f"NestedConcats.flatten[{_label}]"] = case(
+        CASES[f"Concatenations.of_concat[{_label}]"] = case(
             join(*_around), join(*_wide_rest[:_before], _wide_middle, *_wide_rest[_before:]), "has two values"
         )
 
@@ -151,17 +140,17 @@ for _first in ("matmul", "dense"):
             "is not axis -1",
         )
         _plus = weighed(_second, row, 4, 5, seed=1)
-        CASES[f"MatmulSums.add[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
-        CASES[f"MatmulSums.add[both, {_first}, {_second}]"] = case(
+        CASES[f"MatmulChains.sum_of_products[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
+        CASES[f"MatmulChains.sum_of_products[both, {_first}, {_second}]"] = case(
             last_biased(_one, 5) + last_biased(_plus, 5, 1), last_biased(_unlike, 1) + last_biased(_plus, 5, 1), "the shapes differ"
         )
-        CASES[f"MatmulSums.add[shifted, {_first}, {_second}]"] = case(
+        CASES[f"MatmulChains.sum_of_products[shifted, {_first}, {_second}]"] = case(
             (_one + numbers((5,))) + _plus, (_unlike + numbers((5,))) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulSums.add[left, {_first}, {_second}]"] = case(
+        CASES[f"MatmulChains.sum_of_products[left, {_first}, {_second}]"] = case(
             last_biased(_one, 5) + _plus, last_biased(_unlike, 1) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulSums.subtract[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
+        CASES[f"MatmulChains.difference_of_products[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
 
 
 def both(name: str, a: Expr, b: Expr) -> Expr:
@@ -172,29 +161,28 @@ def both(name: str, a: Expr, b: Expr) -> Expr:
 _a, _b, _low = var("a", (4, 3)), var("b", (4, 3)), var("low", (4,))
 _number, _column = splat(1, ()), numbers((3, 4))
 for _kind, _name in (("", "power"), ("_extremum", "minimum")):
-    CASES[f"BinaryPassages.transposes{_kind}"] = case(
+    CASES[f"CommuteBinary.transposes{_kind}"] = case(
         both(_name, turn(_a, 1, 0), turn(_b, 1, 0)), both(_name, turn(_a, 1, 0), turn(_low, 0)), "two values"
     )
-    CASES[f"BinaryPassages.reshapes{_kind}"] = case(
+    CASES[f"CommuteBinary.reshapes{_kind}"] = case(
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(_b, newshape=(12,))),
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6)), newshape=(12,))),
         "the shapes differ",
     )
-    CASES[f"BinaryPassages.transpose_and_number{_kind}"] = case(
+    CASES[f"CommuteBinary.transpose_and_number{_kind}"] = case(
         both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
     )
-    CASES[f"BinaryPassages.reshape_and_number{_kind}"] = case(
+    CASES[f"CommuteBinary.reshape_and_number{_kind}"] = case(
         both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
         both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
         "is not one number",
     )
-    CASES[f"BinaryPassages.transpose_and_constant{_kind}"] = case(
+    CASES[f"CommuteBinary.transpose_and_constant{_kind}"] = case(
         both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is one number"
     )
 TABLE = pairs(
     CASES,
-    *(RepeatedReductions, ReducedViews, ReducedCopies, ReducedConcats, ScaledReductions, SplitsOfConcats, SlicesOfConcats),
-    *(ConcatsOfSlices, NestedConcats, MatmulChains, MatmulSums, BinaryPassages),
+    *(Reductions, LinearReductions, Concatenations, MatmulChains, CommuteBinary),
 )
 
 

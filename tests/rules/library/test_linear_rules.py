@@ -9,7 +9,7 @@ from passat.ir.types import TensorType
 from passat.rules.conditions import Term
 from passat.rules.library import Products, Scales
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.linear import is_power_of_two
+from passat.rules.library.products import is_power_of_two
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var

@@ -3,9 +3,8 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import LayerNorms, RootMeanSquares, Roots, Softmaxes
+from passat.rules.library import Normalizations, Roots
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.normalisation_forms import GroupNorms
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -51,20 +50,20 @@ CASES: dict[str, Case] = {
     "Roots.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
     "Roots.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
     "Roots.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
-    "LayerNorms.scaled": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
-    "LayerNorms.plain": case(standard(x), standard(x, 1, 1), "are not its last axes"),
-    "LayerNorms.shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
-    "RootMeanSquares.scaled": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
-    "RootMeanSquares.plain": case(by_root(x), by_root(x, 1), "are not its last axes"),
-    "GroupNorms.scaled": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
-    "Softmaxes.stable": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
-    "Softmaxes.plain": case(
+    "Normalizations.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
+    "Normalizations.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
+    "Normalizations.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
+    "Normalizations.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
+    "Normalizations.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
+    "Normalizations.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
+    "Normalizations.softmax": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
+    "Normalizations.softmax_unshifted": case(
         plain_powers / ops.sum(plain_powers, axis=(1,), keepdims=True),
         plain_powers / ops.sum(plain_powers, axis=(1, 2), keepdims=True),
         "is not one axis",
     ),
 }
-TABLE = pairs(CASES, Roots, LayerNorms, RootMeanSquares, GroupNorms, Softmaxes)
+TABLE = pairs(CASES, Roots, Normalizations)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -92,21 +91,21 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_layer_normalisation_in_whatever_words(way: str) -> None:
-    assert operators(optimise(func(WAYS[way]), Roots, LayerNorms, ConstantFolding).function) == ["nn.layer_norm"]
+    assert operators(optimise(func(WAYS[way]), Roots, Normalizations, ConstantFolding).function) == ["nn.layer_norm"]
 
 
 def test_normalisation_over_several_axes() -> None:
     function = func(standard(x, (-2, -1), (1, 2)) * numbers((3, 4)))
-    assert operators(optimise(function, LayerNorms).function) == ["nn.layer_norm"]
+    assert operators(optimise(function, Normalizations).function) == ["nn.layer_norm"]
 
 
 def test_what_is_computed_in_64_bits_stays() -> None:
     wide = var("wide", (2, 4), "float64")
     function = func(wide / ops.sqrt(mean(wide * wide) + splat(1e-5, (), "float64")) * numbers((4,), "float64"))
-    assert any("float64" in remark for remark in optimise(function, RootMeanSquares).remarks)
+    assert any("float64" in remark for remark in optimise(function, Normalizations).remarks)
 
 
 def test_a_variance_of_something_else_is_none() -> None:
     other = var("other", (2, 3, 4))
     function = func((x - mean(x)) / ops.sqrt(mean((x - other) * (x - other)) + epsilon) * gamma)
-    assert optimise(function, LayerNorms).function is function
+    assert optimise(function, Normalizations).function is function

@@ -1,25 +1,35 @@
-"""Normalisations that exporters have taken apart, recovered. Operators: mean subtract add multiply divide power sqrt rsqrt reciprocal
-reshape nn.instance_norm nn.layer_norm nn.rms_norm nn.group_norm nn.softmax exp sum max.
+"""Normalizations, softmax and activations that exporters have taken apart, recovered. Operators: power sqrt rsqrt reciprocal multiply add
+divide mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu
+nn.swish nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
 
 The rules look for the shortest forms, in any order of the operands of sums and products; longer ways to write them (a product with a
 reciprocal, a root as a power) have rules of their own that lead there. What the target does not have is written in other nodes, in the
 order that ONNX Runtime looks for.
+
+Sources: Hendrycks and Gimpel 2016 (Gelu), Ramachandran et al. 2017 (Swish), Howard et al. 2019 (HardSwish), Misra 2019 (Mish). Factors
+stand in any order: x * (0.5 * (1 + f)), (x * 0.5) * (1 + f), (x * (1 + f)) * 0.5, or divided by 2.
 """
 
 import math
 from typing import Any as AnyValue
 
+import ml_dtypes
+
 from passat.ir.bounds import at_least
+from passat.ir.dtypes import to_numpy
 from passat.ir.ops.emitting import shortest
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, is_all, is_float, is_not_empty
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_all, is_float, is_not_empty, keeps_type
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")
 m, n, p, q, r = attributes("m n p q r")
+
+
 _ROUNDS = "one operator rounds at other places than the nodes that it stands for"
 
 
@@ -136,53 +146,42 @@ def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
 
 
 _MEAN = op.mean(x, axis=p, keepdims=True, exclude=False)
+
+
 _CENTRED = x - _MEAN
+
+
 _VARIANCE = op.mean(_CENTRED * _CENTRED, axis=q, keepdims=True, exclude=False)
+
+
 _STANDARD = _CENTRED / op.sqrt(_VARIANCE + c)
+
+
 _SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
+
+
 _BY_ROOT = x / op.sqrt(_SQUARE + c)
+
+
 _ONES = op.broadcast_to(1.0, shape=trailing_shape(p, x))
 """The scale of what is not scaled, or whose scale became part of the weights that follow."""
+
+
 _NORMED = op.nn.layer_norm(x, g, (), axis=p, epsilon=r)
 
 
-class LayerNorms(RuleSet):
-    """Layer normalisation: mean, difference, square, mean, root, quotient, scale, shift."""
-
-    scaled = (
-        (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
-        .inexact(_ROUNDS)
-    )
-    plain = (
-        (_STANDARD >> op.nn.layer_norm(x, _ONES, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), are_same_axes(p, q, x), is_epsilon(c), has_rows(x, p))
-        .exploring()
-        .inexact(_ROUNDS)
-    )
-    shifted = (_NORMED + b >> op.nn.layer_norm(x, g, b, axis=p, epsilon=r)).when(is_from(b, x, p)).inexact(_ROUNDS)
-
-
-class RootMeanSquares(RuleSet):
-    """Normalisation by the root of the mean square, times a scale."""
-
-    scaled = (
-        (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
-        .inexact(_ROUNDS)
-    )
-    plain = (
-        (_BY_ROOT >> op.nn.rms_norm(x, _ONES, axis=first_axis(p, x), epsilon=epsilon_of(c)))
-        .when(is_trailing(p, x), is_epsilon(c), has_rows(x, p))
-        .exploring()
-        .inexact(_ROUNDS)
-    )
-
-
 _MOST = op.max(x, axis=p, keepdims=True, exclude=False)
+
+
 _POWERS = op.exp(x - _MOST)
+
+
 _SHARES = _POWERS / op.sum(_POWERS, axis=q, keepdims=True, exclude=False)
+
+
 _PLAIN_POWERS = op.exp(x)
+
+
 _PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exclude=False)
 
 
@@ -198,18 +197,9 @@ def only_axis(axis: AnyValue) -> int:
     return axis if isinstance(axis, int) else int(axis[0])
 
 
-class Softmaxes(RuleSet):
-    """Softmax: exponentials divided by their sum, with the greatest element taken off before or not."""
-
-    stable = (_SHARES >> op.nn.softmax(x, axis=only_axis(p))).when(is_one_axis(p), are_same_axes(p, q, x), is_not_empty(x)).inexact(_ROUNDS)
-    plain = (
-        (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
-        .when(is_one_axis(q), is_not_empty(x))
-        .finite("exponentials that overflow, or all vanish, are shares instead of no numbers")
-    )
-
-
 _GROUPS = op.reshape(x, newshape=m)
+
+
 _IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), newshape=n)
 
 
@@ -264,10 +254,34 @@ def one_axis(c: Term) -> tuple[int, ...]:
     return (size,)
 
 
-class GroupNorms(RuleSet):
-    """Group normalisation as exporters write it: instance normalisation of groups laid out as one axis, then scale and shift."""
+class Normalizations(RuleSet):
+    """Layer normalization, normalization by the root of the mean square, group normalization as exporters write it (instance normalization
+    of groups laid out as one axis, then scale and shift), and softmax, with the greatest element taken off before or not."""
 
-    scaled = (
+    layer_norm = (
+        (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
+        .inexact(_ROUNDS)
+    )
+    layer_norm_without_scale = (
+        (_STANDARD >> op.nn.layer_norm(x, _ONES, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), are_same_axes(p, q, x), is_epsilon(c), has_rows(x, p))
+        .exploring()
+        .inexact(_ROUNDS)
+    )
+    layer_norm_shifted = (_NORMED + b >> op.nn.layer_norm(x, g, b, axis=p, epsilon=r)).when(is_from(b, x, p)).inexact(_ROUNDS)
+    rms_norm = (
+        (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
+        .inexact(_ROUNDS)
+    )
+    rms_norm_without_scale = (
+        (_BY_ROOT >> op.nn.rms_norm(x, _ONES, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        .when(is_trailing(p, x), is_epsilon(c), has_rows(x, p))
+        .exploring()
+        .inexact(_ROUNDS)
+    )
+    group_norm = (
         (
             _IN_GROUPS * g + b
             >> op.nn.group_norm(
@@ -282,3 +296,101 @@ class GroupNorms(RuleSet):
         .when(is_all(s, 1), is_all(t, 0), are_groups(_GROUPS, x, _IN_GROUPS), is_per_channel(g, x), is_per_channel(b, x), is_not_empty(x))
         .inexact(_ROUNDS)
     )
+    softmax = (
+        (_SHARES >> op.nn.softmax(x, axis=only_axis(p))).when(is_one_axis(p), are_same_axes(p, q, x), is_not_empty(x)).inexact(_ROUNDS)
+    )
+    softmax_unshifted = (
+        (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
+        .when(is_one_axis(q), is_not_empty(x))
+        .finite("exponentials that overflow, or all vanish, are shares instead of no numbers")
+    )
+
+
+@condition
+def is_about(c: Term, value: float, x: Term) -> bool | str:
+    """The constant is one number, the nearest that the element type has to a value, give or take the last bits that exporters round."""
+    found = c.value().uniform()
+    if found is None or c.type.size != 1 or c.type.ndim > x.type.ndim:
+        return f"{c.type!r} is not one number"
+    step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
+
+
+def _gelu(inner: Pattern, approximate: str) -> Rule:
+    whole = (x * (inner + 1.0)) * 0.5
+    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
+
+
+_ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
+
+
+slope = cases("slope", "divided", "scaled")
+
+
+cube = cases("cube", "power", "product", "factored", "factored_square")
+
+
+@condition
+def has_exact_bend(x: Term) -> bool | str:
+    """The elements have no more digits than float32, in which ONNX's definition of the approximated Gelu has its constants."""
+    return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
+
+
+@computed
+def slope_of(c: Term) -> float:
+    """The one number of a constant, as an attribute is read that has its 32 bits."""
+    value = c.value().uniform()
+    if value is None:
+        raise Refuse("the elements of the constant differ")
+    return shortest(float(value))
+
+
+_STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
+
+
+_SIXTH = 0.16666667
+"""What a file keeps of 1 / 6, in 32 bits."""
+
+
+sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
+
+
+_HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
+
+
+class Activations(RuleSet):
+    """Gelu, by the error function or its approximation with tanh, whatever order its factors are in; Swish, HardSwish and Mish."""
+
+    halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
+    half_last = (
+        ((x * 0.5) * y >> (x * y) * 0.5)
+        .when(is_float(x), keeps_type(x, x * 0.5))
+        .exploring()
+        .inexact("halves the product instead of a factor")
+    )
+    gelu_erf = _gelu(op.erf(slope(divided=x / c, scaled=x * c)), "none").when(is_about(c, slope(divided=_ROOT, scaled=1 / _ROOT), x))
+    gelu_tanh = _gelu(
+        op.tanh(
+            cube(
+                power=(x + op.power(x, 3.0) * _BEND) * c,
+                product=(x + ((x * x) * x) * _BEND) * c,
+                factored=(x * c) * (((x * _BEND) * x) + 1.0),
+                factored_square=(x * c) * ((x * x) * _BEND + 1.0),
+            )
+        ),
+        "tanh",
+    ).when(has_exact_bend(x), is_about(c, _SLOPE, x))
+    silu = (x * op.sigmoid(x) >> op.nn.swish(x, alpha=1.0)).when(is_float(x)).inexact(_ROUNDS)
+    sigmoid_gelu = (
+        (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=slope_of(c))).when(has_dtype(x, "float32"), adds_no_axes(c, x)).inexact(_ROUNDS)
+    )
+    hard_swish = (x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5) >> op.nn.hard_swish(x)).when(has_dtype(x, "float32")).inexact(_ROUNDS)
+    hard_swish_of_clip = (
+        (_HARD >> op.nn.hard_swish(x))
+        .when(has_dtype(x, "float32"), keeps_type(x, _HARD), *sixth.only("scaled scaled_inside", is_about(c, 1 / 6, x)))
+        .inexact(_ROUNDS)
+    )
+    softplus = (
+        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an exponential that overflows does no harm")
+    )
+    mish = (x * op.tanh(op.nn.softplus(x)) >> op.nn.mish(x)).when(is_float(x)).inexact(_ROUNDS)

@@ -1,23 +1,39 @@
-"""Products and their surroundings. Operators: nn.matmul nn.bias_add add reshape and elementwise operators between reshapes."""
+"""Products and their surroundings: biases, reshapes, scales and transposes. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add
+multiply divide reshape transpose.
+
+(A B)^T = B^T A^T: a transpose before or behind a product is a flag of it, part of a weight, or meets another transpose. Exporters of column
+vectors multiply weights from the left, W x + b; the same with rows, x^T W^T + b^T, is what chains of products, biases and the Gemm of ONNX
+are made for. `data_movement` has how transposes get past sums and activations.
+"""
 
 import math
+from collections.abc import Sequence
 
 import ml_dtypes
 
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import same_dim
+from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, is_float, is_not_empty, shape_of
+from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_float, is_not_empty, shape_of
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.batch_norm import is_not, stays_finite
+from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.views import keeps_shape
-from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
-a, p = attributes("a p")
+a, p, q, r = attributes("a p q r")
+
+
 _REGROUPS = "a product of another shape may sum in another order"
+
+
+def product(left: Pattern, right: Pattern) -> PCall:
+    """The product of `numpy.matmul`, operands as they are."""
+    return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
 def _a_row_and_a_matrix(dice: Dice, b: Draft, product: Draft) -> Drafts:
@@ -69,8 +85,14 @@ def rows(w: Term) -> tuple[int, ...]:
 
 
 _FLAT = op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)
+
+
 _VIEWED = op.reshape(_FLAT + b)
+
+
 _UNFLAT = op.reshape(_FLAT)
+
+
 _UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p))
 
 
@@ -157,4 +179,138 @@ class Scales(RuleSet):
         (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a))
         .when(is_not(c, 1), is_scalar(c, w), stays_finite(w, c))
         .inexact("scales the weights")
+    )
+
+
+_NOTE = "sums in another order"
+
+
+@condition
+def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The transpose exchanges the last two axes and leaves the others where they are."""
+    rank = x.type.ndim
+    order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
+    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
+
+
+@condition
+def is_stack(x: Term) -> bool | str:
+    """The tensor is a matrix, or a stack of matrices."""
+    return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
+
+
+@condition
+def is_set(*flags: bool) -> bool | str:
+    """One of the flags at least is set."""
+    return any(flags) or "neither operand is transposed"
+
+
+@computed
+def exchanged(x: Term) -> tuple[int, ...]:
+    """The permutation that transposes each matrix of a stack."""
+    rank = x.type.ndim
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+@computed
+def other(flag: bool) -> bool:
+    """The flag that is not set where this one is."""
+    return not flag
+
+
+def turned(of: Pattern) -> PCall:
+    """Each matrix of a stack, transposed."""
+    return op.transpose(of, axes=exchanged(of))
+
+
+side = cases("side", "left", "right")
+
+
+flag = cases("flag", "turned", "back")
+
+
+_SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
+
+
+kind = cases("kind", "matmul", "dense")
+
+
+flagged = cases("flagged", "matmul", "batch_matmul")
+
+
+_WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
+
+
+_FLAGGED = flagged(
+    matmul=op.nn.matmul(x, y, transpose_a=p, transpose_b=q), batch_matmul=op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
+)
+
+
+_EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
+
+
+class TransposedProducts(RuleSet):
+    """A transpose goes into the product that reads it; the transpose of a product is the product of the transposes, the other way round."""
+
+    operand = (
+        (
+            side(
+                left=op.nn.matmul(op.transpose(x, axes=(1, 0)), y, transpose_a=_SET, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(y, axes=(1, 0)), transpose_a=p, transpose_b=_SET),
+            )
+            >> side(left=op.nn.matmul(x, y, transpose_a=_NOW, transpose_b=p), right=op.nn.matmul(x, y, transpose_a=p, transpose_b=_NOW))
+        )
+        .when(is_float(x), has_rank(y, 2), has_rank(x, 2))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    weight = (
+        (
+            side(left=op.nn.matmul(w, x, transpose_a=True, transpose_b=p), right=op.nn.matmul(x, w, transpose_a=p, transpose_b=True))
+            >> side(
+                left=op.nn.matmul(op.transpose(w, axes=(1, 0)), x, transpose_a=False, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(w, axes=(1, 0)), transpose_a=p, transpose_b=False),
+            )
+        )
+        .when(is_not_constant(x))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    of_product = (
+        (op.transpose(_WHOLE, axes=r) >> product(kind(matmul=turned(y), dense=y), turned(x)))
+        .when(transposes_matrices(r, _WHOLE), *kind.only("matmul", is_stack(x), is_stack(y)))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    of_flagged_product = (
+        (
+            op.transpose(_FLAGGED, axes=r)
+            >> flagged(matmul=op.nn.matmul(y, x, **_EXCHANGED), batch_matmul=op.nn.batch_matmul(y, x, **_EXCHANGED))
+        )
+        .when(transposes_matrices(r, _FLAGGED), *flagged.only("matmul", is_set(p, q)))
+        .inexact(_NOTE)
+        .exploring()
+    )
+    both_operands = (
+        (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x)))
+        .when(transposes_matrices(p, x), transposes_matrices(q, y))
+        .inexact(_NOTE)
+        .exploring()
+    )
+
+
+written = cases("kind", "matmul", "matmul_turned", "dense")
+
+
+class WeightsLast(RuleSet):
+    """A weight that multiplies from the left multiplies from the right what is transposed before and behind."""
+
+    exchange = (
+        (
+            written(matmul=product(w, x), matmul_turned=op.nn.matmul(w, x, transpose_a=False, transpose_b=True), dense=op.nn.dense(w, x))
+            >> turned(product(written(matmul=turned(x), matmul_turned=x, dense=x), turned(w)))
+        )
+        .when(*written.only("matmul", is_stack(w), is_stack(x)), is_not_constant(x))
+        .inexact(_NOTE)
+        .exploring()
     )
