@@ -80,7 +80,7 @@ def _all_in_order(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
 
 @condition(draw=_all_in_order)
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
-    """Indices in more axes than one, or in none, that in row order are all those of the axis. (Of vectors see `attention_forms.Masks`.)"""
+    """Indices in more axes than one, or in none, that in row order are all those of the axis. (Of vectors see `masks.AttentionMasks`.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
         return f"{c.type!r} does not take the elements of {x.type!r} along axis={axis} in another shape"
     size = x.type.shape[axis]

@@ -83,7 +83,7 @@ JOINED: dict[str, tuple[Callable[[], tuple[Expr, ...]], set[str]]] = {
         lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y)), ops.exp(x * y), ops.abs(y * x)),
         {"Associativity.grouped", "Commutativity.plain"},
     ),
-    "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Inverses.product_of_exps"}),
+    "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Cancellations.product_of_exps"}),
 }
 
 
