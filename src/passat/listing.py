@@ -14,7 +14,7 @@ from passat.render import plain_table
 from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
 from passat.rules.library import rule_sets
-from passat.rules.rule import KEPT, MIXED, RESOLVED, RuleSetMeta
+from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, RuleSetMeta
 
 _FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
 
@@ -59,11 +59,14 @@ class PassDetails(TypedDict):
 
 
 class RuleRow(TypedDict):
-    """A rule: its name, itself as text, what its holes for operators and operands stand for, its conditions, what it may do to values, and
-    the passes that run it."""
+    """A rule: its name, itself as text, its kind, what its holes for operators and operands stand for, its conditions, what it may do to
+    values, and the passes that run it; `kind_in` has its kinds in those that
+    use it as another one."""
 
     name: str
     rule: str
+    kind: str
+    kind_in: dict[str, list[str]]
     holes: list[str]
     conditions: list[str]
     math: str
@@ -191,16 +194,20 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):
         for rule in rules.rules:
-            by = rows.setdefault(rule.name, _row(rule))["passes"]
-            by += [name for name in run_by.get(rules, ()) if name not in by]
+            row, by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
+            row["passes"] += [name for name in by if name not in row["passes"]]
+            row["kind_in"].update((name, [kind or rule.kind for kind in kinds]) for name, kinds in by.items() if any(kinds))
     return list(rows.values())
 
 
 def rules_text(rows: Iterable[RuleRow]) -> str:
-    """The rules as text: under the name of each, itself, its conditions, and what it does to rounding where it does anything."""
+    """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where it
+    does anything."""
     lines: list[str] = []
     for row in rows:
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
+        kinds = [row["kind"], *(f"{' and '.join(used)} in {name}" for name, used in row["kind_in"].items())]
+        lines += [f"    kind: {', '.join(kinds)}"] if kinds != [REDUCING] else []
         lines += [f"    {meaning}" for meaning in row["holes"]]
         lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
         lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
@@ -212,6 +219,8 @@ def _row(rule: Rule) -> RuleRow:
     return RuleRow(
         name=rule.name,
         rule=repr(rule),
+        kind=rule.kind,
+        kind_in={},
         holes=rule.holes().meanings(),
         conditions=conditions,
         math=rule.math,

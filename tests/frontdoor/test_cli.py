@@ -250,5 +250,21 @@ def test_what_rules_do_to_numbers_is_listed(empty: Path, said: str, told: str) -
     assert run("rules", "list", "--rules", "rules.py").stdout.endswith(told)
 
 
+@pytest.mark.parametrize("kind", ["exploring", "joining", "lowering", "eager"])
+def test_the_kind_of_a_rule_is_listed_unless_it_is_reducing(empty: Path, kind: str) -> None:
+    Path("rules.py").write_text(RULES.replace("op.nn.relu(x) >> op.maximum(x, 0.0)", f"(op.nn.relu(x) >> op.maximum(x, 0.0)).{kind}()"))
+    assert run("rules", "list", "--rules", "rules.py").stdout.endswith(f"maximum(x, 0.0)\n    kind: {kind}\n")
+    (row,) = json.loads(run("rules", "list", "--rules", "rules.py", "--json").stdout)
+    assert (row["kind"], row["kind_in"]) == (kind, {})
+
+
+def test_each_rule_of_the_library_has_a_kind_and_those_that_passes_use_it_as() -> None:
+    rows = {row["name"]: row for row in json.loads(run("rules", "list", "--json").stdout)}
+    assert {row["kind"] for row in rows.values()} == {"reducing", "exploring", "merging", "lowering", "eager"}
+    assert rows["Commutativity.plain"]["kind_in"] == {"Explore": ["joining", "exploring"], "LinearAlgebra": ["joining"]}
+    listed = run("rules", "list").stdout
+    assert "\n    kind: exploring, joining and exploring in Explore, joining in LinearAlgebra\n" in listed
+
+
 def test_without_arguments_the_help_is_shown() -> None:
     assert "optimize" in run().output

@@ -152,10 +152,11 @@ def test_operators_of_rules_with_several_roots_count_on_both_sides() -> None:
 
 def test_which_passes_run_a_set() -> None:
     by = runners(registered_rule_passes())
-    assert by[FastMath] == ["FastMath"]
+    assert by[FastMath] == {"FastMath": [""]}
     assert "SimplifyExpr" in by[Arithmetic]
-    assert by[library.Unpacking] == ["SimplifyInference{unpack=True}"]
-    assert by[library.GlobalPools] == ["Spell"]
+    assert by[library.Unpacking] == {"SimplifyInference{unpack=True}": [""]}
+    assert by[library.GlobalPools] == {"Spell": [""]}
+    assert by[library.Commutativity] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
 
 
 def test_kinds_and_exactness_are_told_once_where_all_are_alike() -> None:
@@ -198,6 +199,12 @@ def test_what_the_command_cannot_do(arguments: tuple[str, ...], sentence: str) -
     assert result.exit_code in (1, 2)
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_page_tells_the_kind_that_a_pass_uses_a_set_as() -> None:
+    text = library_page()
+    assert "\n\nRun by `Explore` (also joining), `LinearAlgebra` (joining). Operators: " in text
+    assert "Run by `SimplifyInference{unpack=True}`. Operators: " in text
 
 
 def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:

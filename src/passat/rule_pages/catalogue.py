@@ -81,13 +81,14 @@ def registered_rule_passes() -> list[tuple[str, RulePass]]:
     return found
 
 
-def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, list[str]]:
-    """The names of the passes that run each rule set."""
-    found: dict[RuleSetMeta, list[str]] = {}
+def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[str, list[str]]]:
+    """The names of the passes that run each rule set, with the kinds that its rules have there; "" is the kind that they say themselves."""
+    found: dict[RuleSetMeta, dict[str, list[str]]] = {}
     for name, pass_ in passes:
-        for rules in dict.fromkeys(rules.base for rules in pass_.sets):
-            if not any(name.startswith(f"{other}{{") for other in found.get(rules, ())):
-                found.setdefault(rules, []).append(name)
+        for rules in dict.fromkeys(pass_.sets):
+            by = found.setdefault(rules.base, {})
+            if not any(name.startswith(f"{other}{{") for other in by):
+                by.setdefault(name, []).append("" if rules.base is rules else rules.rules[0].kind)
     return found
 
 

@@ -101,6 +101,12 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
+def _used_as(kinds: Sequence[str]) -> str:
+    """The kinds that a pass uses a set as, where it is not the one that the rules are of."""
+    others = " and ".join(filter(None, kinds))
+    return f" ({'also ' if '' in kinds else ''}{others})" if others else ""
+
+
 def _link(rules: RuleSetMeta) -> str:
     kind = "" if rules.base is rules else f" ({rules.rules[0].kind})"
     return f"[{rules.__name__}](#{rules.__name__.lower()}){kind}"
@@ -174,12 +180,12 @@ def _rounds(count: int | None) -> str:
     return "" if count is None else f" ({count} round{'s' if count > 1 else ''})"
 
 
-def _subject(subject: Subject, run_by: dict[RuleSetMeta, list[str]] | None) -> str:
+def _subject(subject: Subject, run_by: dict[RuleSetMeta, dict[str, list[str]]] | None) -> str:
     """A file: what it says of itself, its sets, and what their guards mean."""
     conditions, computed = named_functions(rule for rules in subject.sets for rule in rules)
     parts = [f"## {subject.path}", _paragraphs(subject.doc)]
     for rules in subject.sets:
-        parts += _rule_set(rules, None if run_by is None else run_by.get(rules, []))
+        parts += _rule_set(rules, None if run_by is None else run_by.get(rules, {}))
     parts += _meanings("The guards of this file:", conditions) + _meanings("What its right sides compute:", computed)
     return "\n\n".join(part for part in parts if part)
 
@@ -190,11 +196,11 @@ def _meanings(title: str, functions: Sequence[Callable[..., AnyValue]]) -> list[
     return [title, "\n".join(f"* {_code(call_of(function))}: {_text(meaning(function))}" for function in functions)]
 
 
-def _rule_set(rules: RuleSetMeta, run_by: list[str] | None) -> list[str]:
+def _rule_set(rules: RuleSetMeta, run_by: dict[str, list[str]] | None) -> list[str]:
     doc = " ".join((rules.__doc__ or "").split())
     said = [f"Operators: {', '.join(map(_code, operators_of(rules)))}."]
     if run_by is not None:
-        by = ", ".join(map(_code, run_by)) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
+        by = ", ".join(_code(name) + _used_as(kinds) for name, kinds in run_by.items()) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
         said.insert(0, f"Run by {by}.")
     meanings = dict.fromkeys(meaning for rule in rules for meaning in rule.holes().meanings())
     said += [f"{_text(meaning)}." for meaning in meanings]
