@@ -218,8 +218,17 @@ class RulePass(FunctionPass):
         """The names under which `rules.pick` means this pass."""
         return (self.info.name,)
 
+    def left_out(self, rule: Rule, ctx: PassContext) -> str:
+        """Why the settings leave out a rule of the pass; '' where they do not."""
+        return _left_out(rule, self._math(ctx), ctx.get_config("rules.disabled"))
+
+    def _math(self, ctx: PassContext) -> str:
+        """What rules of the pass may do to floating-point values."""
+        math: str = ctx.get_config("rules.math")
+        return math
+
     def _engine(self, ctx: PassContext) -> Engine:
-        math, disabled = ctx.get_config("rules.math"), tuple(ctx.get_config("rules.disabled"))
+        math, disabled = self._math(ctx), tuple(ctx.get_config("rules.disabled"))
         given = {field: ctx.get_config(f"rules.{field}") for field in Limits._fields}
         limits = Limits(**{field: value for field, value in given.items() if value is not None})
         if self.rounds is not None:
@@ -236,7 +245,7 @@ class RulePass(FunctionPass):
         if engine is None:
             engine = self._engines[key] = Engine(
                 self._stages(math, disabled),
-                eager=[rule for rule in self.heard if rule.kind == EAGER and _allowed(rule, math, disabled)],
+                eager=[rule for rule in self.heard if rule.kind == EAGER and not _left_out(rule, math, disabled)],
                 environment=Environment(growth),
                 merge=self.merge,
                 exact_seconds=exact,
@@ -257,7 +266,7 @@ class RulePass(FunctionPass):
         lowering: dict[Matcher | Grouper, None] = {}
         for each in self.phases:
             rules = [direction for rules in each.sets for rule in rules if rule.kind != EAGER for direction in _directions(rule)]
-            matchers = [_matcher(rule) for rule in rules if _allowed(rule, math, disabled)]
+            matchers = [_matcher(rule) for rule in rules if not _left_out(rule, math, disabled)]
             stages.append(Stage.of(matchers, each.rounds, each.rule_matches))
             lowering.update((matcher, None) for matcher in matchers if matcher.rule.kind == LOWERING)
         return [*stages, *lowering]
@@ -317,7 +326,10 @@ def _applied(ctx: PassContext) -> int:
     return fired - sum(int(counters.get("eager", 0)) for counters in every)
 
 
-def _allowed(rule: Rule, math: str, disabled: Sequence[str]) -> bool:
+def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
+    named = next((one for one in disabled if one in (rule.name, equation_of(rule.name), rule.name.partition(".")[0])), None)
+    if named is not None:
+        return f"it is switched off: rules.disabled names {named}"
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
-        return False
-    return not {rule.name, equation_of(rule.name), rule.name.partition(".")[0]}.intersection(disabled)
+        return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})"
+    return ""

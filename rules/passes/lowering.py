@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from passat.passmgr import register_pass
+from passat.passmgr import PassContext, register_pass
 from passat.rules import library
-from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import Stage
 from passat.rules.library.fast_math import FastMath as FastMathRules
 from passat.rules.library.unpacking import CanonicalOps
 from passat.rules.pattern import RuleError
@@ -25,8 +22,8 @@ class LoweringPass(RulePass):
     def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int, doc: str) -> None:
         super().__init__(sets, name=name, opt_level=opt_level, joint=False, doc=doc)
 
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        return super()._stages(math if math == EXACT else FINITE, disabled)
+    def _math(self, ctx: PassContext) -> str:
+        return EXACT if super()._math(ctx) == EXACT else FINITE
 
 
 @register_pass(_PREFIX + "FastMath")

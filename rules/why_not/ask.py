@@ -17,8 +17,9 @@ from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.passes import default_pipeline
-from passat.rules.rule import EAGER, MATH_LEVELS, Rule, RuleSetMeta, equation_of, without_operators
+from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
+from passat.rules.unheard import unheard
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.at_once import decided
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
@@ -162,26 +163,20 @@ class Inquiry:
 
     def _passes(self, rule: Rule, watched: Watched) -> tuple[str, list[Ran]]:
         """The passes that ran and heard the rule; and where there is none, why."""
-        name = rule.name
-        steps = [
-            step for step in watched.plan.walk() if isinstance(step.pass_, RulePass) and any(one.name == name for one in step.pass_.heard)
-        ]
-        if not steps:
-            held = self._holders.get(name, [])
-            return f"no pass of the pipeline has it; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
-        disabled = watched.settings.get_config("rules.disabled")
-        named = next((one for one in disabled if one in (name, equation_of(name), name.partition(".")[0])), None)
-        if named is not None:
-            return f"it is switched off: rules.disabled names {named}", []
-        math = watched.settings.get_config("rules.math")
-        if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
-            return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})", []
-        holders = {step.name for step in steps if step.runs}
+        found = unheard(rule, watched.plan, watched.settings, {name for ran in watched.ran for name in ran.parts})
+        if found.why:
+            held = self._holders.get(rule.name, [])
+            return found.why if found.is_held else f"{found.why}; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
+        holders = {
+            step.name
+            for step in watched.plan.walk()
+            if step.runs
+            and isinstance(step.pass_, RulePass)
+            and any(one.name == rule.name for one in step.pass_.heard)
+            and not step.pass_.left_out(rule, watched.settings)
+        }
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
-        if found := [each._replace(name=heard[0], heard=heard) for each, heard in ran if heard]:
-            return "", found
-        whys = [f"{step.name} does not run: {step.why if not step.runs else 'an instrument vetoed it'}" for step in steps]
-        return listed(whys), []
+        return "", [each._replace(name=heard[0], heard=heard) for each, heard in ran if heard]
 
     # ---- what stood in its way
 

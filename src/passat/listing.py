@@ -201,8 +201,8 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
 
 
 def rules_text(rows: Iterable[RuleRow]) -> str:
-    """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where it
-    does anything."""
+    """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where
+    it does anything."""
     lines: list[str] = []
     for row in rows:
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]

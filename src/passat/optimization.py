@@ -24,6 +24,7 @@ from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interrupted
 from passat.rules.passes.target import check_domains
 from passat.rules.pick import check_pick
+from passat.rules.unheard import unheard
 from passat.runner import loads
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
@@ -75,7 +76,8 @@ def run(job: Job, given: Given) -> Made:
         finally:
             job.around.statistics.add(context.statistics)
         inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
-        own_rules = (rule.name for sets in job.rules for rule in sets.rules)
+        ran = None if interrupted() else {run.name for run in inner}
+        own_rules = {rule.name: unheard(rule, plan, job.context, ran).why for sets in job.rules for rule in sets.rules}
         report.take_statistics(context.statistics, inner, own_rules, {step.name for step in steps if is_own(step.pass_)})
     return Made(module, pipeline, context, crash)
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -30,7 +30,7 @@ PROVENANCE: Final = "provenance: "
 class RuleReport:
     """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired. Where it was
     recorded: the seconds that its matches took, the first reasons of refusals in each pass, how many calls of the result it made, which
-    is what part of them, and whether it led to anything in the result."""
+    is what part of them, and whether it led to anything in the result. `unheard` says why no pass looked for it, of rules of the user's."""
 
     name: str
     matched: int = 0
@@ -43,6 +43,7 @@ class RuleReport:
     made: int = 0
     share: float = 0.0
     taken: bool | None = None
+    unheard: str = ""
 
 
 @dataclass
@@ -147,10 +148,11 @@ class Report:
             self.seconds[step] = time.perf_counter() - start
 
     def take_statistics(
-        self, statistics: Statistics, timings: Sequence[PassTime], own: Iterable[str] = (), own_passes: Collection[str] = ()
+        self, statistics: Statistics, timings: Sequence[PassTime], own: Mapping[str, str] | None = None, own_passes: Collection[str] = ()
     ) -> None:
-        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules, `own_passes` their passes."""
-        rules = {name: RuleReport(name, own=True) for name in own}
+        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules, with why no pass looked for
+        them where none did; `own_passes` are their passes."""
+        rules = {name: RuleReport(name, own=True, unheard=why) for name, why in (own or {}).items()}
         counted: set[str] = set()
         for run in timings:
             counters: dict[str, float] = {}

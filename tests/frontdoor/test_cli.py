@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -152,6 +153,27 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
     assert next(rule for rule in json.loads(result.stdout)["rules"] if rule["name"] == "Mine.relu")["matched"] > 0
     named = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--passes", "Mine", "--json")
     assert json.loads(named.stdout)["pipeline"] == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--config", "rules.math=exact"), "it is left out where rules.math is exact: it needs reassociate (once)"),
+        (("--disable", "Mine.sines"), "it is switched off: rules.disabled names Mine.sines"),
+        (("--disable", "Mine"), "Mine does not run: disabled_pass names it"),
+        (("--config", 'rules.disabled=["Mine"]'), "it is switched off: rules.disabled names Mine"),
+        ((), "nothing matched its left side"),
+    ],
+)
+def test_a_rule_that_nobody_looked_for_says_why(empty: Path, options: tuple[str, ...], why: str) -> None:
+    Path("rules.py").write_text(RULES + '    sines = (op.sin(op.sin(x)) >> op.sin(x)).inexact("once")\n')
+    command = ["optimize", RESNET, "-o", "out.onnx", "--no-verify", "--stats", "--rules", "rules.py", *options]
+    (said,) = re.findall(r"! Mine.sines did not fire: (.*?)(?= !| verification| written)", " ".join(run(*command).stdout.split()))
+    assert said == why
+    (row,) = [row for row in json.loads(run(*command, "--json").stdout)["rules"] if row["name"] == "Mine.sines"]
+    assert row["unheard"] == ("" if said.startswith("nothing") else said)
+    answer = run("rules", "why-not", "Mine.sines", RESNET, "--rules", "rules.py", *options).stdout
+    assert said in " ".join(answer.split()) or not row["unheard"]
 
 
 def test_the_report_says_that_the_passes_of_a_rule_file_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def filled() -> Report:
         statistics.record("Simplify", key, amount)
     statistics.remark("Simplify", "stopped at the limit of nodes: more than 10; the best so far was taken")
     statistics.remark("Simplify", "something else")
-    report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], ["Mine.rule"])
+    report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], {"Mine.rule": ""})
     trials = (Trial(0, {"n": 2}), Trial(1, {"n": 5}))
     report.verification = VerifyReport(True, (OutputReport("y", "tensor(float)", 1e-6, 1e-7, 2),), trials, seconds=0.3)
     report.output = "out.onnx"
@@ -89,7 +89,7 @@ def test_json_holds_everything() -> None:
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
     counted = {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2, "own": False}
-    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None}
+    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None, "unheard": ""}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
     assert data["output"] == "out.onnx"

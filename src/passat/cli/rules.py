@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     """List the rules: those that Passat has, or those of your own files.
 
-    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, merging, lowering or eager; `kind_in` has the kinds in
-    passes that use the rule as another one), `holes`, `conditions`, `math`, `nonfinite`, `note`, `source` and `passes`.
+    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, merging, lowering or eager), `kind_in` (its kinds in
+    passes that use it as another one), `holes`, `conditions`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
         from passat.listing import rule_rows, rules_text

@@ -200,7 +200,10 @@ def _rule_set(rules: RuleSetMeta, run_by: dict[str, list[str]] | None) -> list[s
     doc = " ".join((rules.__doc__ or "").split())
     said = [f"Operators: {', '.join(map(_code, operators_of(rules)))}."]
     if run_by is not None:
-        by = ", ".join(_code(name) + _used_as(kinds) for name, kinds in run_by.items()) or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
+        by = (
+            ", ".join(_code(name) + _used_as(kinds) for name, kinds in run_by.items())
+            or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
+        )
         said.insert(0, f"Run by {by}.")
     meanings = dict.fromkeys(meaning for rule in rules for meaning in rule.holes().meanings())
     said += [f"{_text(meaning)}." for meaning in meanings]

@@ -23,6 +23,7 @@ from passat.rules.passes import (
     simplify_expr,
     simplify_inference,
 )
+from passat.rules.passes.lowering import fast_math
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
@@ -696,3 +697,12 @@ def test_names_that_there_are_not(rule: str, node: str | None, sentence: str) ->
 def test_a_set_that_there_is_not() -> None:
     with pytest.raises(WhyNotError, match="there is no rule set 'Arithmetics'; did you mean Arithmetic"):
         why_not_set("Arithmetics", IRModule.from_expr(func(NEGATED)))
+
+
+def test_a_pass_that_lowers_runs_rules_for_finite_values_unless_told_to_be_exact() -> None:
+    module = IRModule.from_expr(func(at("Exp", ops.exp(X))))
+    with PassContext(4):
+        assert why_not("FastMath.exp", module, pipeline=fast_math()).verdict is Kind.TAKEN
+        exact = why_not("FastMath.exp", module, pipeline=fast_math(), config={"rules.math": "exact"})
+    assert exact.verdict is Kind.NOT_RUN
+    assert exact.line.startswith("FastMath.exp: it is left out where rules.math is exact: it needs finite (")
