@@ -1,4 +1,4 @@
-"""Whether an opset has what a call is written as."""
+"""What an opset does not have of what calls are written as."""
 
 from collections.abc import Sequence
 
@@ -10,19 +10,19 @@ from passat.ir.op import Op
 from passat.ir.types import TupleType, Type
 
 
-def is_writable(op: Op, types: Sequence[Type], result: Type, attrs: Attrs, opset: int) -> bool:
-    """Whether an ONNX model of an opset can have a call of `op` on operands of these types. Operators without a form in ONNX count as
-    writable: no opset has them, and what they are lowered to is decided elsewhere.
+def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> str:
+    """Why an ONNX model of an opset cannot have a call of `op` on operands of these types; '' where it can. Operators without a form in
+    ONNX count as there: no opset has them, and what they are lowered to is decided elsewhere.
 
     >>> from passat.ir.attrs import Attrs
     >>> from passat.ir.op import get_op
     >>> from passat.ir.types import TensorType
     >>> t = TensorType((2,), "float32")
-    >>> [is_writable(get_op("where"), [TensorType((2,), "bool"), t, t], t, Attrs(), opset) for opset in (8, 9)]
-    [False, True]
+    >>> [missing_from(opset, get_op("where"), [TensorType((2,), "bool"), t, t], t, Attrs()) for opset in (8, 9)]
+    ['where needs ONNX opset 9 or later', '']
     """
     if op.to_onnx is None:
-        return True
+        return ""
     call = Call(op, [Var(f"x{i}", type_) for i, type_ in enumerate(types)], attrs)
     for var, type_ in zip(call.args, types, strict=True):
         var._checked_type = type_
@@ -30,6 +30,6 @@ def is_writable(op: Op, types: Sequence[Type], result: Type, attrs: Attrs, opset
     names = [f"x{i}" for i, type_ in enumerate(types) for _ in (type_.fields if isinstance(type_, TupleType) else (type_,))]
     try:
         op.to_onnx(call, names, NodeEmitter(opset, lambda tensor: "constant", set()))
-    except OnnxVersionError:
-        return False
-    return True
+    except OnnxVersionError as error:
+        return str(error).partition(";")[0]  # behind it the opset, which is known here
+    return ""

@@ -7,7 +7,7 @@ one of the next best is asked for.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from passat.ir.onnx.writable import is_writable
+from passat.ir.onnx.writable import missing_from
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
 from passat.rules.extraction.improve import Solution
@@ -65,16 +65,17 @@ def extract(
 
 def _unwritable(best: Extraction, graph: Graph, loaded: int) -> set[int]:
     """The calls of a program that rules have added to the loaded nodes, and that the opset in which it will be written does not have."""
-    found, types, opset = set(), graph.types, graph.environment.written
-    if opset is None:
-        return set()
-    for node in best.choice.values():
-        op = graph.symbols[node].op
-        if op is not None and node >= loaded:
-            operands = [types[part] for part in graph.operands[node]]
-            if not is_writable(op, operands, types[node], graph.attrs[graph.payloads[node]], opset):
-                found.add(node)
-    return found
+    return {node for node in best.choice.values() if node >= loaded and unwritable(graph, node)}
+
+
+def unwritable(graph: Graph, node: int) -> str:
+    """Why a node cannot be part of the result: a call that the opset in which that will be written does not have; '' where it can."""
+    op, opset, types = graph.symbols[node].op, graph.environment.written, graph.types
+    if op is None or opset is None:
+        return ""
+    operands = [types[part] for part in graph.operands[node]]
+    why = missing_from(opset, op, operands, types[node], graph.attrs[graph.payloads[node]])
+    return why and f"the result is written in opset {opset}, and {why}"
 
 
 def _best(

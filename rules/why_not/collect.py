@@ -9,6 +9,7 @@ from passat.rules.engine.limits import INTERRUPTED
 from passat.rules.engine.matching import Matcher, Refusal
 from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
+from passat.rules.extraction.extract import unwritable
 from passat.rules.why_not.align import Aligner, Alignment, nearness
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
 from passat.rules.why_not.extra_cost import Priced, extra_costs
@@ -119,6 +120,9 @@ class Collector:
 
     def _why_not_taken(self, history: History, application: Application, priced: Priced | None) -> str:
         run = history.run
+        nodes = dict.fromkeys([*application.made, *(made for _, made in application.unions)])
+        if missing := next(filter(None, (unwritable(run.graph, node) for node in nodes if node >= run.initial)), ""):
+            return missing
         if priced is not None:
             extra, cost = priced
             money = self.asked.money

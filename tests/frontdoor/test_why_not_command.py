@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -153,3 +154,14 @@ def test_models_and_rules_that_cannot_be_used() -> None:
     raises = run("Mine.relus", RESNET, "--rules", "raises.py")
     assert raises.exit_code == 1
     assert "the right side uses 'y', which the left side does not bind" in raises.stderr
+
+
+def test_what_the_opset_of_the_model_does_not_have_is_named() -> None:
+    mask = "one = Constant <value = float {1.0}> () low = Constant <value = float {-10000.0}> () f = Cast <to = 1> (m) i = Sub(one, f)"
+    text = (
+        f'<ir_version: 3, opset_import: ["": 8]> g (float[4,3] x, bool[4,3] m) => (float[4,3] y) {{ {mask} k = Mul(i, low) y = Add(x, k) }}'
+    )
+    onnx.save(onnx.parser.parse_model(text), "masked.onnx")
+    finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["findings"][0]
+    assert finding["kind"] == "dearer"
+    assert finding["text"].endswith("not taken: the result is written in opset 8, and where needs ONNX opset 9 or later")

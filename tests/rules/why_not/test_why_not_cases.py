@@ -706,3 +706,27 @@ def test_a_pass_that_lowers_runs_rules_for_finite_values_unless_told_to_be_exact
         exact = why_not("FastMath.exp", module, pipeline=fast_math(), config={"rules.math": "exact"})
     assert exact.verdict is Kind.NOT_RUN
     assert exact.line.startswith("FastMath.exp: it is left out where rules.math is exact: it needs finite (")
+
+
+class Later(RuleSet):
+    """What opset 8 does not have, by itself or below something that it has."""
+
+    erf = (op.exp(op.exp(op.exp(x))) >> op.erf(x)).inexact("for the test")
+    sign = (op.log(op.log(op.log(x))) >> op.negative(op.sign(x))).inexact("for the test")
+    triangle = (op.sqrt(op.sqrt(op.sqrt(x))) >> op.trilu(x, k=0, upper=True)).inexact("for the test")
+
+
+@pytest.mark.parametrize(
+    ("rule", "program", "why"),
+    [
+        ("erf", ops.exp, "the result is written in opset 8, and erf needs ONNX opset 9 or later"),
+        ("sign", ops.log, "the result is written in opset 8, and sign needs ONNX opset 9 or later"),
+        ("triangle", ops.sqrt, "the result is written in opset 8, and trilu of Tensor[(2, 3), float32] needs ONNX opset 14 or later"),
+    ],
+)
+def test_what_the_opset_of_the_result_does_not_have_is_named(rule: str, program: Callable[[Expr], Expr], why: str) -> None:
+    module = IRModule.from_expr(func(at("Top", program(program(program(X))))))
+    config = {"rules.cost": "nodes", "rules.opset": 8}
+    (finding,) = why_not(f"Later.{rule}", module, pipeline=rule_pass(Later), config=config).findings
+    assert finding.text == f"it fired at 'Top' (in Later), but what it made was not taken: {why}"
+    assert why_not(f"Later.{rule}", module, pipeline=rule_pass(Later), config={**config, "rules.opset": 14}).verdict is Kind.TAKEN
