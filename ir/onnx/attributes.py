@@ -10,7 +10,7 @@ from typing import Any as AnyValue
 from typing import Final, NamedTuple, cast
 
 import onnx
-from onnx import AttributeProto, TensorProto
+from onnx import AttributeProto, NodeProto, TensorProto
 
 from passat.ir.onnx.tensors import read_tensor, tensor_proto
 from passat.ir.tensor import Tensor
@@ -30,6 +30,7 @@ _FLAGS: Final = (
 )
 """Attributes that are 0 or 1. ONNX does not say what other numbers mean; its inference and ONNX Runtime's kernels differ on them."""
 
+_PLAIN: Final = frozenset({AttributeProto.INT, AttributeProto.INTS, AttributeProto.STRING})
 _ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
 """Attributes whose integers may have 64 bits."""
 
@@ -87,6 +88,12 @@ def is_absurd(name: str, value: AnyValue) -> bool:
         return not isinstance(value, int) or value < 0
     numbers = value if isinstance(value, tuple) else (value,)
     return name not in _ANY_SIZE and any(type(number) is int and not -(2**31) <= number < 2**31 for number in numbers)
+
+
+def absurd_attribute(node: NodeProto) -> str | None:
+    """The name of an attribute of a node that is absurd; None where there is none."""
+    plain = (attribute for attribute in node.attribute if attribute.type in _PLAIN)
+    return next((name for name, value in read_attributes(plain, None)[0].items() if is_absurd(name, value)), None)
 
 
 def _kind(attribute: AttributeProto) -> int:

@@ -15,7 +15,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from passat.ir.dtypes import to_numpy
-from passat.ir.onnx.attributes import is_absurd, read_attributes
+from passat.ir.onnx.attributes import absurd_attribute
 from passat.ir.onnx.errors import raise_interrupt
 from passat.ir.onnx.scope import describe, inner_nodes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
@@ -29,7 +29,6 @@ OLDEST_RUN: Final = 7
 """ONNX Runtime runs models of this opset and later ones."""
 _LEAST_IR: Final = 8
 """Before version 4 initializers had to be inputs; otherwise the version makes no difference."""
-_NUMBERS_AND_TEXTS: Final = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.INTS, onnx.AttributeProto.STRING})
 _EMPTY_BY_DESIGN: Final = frozenset({"Resize"})
 """Operators whose operands without elements stand for absent ones."""
 _CONTRIB: Final = "com.microsoft"
@@ -126,8 +125,7 @@ def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
         schema = onnx.defs.get_schema(each.op_type, version, each.domain)
         if not schema.domain:
             yield schema.since_version
-        plain = (attribute for attribute in each.attribute if attribute.type in _NUMBERS_AND_TEXTS)
-        absurd = next((name for name, value in read_attributes(plain, None)[0].items() if is_absurd(name, value)), None)
+        absurd = absurd_attribute(each)
         if absurd is not None:
             raise ValueError(f"{describe(each)} has an attribute {absurd!r} that makes no sense, which ends the process in ONNX Runtime")
         formal = schema.inputs

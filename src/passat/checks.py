@@ -21,7 +21,7 @@ from passat.passmgr import AlreadyTrueError, BisectError, Pass, PassContext, bis
 from passat.passmgr.inspection.verify_each import module_flaws
 from passat.report import bytes_of, histogram, node_count
 from passat.runner import ModelSource, Runner, VerifyError, sentence_of
-from passat.sessions.apart import error_stream, show_code
+from passat.sessions.apart import EndedError, RefusedError, error_stream, show_code
 from passat.turns import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.verify import AS_USUAL, Comparing, Reference
 
@@ -107,21 +107,25 @@ class Slower(Check):
         super().__init__(folder)
         self._margin = margin
         self._doubt = doubt
+        self._feed = self._choose(original, how)
         self._original = self._runner(original)
-        self._feed = self._choose(how)
 
-    def _runner(self, model: ModelSource) -> Runner:
-        return Runner(model, folder=self._folder, threads=1, optimise=True)
+    def _runner(self, model: ModelSource, *, apart: bool = False) -> Runner:
+        """A model to be timed, which is not done `apart`: there it is run once before, since ONNX Runtime may end the process over it."""
+        return Runner(model, folder=self._folder, threads=1, optimise=True, apart=apart)
 
-    def _choose(self, how: Comparing) -> dict[str, AnyValue]:
+    def _choose(self, original: ModelSource, how: Comparing) -> dict[str, AnyValue]:
         try:
-            return choose_feed(self._original, how)
+            return choose_feed(self._runner(original, apart=True), how)
         except NothingToTimeError as error:
             raise CheckError(f"there is nothing to measure: the original {error}") from error
+        except (RefusedError, EndedError) as error:
+            raise CheckError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
 
     def judge(self, model: "ModelProto") -> str | None:
         """The times, where the model is slower."""
         try:
+            self._runner(model, apart=True).run(self._feed)
             candidate = self._runner(model)
             candidate.run(self._feed)
         except VerifyError:

@@ -7,6 +7,7 @@ from typing import Any as AnyValue
 
 from passat.feeds import Trial, make_feed, size_assignments, symbols
 from passat.runner import Runner, sentence_of
+from passat.sessions.apart import EndedError
 from passat.verify import Comparing
 
 
@@ -28,6 +29,8 @@ def choose_feed(runner: Runner, how: Comparing) -> dict[str, AnyValue]:
             try:
                 feed = make_feed(runner.inputs, Trial(how.seed + attempt, assignment, rank=rank))
                 runner.run(feed)
+            except EndedError as error:
+                raise NothingToTimeError(f"does not run on random inputs: {error}") from error
             except Exception as error:  # ONNX Runtime has no common base of its errors
                 reason = reason or sentence_of(error)
             else:

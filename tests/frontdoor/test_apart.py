@@ -16,9 +16,11 @@ from onnx import ModelProto
 from typer.testing import CliRunner, Result
 
 import passat
+from passat.checks import CheckError, Slower
 from passat.cli.app import app
 from passat.ir.onnx import from_onnx
 from passat.ir.op import Op
+from passat.measure import Measured
 from passat.passmgr import module_pass
 from passat.report import MismatchError, UnverifiedError
 from passat.runner import Runner, loads
@@ -35,6 +37,11 @@ CONSTANTS = "<float[2, 1, 0] nothing = {}, float[1] one = {1}>"
 RUN = f"g (float[2, 2] x) => (float[2, 2] y) {CONSTANTS} {{ {EMPTY} a = Neg(x) b = Neg(a) y = Add(b, z) }}"
 """ONNX Runtime ends its process when it runs this: the mean of nothing is read where there is no memory."""
 FINE = "g (float[2, 2] x) => (float[2, 2] y) { a = Neg(x) b = Neg(a) y = Abs(b) }"
+DYING = [
+    (FINE, RUN.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
+    (LOAD.replace("<batch_dims = -2>", ""), LOAD.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
+]
+"""Models that run, and results that do not."""
 ENDLESS = """<ir_version: 10, opset_import: ["": 18]>
 g (float[2] x, int64 n, bool c) => (float[2] y) {
   y = Loop(n, c, x) <body = b (int64 i, bool d, float[2] v) => (bool e, float[2] w) { e = Identity(d) w = Sin(v) }>
@@ -95,14 +102,7 @@ def test_the_command_says_so(text: str, tmp_path: Path) -> None:
     assert (tmp_path / "out.onnx").exists()
 
 
-@pytest.mark.parametrize(
-    ("original", "result"),
-    [
-        (FINE, RUN.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
-        (LOAD.replace("<batch_dims = -2>", ""), LOAD.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
-    ],
-    ids=["run", "load"],
-)
+@pytest.mark.parametrize(("original", "result"), DYING, ids=["run", "load"])
 def test_a_result_that_ends_it_is_wrong(original: str, result: str) -> None:
     report = compare_models(parsed(original), parsed(result))
     assert report.equal is False
@@ -333,3 +333,25 @@ def test_what_a_library_prints_is_no_answer() -> None:
 def test_nothing_is_started_where_nothing_is_compared() -> None:
     code = "import passat\npassat.optimize(m, verify=False)\nprint(apart._state.keeper)\npassat.optimize(m)\nprint(apart._state.keeper is None)\n"
     assert python(code).stdout.split() == ["None", "False"]
+
+
+@pytest.mark.parametrize("text", [LOAD, RUN], ids=["load", "run"])
+def test_a_model_that_ends_it_is_not_timed(text: str) -> None:
+    report = passat.optimize(parsed(text), choose="time", allow_unverified=True).report
+    assert any(note.startswith("nothing was timed, the cost decides: the model") and note.endswith(ENDED) for note in report.cost_notes)
+    with pytest.raises(CheckError, match=f"there is nothing to measure: .*{ENDED}"):
+        Slower(parsed(text))
+
+
+@pytest.mark.parametrize(("original", "result"), DYING, ids=["run", "load"])
+def test_a_result_that_ends_it_has_no_time(original: str, result: str) -> None:
+    report = passat.optimize(parsed(original), passes=[becoming(result)], choose="time", candidates=1).report
+    assert [timing.failed for timing in report.timings] == ["", ENDED]
+    check = Slower(parsed(original))
+    assert check(from_onnx(parsed(result))) is None
+    assert check.unclear == f"it does not run on ONNX Runtime: {ENDED}"
+
+
+def test_a_node_that_ends_it_is_not_measured(tmp_path: Path) -> None:
+    report = passat.optimize(parsed(LOAD), cost=Measured(folder=tmp_path), allow_unverified=True).report
+    assert any(note.endswith("ONNX Runtime does not run it by itself") for note in report.cost_notes)

@@ -125,8 +125,8 @@ def test_values_need_an_original_that_runs() -> None:
 def test_the_pass_that_makes_a_model_slower_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     costs: dict[Runner, int] = {}
 
-    def runner(self: Slower, made: ModelProto) -> Runner:
-        found = Runner(made, folder=None, threads=1)
+    def runner(self: Slower, made: ModelProto, *, apart: bool = False) -> Runner:
+        found = Runner(made, folder=None, threads=1, apart=apart)
         costs[found] = len(made.graph.node)
         return found
 
