@@ -114,7 +114,7 @@ class Histories:
             seen.add(id(body))
             before, number = self._bodies[id(body)]
             if number is not None:
-                more, steps = self._index(number).result(place)
+                more, steps = self._index(number).result(place, self._keep)
                 needs += more
                 dated += steps
             body = before
@@ -324,11 +324,16 @@ class Index:
         applied = [self._applied(place) for place in places]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
-    def result(self, place: int) -> tuple[list[_Key], list[_Dated]]:
+    def result(self, place: int, keep: Callable[[Expr], int]) -> tuple[list[_Key], list[_Dated]]:
         """Of what the history of a replacement consists: of a result of the body by what was taken out in its place."""
         body, graph = self.run.body, self.graph
-        node = graph.ids[id(body.fields[place])] if isinstance(body, Tuple) else self.run.root
-        return self.replaced(node, self.chosen(node))
+        field = body.fields[place] if isinstance(body, Tuple) else body
+        node = graph.ids[id(field)]
+        needs, dated = self.replaced(node, self.chosen(node))
+        if graph.symbols[self.chosen(node)].kind == CONST and not isinstance(field, Constant):
+            more, said, _ = self.needs(self.chosen(node), keep)
+            return needs + more, dated + said
+        return needs, dated
 
     def _applied(self, place: int) -> _Needs:
         """Of what the history of an application consists: of those of the nodes that it matched."""

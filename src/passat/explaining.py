@@ -14,7 +14,7 @@ from passat.ir.expr import Call, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.rules.provenance.explanation import Explained, ExplainError, Explanation, as_texts, joined
-from passat.rules.provenance.histories import Histories, History, merged
+from passat.rules.provenance.histories import Histories, History, Step, merged
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FROM: Final = "passat.from"
 RULES: Final = "passat.rules"
 PROVENANCE: Final = "passat.provenance"
+WRITTEN: Final = "(written)"
+"""Stands for a pass where a node comes of writing the result."""
 NODE_METADATA: Final = 10
 """The version of the format from which on nodes have metadata."""
 
@@ -44,13 +46,17 @@ def annotate(
             elif isinstance(expr, Function) and not isinstance(expr.body, Call):
                 results.update((name, (expr.body, place)) for place, name in enumerate(written.get(id(expr.body), ())))
     earlier = {node.name or node.outputs[0]: node for node in nodes_of(before) if node.outputs and (node.name or node.outputs[0])}
+    kept = set(map(_what, _protos(before)))
     own = not _has_node_metadata(result)
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
         made = [call for call in calls.get(first, ()) if histories.changed(call)]
-        # A node that no call was written as gives a result its name.
-        given = histories.of_result(*results[first]) if first not in calls and first in results else History()
+        # A node that no call was written as gives a result its name, unless the input has it too.
+        naming = first in results and first not in calls and _what(proto) not in kept
+        given = histories.of_result(*results[first]) if naming else History()
+        if naming and proto.input and not given.steps:
+            given = merged([given], [((0, 0), Step(WRITTEN, "another node computes its value", ()))])
         if made or given.steps:
             found = merged([given, *(histories.of(call) for call in made)])
             sources, steps = joined(found.sources, [str(step) for step in found.steps], earlier)
@@ -112,6 +118,11 @@ def _protos(model: "ModelProto") -> "Iterator[NodeProto]":
             yield node
             for attribute in node.attribute:
                 pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def _what(proto: "NodeProto") -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    """What a node computes of what, and what that is called."""
+    return proto.domain, proto.op_type, tuple(proto.input), tuple(proto.output)
 
 
 def _set(proto: "NodeProto | ModelProto", key: str, value: str | None) -> None:

@@ -103,3 +103,33 @@ def test_a_result_that_another_rule_left_nothing_of_says_so(tmp_path: Path, monk
     assert node["op"] == "Identity"
     (step,) = node["steps"]
     assert step.endswith("[negative] at b")
+
+
+PRODUCT = "p = Add(x, y) q = Add(y, x) c = Mul(p, q)"
+CONSTANT = "c1 = Constant <value = float[2] {1.0, 2.0}> () b = Exp(c1)"
+GIVEN_NAMES = {
+    "a result in a branch": (
+        model(branch(VALUES["swapped"], "a", "b"), results("a_of_if", "b_of_if"), INPUTS),
+        ["Commutativity.plain[add] at "],
+    ),
+    "a value that was there twice": (
+        model(f"a = Exp(x) b = Exp(x) {PRODUCT}", results("a", "b", "c")),
+        ["(written): another node computes its value"],
+    ),
+    "a name of the input's own": (model(f"a = Exp(x) b = Identity(a) {PRODUCT}", results("a", "b", "c")), []),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_NAMES)
+def test_nodes_that_only_name_a_value_say_whose_it_is(name: str) -> None:
+    before, said = GIVEN_NAMES[name]
+    found = passat.optimize(before, explain=True, verify=False).explain().nodes
+    steps = [step for node in found if node.op == "Identity" and "b" in node.outputs for step in node.steps]
+    assert len(steps) == len(said)
+    assert all(words in step for words, step in zip(said, steps, strict=True))
+
+
+def test_a_result_of_a_branch_that_was_folded_says_so() -> None:
+    text = f"u = If (c) <then_branch = t () => (float[2] b) {{ {CONSTANT} }}, else_branch = e () => (float[2] d) {{ d = Exp(k) }}>"
+    (node,) = passat.optimize(model(text, "float[2] u", "bool c, float[2] k"), explain=True, verify=False).explain().changed
+    assert (node.op, node.steps) == ("Constant", ("FoldConstant: ConstantFolding.call at b",))
