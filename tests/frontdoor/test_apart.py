@@ -82,15 +82,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_original_that_ends_it_is_not_compared(text: str, said: str) -> None:
     with pytest.raises(UnverifiedError, match=said):
         passat.optimize(parsed(text))
-    result = passat.optimize(parsed(text), allow_unverified=True)
-    assert result.report.verification is not None
-    assert said in result.report.verification.skipped
-    assert len(result.model.graph.node) < len(parsed(text).graph.node)
 
 
-@pytest.mark.parametrize("text", [LOAD, RUN], ids=["load", "run"])
-def test_the_command_says_so(text: str, tmp_path: Path) -> None:
-    onnx.save(parsed(text), "in.onnx")
+def test_the_command_says_so(tmp_path: Path) -> None:
+    onnx.save(parsed(LOAD), "in.onnx")
     refused = run("optimize", "in.onnx", "-o", "out.onnx")
     assert refused.exit_code == 1
     assert ENDED in refused.stderr
@@ -99,7 +94,7 @@ def test_the_command_says_so(text: str, tmp_path: Path) -> None:
     accepted = run("optimize", "in.onnx", "-o", "out.onnx", "--allow-unverified")
     assert accepted.exit_code == 0, accepted.stderr
     assert ENDED in " ".join(accepted.stdout.split())
-    assert (tmp_path / "out.onnx").exists()
+    assert len(onnx.load("out.onnx").graph.node) < len(parsed(LOAD).graph.node)
 
 
 @pytest.mark.parametrize(("original", "result"), DYING, ids=["run", "load"])
@@ -125,6 +120,16 @@ def test_what_ends_it_on_some_inputs_is_compared_on_others() -> None:
     report = reference.check(parsed(SOMETIMES))
     assert report.equal is True
     assert len(report.trials) == 3
+
+
+def test_what_ends_it_now_and_then_is_no_difference() -> None:
+    """Here the original changes under way, as memory that is read by mistake may."""
+    onnx.save(parsed(FINE), "in.onnx")
+    reference = Reference("in.onnx")
+    onnx.save(parsed(RUN), "in.onnx")
+    report = reference.check(parsed(RUN))
+    assert report.equal is None
+    assert report.skipped == f"{ENDED} over the result on seed 0, and does so over the original now and then"
 
 
 def test_a_process_that_was_killed_is_started_again() -> None:
@@ -247,6 +252,14 @@ def test_sessions_go_when_nobody_has_them() -> None:
     gc.collect()
     with pytest.raises(RefusedError):
         keeper.ask({"do": "run", "session": number, "feed": {"map": []}}, [])
+
+
+def test_loading_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart._state.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr("passat.runner._LOADING_SECONDS", 0.0)
+        assert not loads(parsed(FINE))
+    assert loads(parsed(FINE))
 
 
 @pytest.fixture

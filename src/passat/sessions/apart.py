@@ -132,8 +132,7 @@ class _Keeper:
         try:
             greeting, _ = wire.read(self._replies)
         except (EOFError, wire.WireError) as error:
-            self._end(kill=True)
-            _state.is_possible = False
+            _state.is_possible = self._end(kill=True) < 0 and isinstance(error, EOFError)  # somebody has ended it
             raise NoProcessError("the process that keeps sessions does not start") from error
         if "missing" in greeting:
             raise ImportError(greeting["missing"])
