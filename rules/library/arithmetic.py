@@ -45,11 +45,7 @@ from passat.rules.rule import MIXED, RESOLVED, RuleSet
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b, t, u = attributes("a b t u")
-
-
 TIES: Final = "of 0.0 and -0.0 either is the larger one"
-
-
 CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the condition holds, or not, depending on shapes"
 
 
@@ -74,8 +70,6 @@ def is_unit(c: Term, of: Op) -> bool | str:
 
 
 _APART: Final = ("add", "subtract", "power")
-
-
 unital = operator("unital", *(of.name for of in list_ops() if of.unit is not None and of.arity == 2 and of.name not in _APART))
 
 
@@ -90,23 +84,11 @@ class Units(RuleSet):
 
 
 involution = operator("involution", involution=True, arity=1)
-
-
 idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
-
-
 clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
-
-
 twofold = operator("twofold", idempotent=True, arity=2)
-
-
 even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
-
-
 sign_change = operator("sign_change", "negative", "abs")
-
-
 of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 
 
@@ -193,23 +175,13 @@ class Sums(RuleSet):
 
 
 sign = cases("sign", "sum", "difference")
-
-
 order = cases("order", "between", "last")
-
-
 two = cases("two", "outside", "inside")
-
-
 _MIXED = two(outside=(x * y) * 2, inside=(x * 2) * y)
-
-
 _WHOLE = order(
     between=sign(sum=x * x + _MIXED, difference=x * x - _MIXED) + y * y,
     last=sign(sum=(x * x + y * y) + _MIXED, difference=(x * x + y * y) - _MIXED),
 )
-
-
 _ROOT = sign(sum=x + y, difference=x - y)
 
 
@@ -381,20 +353,10 @@ def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
 
 
 rectifier = operator("rectifier", "abs", "nn.relu")
-
-
 extremum = operator("extremum", "maximum", "minimum")
-
-
 comparison = operator("comparison", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-
-
 monotonic = operator("monotonic", monotonic=True, arity=1)
-
-
 greatest = operator("greatest", "max", "min")
-
-
 _COMPARED = comparison(x, y)
 
 

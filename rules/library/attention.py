@@ -178,13 +178,58 @@ def _kept(mask: Pattern, of: Pattern) -> Pattern:
 
 
 _WITH_BOTH: Final = _with_mask(_kept(b + _CHOSEN, b))
-
-
 _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 
 
+@condition
+def is_stack_of_heads(x: Term) -> bool | str:
+    """The tensor is a stack of matrices, so that its products are not those that weights would take scales of."""
+    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
+
+
+side = cases("side", "queries", "keys")
+_KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x), op.expand_dims(y)
+_KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE), op.broadcast_to(_VALUES_ONCE)
+_SHARED = op.nn.attention(
+    q,
+    op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)),
+    op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)),
+    m,
+    q_num_heads=e,
+    kv_num_heads=e,
+    scale=p,
+    is_causal=r,
+)
+
+
+def _repeated_heads(dice: Dice, x: Draft, once: Draft, wide: Draft, split: Draft, joined: Draft, heads: Draft) -> Drafts:
+    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
+    times = max(heads.value // count, 1) if heads.value else dice.pick((1, 2, 2, 3))
+    return [
+        Draft((batch, count, rows, size)),
+        None,
+        Draft((batch, count, times, rows, size)),
+        Draft((batch, count * times, rows, size)),
+        Draft((batch, rows, count * times * size)),
+        Draft(value=count * times),
+    ]
+
+
+@condition(draw=_repeated_heads)
+def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
+    """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
+    if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
+        return f"{x.type!r} are not heads of known sizes"
+    batch, count, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static
+    times = heads // count
+    beside = once.type.shape == (batch, count, 1, rows, size) and wide.type.shape == (batch, count, times, rows, size)
+    fits = beside and split.type.shape == (batch, heads, rows, size)
+    return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat heads of {x.type!r}"
+
+
 class Attentions(RuleSet):
-    """Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator."""
+    """Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator, in which
+    several heads of the query may share keys and values."""
 
     # Small heads cost less than their transposes, where those do not vanish.
     with_constant_mask = (
@@ -233,77 +278,7 @@ class Attentions(RuleSet):
         .finite(_EMPTIED)
         .exploring()
     )
-
-
-@condition
-def are_stacks(x: Term) -> bool | str:
-    """The tensor is a stack of matrices, so that its products are not those that weights would take scales of."""
-    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
-
-
-side = cases("side", "queries", "keys")
-
-
-class ScoreScales(RuleSet):
-    """A factor of queries or of keys is a factor of their scores."""
-
-    of_either = (
-        (side(queries=q * c, keys=q) @ side(queries=k, keys=k * c) >> (q @ k) * c)
-        .when(are_stacks(q), is_scalar(c, side(queries=q, keys=k)), is_float(q), is_finite(c))
-        .exploring()
-        .inexact("scales the product")
-    )
-    divided = (
-        ((q @ k) / c >> (q @ k) * (1.0 / c))
-        .when(are_stacks(q), is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
-        .exploring()
-        .inexact("multiplies by the reciprocal")
-    )
-
-
-_KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x), op.expand_dims(y)
-_KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE), op.broadcast_to(_VALUES_ONCE)
-_SHARED = op.nn.attention(
-    q,
-    op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)),
-    op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)),
-    m,
-    q_num_heads=e,
-    kv_num_heads=e,
-    scale=p,
-    is_causal=r,
-)
-
-
-def _repeated_heads(dice: Dice, x: Draft, once: Draft, wide: Draft, split: Draft, joined: Draft, heads: Draft) -> Drafts:
-    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
-    times = max(heads.value // count, 1) if heads.value else dice.pick((1, 2, 2, 3))
-    return [
-        Draft((batch, count, rows, size)),
-        None,
-        Draft((batch, count, times, rows, size)),
-        Draft((batch, count * times, rows, size)),
-        Draft((batch, rows, count * times * size)),
-        Draft(value=count * times),
-    ]
-
-
-@condition(draw=_repeated_heads)
-def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
-    """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
-    if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
-        return f"{x.type!r} are not heads of known sizes"
-    batch, count, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static
-    times = heads // count
-    beside = once.type.shape == (batch, count, 1, rows, size) and wide.type.shape == (batch, count, times, rows, size)
-    fits = beside and split.type.shape == (batch, heads, rows, size)
-    return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat heads of {x.type!r}"
-
-
-class SharedHeads(RuleSet):
-    """Keys and values that several heads of the query share need not be repeated for each."""
-
-    drop = (
+    shared_heads = (
         _SHARED
         >> op.nn.attention(
             q,
@@ -400,13 +375,26 @@ _ROTATED = op.transpose(
 )
 
 
-class Rotations(RuleSet):
-    """Rotary positions: a head times cosines, plus the head with its halves exchanged and one of them negated, times sines."""
+class AttentionInputs(RuleSet):
+    """Rotary positions: a head times cosines, plus the head with its halves exchanged and one of them negated, times sines; a factor of
+    queries or of keys is a factor of their scores."""
 
-    halves = (
+    rotary = (
         (x * c + _EXCHANGED * d >> _ROTATED)
         .when(are_angles(c, x), are_angles(d, x))
         .when(*halves.only("sliced", is_half(e, x, 1), is_half(r, x, 0)), *halves.only("split", is_axis(r, -1, x)))
         .when(is_axis(p, -1, x), has_dtype(x, "float32"))
         .inexact(_ROUNDS)
+    )
+    scaled_operand = (
+        (side(queries=q * c, keys=q) @ side(queries=k, keys=k * c) >> (q @ k) * c)
+        .when(is_stack_of_heads(q), is_scalar(c, side(queries=q, keys=k)), is_float(q), is_finite(c))
+        .exploring()
+        .inexact("scales the product")
+    )
+    divided_scores = (
+        ((q @ k) / c >> (q @ k) * (1.0 / c))
+        .when(is_stack_of_heads(q), is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
+        .exploring()
+        .inexact("multiplies by the reciprocal")
     )

@@ -1,7 +1,7 @@
 """Scales and shifts folded into the weights and biases before them. Operators: nn.batch_norm nn.conv*d nn.conv*d_transpose nn.dense
 nn.matmul nn.bias_add multiply add.
 
-With k = gamma / sqrt(var + epsilon), batch normalisation of inference is x * k + (beta - mean * k) along an axis, so a convolution or a
+With k = gamma / sqrt(var + epsilon), batch normalization of inference is x * k + (beta - mean * k) along an axis, so a convolution or a
 product before it takes k into its weights and the rest into its bias. So do later products and sums with per-channel constants. Weights of
 convolutions and of nn.dense may be parameters of the program, which are scaled in each run, where they are smaller than what is scaled now.
 """
@@ -20,8 +20,7 @@ from passat.rules.pattern import Pattern, PCall, attributes, constants, number, 
 from passat.rules.rule import RuleSet
 
 x, weight = tensors("x w")
-matrix, b, c, d = constants("v b c d")
-gamma, beta, mean, var = constants("gamma beta mean var")
+matrix, b, c, d, gamma, beta, mean, var = constants("v b c d gamma beta mean var")
 a, e = attributes("a e")
 _NOTE = "scales the weights instead of the result"
 
@@ -162,8 +161,6 @@ def _vector(per_channel_constant: Pattern) -> PCall:
 
 
 _K = gamma / op.sqrt(var + number(epsilon(e)))
-
-
 convolution = operator("convolution", *(f"nn.conv{dims}d" for dims in (1, 2, 3)))
 transposed = operator("transposed", *(f"nn.conv{dims}d_transpose" for dims in (1, 2, 3)))
 kind, bias = cases("kind", "convolution", "transposed", "dense", "matmul"), cases("bias", "none", "biased")
@@ -224,8 +221,8 @@ class ScaleAxis(RuleSet):
     )
 
 
-class Normalisations(RuleSet):
-    """A normalisation that follows no product takes later per-channel scales and shifts into its own."""
+class BatchNorms(RuleSet):
+    """A normalization that follows no product takes later per-channel scales and shifts into its own."""
 
     scaled = (
         (

@@ -99,21 +99,6 @@ def _tailed(of: Pattern, vector: Pattern) -> Pattern:
 
 _ONE: Final = kind(dense=op.nn.dense(x, w), matmul=_product(w))
 _ALL: Final = kind(dense=op.nn.dense(x, joined(w, axis=0)), matmul=_product(joined(w, axis=-1)))
-
-
-class ParallelProducts(RuleSet):
-    """Products of one operand with several weights are parts of one product."""
-
-    together = _together(
-        _tailed(_ONE, b),
-        _tailed(_ALL, joined(b, axis=0)),
-        -1,
-        has_rank(w, 2),
-        *tail.only("biased", is_axis(e, -1, _ONE)),
-        *tail.only("shifted", is_row_of(b, _ONE)),
-    )
-
-
 operand = cases("operand", "plain", "turned")
 _TURNED: Final = operand(plain=False, turned=True)
 
@@ -163,10 +148,19 @@ _VIEW: Final = op.reshape(_biased(_product(w), b), newshape=q)
 _WIDE: Final = op.reshape(_biased(_product(joined(w, axis=-1)), joined(b, axis=0)), newshape=all_heads(_VIEW))
 
 
-class ParallelHeads(RuleSet):
-    """Projections to heads of attention, as queries, keys and values are, with the reshapes and transposes that follow."""
+class ParallelProducts(RuleSet):
+    """Products of one operand with several weights, with biases and relus; projections to heads of attention, as queries, keys and values
+    are, with the reshapes and transposes that follow."""
 
-    together = _together(
+    products = _together(
+        _tailed(_ONE, b),
+        _tailed(_ALL, joined(b, axis=0)),
+        -1,
+        has_rank(w, 2),
+        *tail.only("biased", is_axis(e, -1, _ONE)),
+        *tail.only("shifted", is_row_of(b, _ONE)),
+    )
+    heads = _together(
         heads(plain=_VIEW, moved=op.transpose(_VIEW, axes=p)),
         heads(plain=_WIDE, moved=op.transpose(_WIDE, axes=p)),
         heads(plain=-2, moved=-3),

@@ -25,11 +25,7 @@ from passat.rules.rule import RESOLVED, RuleSet
 (x,) = tensors("x")
 w, v, b, d, gamma, beta, mean, var = constants("w v b d gamma beta mean var")
 a, e, p = attributes("a e p")
-
-
 _GROUPED: Final = "sums and products in other groups"
-
-
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimised."""
 
@@ -84,20 +80,10 @@ def _mixed() -> PCall:
 
 
 bias = cases("bias", "none", "biased")
-
-
 biases = cases("biases", "none", "left", "both")
-
-
 padded_biases = cases("biases", "none", "left", "both", "small")
-
-
 _INNER = convolution(x, w, attrs=a)
-
-
 _BOTH = convolution(x, _mixed(), attrs=a, channels=kernel_after(a, v))
-
-
 _MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
 
 
@@ -153,29 +139,13 @@ def _biased(convolution: Pattern, bias: Pattern) -> PCall:
 
 
 _RIGHT, _SUMMED = convolution(x, v, attrs=a), convolution(x, w + v, attrs=a)
-
-
 _LARGE, _SMALL = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
-
-
 _PADDED = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
-
-
 dims = cases("dims", "one", "two")
-
-
 _NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
-
-
 _SCALE = gamma / op.sqrt(var + number(epsilon(e)))
-
-
 _ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
-
-
 _SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
-
-
 _WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
 
 

@@ -30,18 +30,10 @@ from passat.rules.rule import Rule, RuleSet
 x, y = tensors("x y")
 c, d = constants("c d")
 a, p, s, t, b, q = attributes("a p s t b q")
-
-
 MOST: Final = 4
 """Parts of a concatenation that rules look at."""
-
-
 HOLES: Final = tensors("x1 x2 x3 x4")
-
-
 PLACES: Final = attributes("b1 b2 b3")
-
-
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 
 
@@ -108,20 +100,10 @@ def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> b
 
 
 count = cases("count", "two", "three", "four")
-
-
 place_of_two = cases("place_of_two", "first", "second")
-
-
 place_of_three = cases("place_of_three", "first", "second", "third")
-
-
 place_of_four = cases("place_of_four", "first", "second", "third", "fourth")
-
-
 _CUT: Final = op.split(x, attrs=a)
-
-
 _TWO, _THREE, _FOUR = (op.split(concat(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
 
 
@@ -178,20 +160,10 @@ def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis
 
 
 _FIRST, _BETWEEN, _LAST = PLACES
-
-
 _CUTS: Final = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in pairwise(PLACES)]
-
-
 _ONE: Final = op.strided_slice(x, begin=_FIRST, end=_LAST, axes=t, strides=s)
-
-
 where = cases("where", "first", "later")
-
-
 inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, most=2)
-
-
 after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 
 
@@ -265,12 +237,8 @@ class Concatenations(RuleSet):
 
 
 BUDGET: Final = 200
-
-
 _OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
 """Elementwise operators whose one operand is a tuple."""
-
-
 f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
 
 
@@ -298,20 +266,10 @@ def is_no_scalar(c: Term) -> bool | str:
 
 
 _ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")
-
-
 g = operator("g", "multiply", *_ARITHMETIC)
-
-
 h = operator("h", *_ARITHMETIC)  # numbers that are factors: see `Scales`
-
-
 extremum = operator("extremum", "maximum", "minimum")
-
-
 _TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
-
-
 _NUMBER = op.reshape(c, newshape=no_axes(c))
 
 

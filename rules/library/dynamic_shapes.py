@@ -30,8 +30,6 @@ from passat.rules.rule import RuleSet
 x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")
 a, p = attributes("a p")
-
-
 _NONE: Final = Attrs()
 
 
@@ -201,14 +199,8 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
 
 
 _NUMBERS = op.arange(b, x, c)
-
-
 _SPREAD = op.expand_dims(_NUMBERS)
-
-
 _SPREAD_STEPS = op.expand_dims(_NUMBERS * k)
-
-
 _FLAT = op.nn.batch_flatten(x)
 
 
@@ -217,29 +209,13 @@ def _counted(stop: Pattern) -> PCall:
 
 
 _ROWS = op.reshape(x)
-
-
 _AT = _counted(z) * k + _counted(y)
-
-
 _AT_CONSTANT = _counted(z) * k + c
-
-
 _OF = op.take(_ROWS, _AT, axis=0)
-
-
 _OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
-
-
 _TAKEN = op.take(x, c, axis=p)
-
-
 _COPIES = (op.dyn.broadcast_to(_counted(y), k), op.dyn.broadcast_to(_counted(z), m))
-
-
 _PLACES = tuple(map(op.expand_dims, _COPIES))
-
-
 _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
 
 
@@ -253,8 +229,6 @@ def counts_from(start: Term, step: Term, least: Term) -> bool | str:
 
 
 _TRUE = op.greater_equal(op.reshape(_NUMBERS), d)
-
-
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
@@ -300,8 +274,6 @@ _VIEWED: Final = op.dyn.reshape(
     ),
     y,
 )
-
-
 _AGAIN: Final = op.reshape(op.expand_dims(x))
 
 
@@ -314,14 +286,8 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
 
 
 computed_shape = cases("computed", "both", "last", "first")
-
-
 _MERGED: Final = computed_shape(both=op.dyn.reshape(x, y), last=op.reshape(x), first=op.dyn.reshape(x, y))
-
-
 _TURNED: Final = op.transpose(_MERGED, axes=p)
-
-
 _APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z), last=op.dyn.reshape(_TURNED, z), first=op.reshape(_TURNED))
 
 
@@ -362,11 +328,7 @@ def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
 
 
 g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
-
-
 h = operator("h", "subtract", "divide")  # those that are not commutative
-
-
 side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
 
 
@@ -376,14 +338,8 @@ def _met(of: Pattern) -> Pattern:
 
 
 _COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z))
-
-
 _CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
-
-
 _COPY = op.dyn.broadcast_to(c, y)
-
-
 _FULL = op.dyn.full(op.reshape(c, newshape=()), y)
 
 

@@ -16,11 +16,7 @@ from passat.rules.rule import RESOLVED, Rule, RuleSet
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 (a,) = attributes("a")
-
-
 _ONCE: Final = "one product instead of several"
-
-
 _ORDER: Final = "rounds in another order"
 
 
@@ -131,14 +127,8 @@ class Cancellations(RuleSet):
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
-
-
 extremum = operator("extremum", "maximum", "minimum")
-
-
 g = operator("g", "add", "multiply")
-
-
 IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), same_type(x, g(x, z)))
 
 

@@ -25,7 +25,6 @@ from passat.rules.rule import Rule, RuleSet
 
 MOST_BYTES: Final = 1 << 30
 """No constant is made that is larger, however many bytes `rules.max_growth` allows."""
-
 f, g = operator("f"), operator("g", follows_sizes=True)
 cs = constants_of("cs", least=1)
 xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")

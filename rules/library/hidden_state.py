@@ -1,8 +1,10 @@
-"""Stacks of rows as matrices: [batch, sequence, hidden] becomes [batch * sequence, hidden]. Operators: nn.matmul nn.bias_add add
-nn.layer_norm nn.rms_norm nn.softmax split take reshape, reductions, and every elementwise operator that works on rows one by one.
+"""Stacks of rows as matrices: [batch, sequence, hidden] becomes [batch * sequence, hidden]; a factor for each feature goes into the linear
+layer before it. Operators: nn.matmul nn.bias_add add multiply nn.layer_norm nn.rms_norm nn.softmax split take reshape, reductions, and
+every elementwise operator that works on rows one by one.
 
-A product of a stack by a weight and its bias take two nodes, those of a matrix one (Gemm), and what follows does not mind. What the
-rules make is dearer by reshapes until those meet: extraction keeps them where they do.
+A product of a stack by a weight and its bias take two nodes, those of a matrix one (Gemm), and what follows does not mind. What the rules
+make is dearer by reshapes until those meet: extraction keeps them where they do. ConvNeXt and CaiT scale what a block adds to its input
+(Touvron et al. 2021, LayerScale).
 """
 
 import math
@@ -16,6 +18,7 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.data_movement import f
 from passat.rules.library.products import is_matrix, is_row_bias
 from passat.rules.operator_hole import operator
@@ -23,8 +26,41 @@ from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, 
 from passat.rules.rule import Rule, RuleSet
 
 x, y, z = tensors("x y z")
-w, b = constants("w b")
-a, e, k, p = attributes("a e k p")
+w, b, s = constants("w b s")
+p, a, e, k = attributes("p a e k")
+_NOTE = "scales weight and bias instead of the result"
+
+
+@condition
+def is_feature_scale(s: Term, w: Term) -> bool | str:
+    """The factor is a vector with an element for each column of a weight, which is a matrix."""
+    if w.type.ndim != 2 or s.type.ndim != 1:
+        return f"{s.type!r} is no vector, or {w.type!r} no matrix"
+    return s.type.shape == w.type.shape[1:] or f"{s.type!r} has not an element for each column of {w.type!r}"
+
+
+@condition
+def is_feature_bias(b: Term, w: Term) -> bool | str:
+    """The bias is a vector with an element for each column of a weight."""
+    return (b.type.ndim == 1 and b.type.shape == w.type.shape[1:]) or f"{b.type!r} is no bias of a product by {w.type!r}"
+
+
+class LayerScale(RuleSet):
+    """Factors for each feature go into weight and bias of the linear layer before them."""
+
+    product = ((x @ w) * s >> x @ (w * s)).when(is_feature_scale(s, w), is_float(w), stays_finite(w, s)).inexact(_NOTE)
+    biased = (
+        ((x @ w + b) * s >> x @ (w * s) + b * s)
+        .when(is_feature_scale(s, w), is_feature_bias(b, w), is_float(w), stays_finite(w, s), stays_finite(b, s))
+        .inexact(_NOTE)
+    )
+    biased_matrix = (
+        (op.nn.bias_add(x @ w, b, axis=p) * s >> op.nn.bias_add(x @ (w * s), b * s, axis=-1))
+        .when(is_feature_scale(s, w), is_axis(p, -1, x @ w), is_float(w), stays_finite(w, s), stays_finite(b, s))
+        .inexact(_NOTE)
+    )
+
+
 _REGROUPS = "a product of another shape may sum in another order"
 
 
@@ -156,25 +192,12 @@ def _through(whole: Pattern, flat: Pattern) -> Rule:
 g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
 h = operator("h", "subtract", "divide", "power")  # those that are not commutative
 reduction = operator("reduction", "sum", "mean", "max", "min")
-
-
 side = cases("side", "left", "right")
 
 
 def _met(other: Pattern, rows: Pattern = _STACK) -> Pattern:
     """Arithmetic on rows and on something else, whichever is the first operand."""
     return side(left=g(rows, other), right=h(other, rows))
-
-
-class Rows(RuleSet):
-    """What works on rows one by one, or on their elements, does so on the matrix of the rows of a stack."""
-
-    elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    stack = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
-    row = _through(_met(y), _met(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
-    reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
-        is_last_axis(p, _STACK)
-    )
 
 
 _PRODUCT = x @ w
@@ -204,9 +227,21 @@ def _part(index: int | CaseValue) -> Rule:
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
 
 
-class HiddenStates(RuleSet):
-    """Products of stacks of rows become products of matrices, whose biases are part of them; normalisations go along."""
+def _before(whole: Pattern, flat: Pattern) -> Rule:
+    """The matrix of the rows of a result is the result of the matrix."""
+    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole))).exploring()
 
+
+class HiddenStates(RuleSet):
+    """Products of stacks of rows become products of matrices, whose biases are part of them; normalizations, parts and whatever works on
+    rows one by one, or on their elements, go along."""
+
+    elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
+    arithmetic_of_stacks = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
+    arithmetic_with_row = _through(_met(y), _met(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
+    reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
+        is_last_axis(p, _STACK)
+    )
     product = (
         (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=stack_of(_PRODUCT)))
         .when(is_stack(x), is_matrix(w), is_float(x))
@@ -219,29 +254,9 @@ class HiddenStates(RuleSet):
         .exploring()
         .inexact("ONNX's Gemm may add the bias before it rounds")
     )
-    normalised = _through(_normed(_STACK, p), _normed(x, -1)).when(is_axis(p, -1, _STACK))
+    normalized = _through(_normed(_STACK, p), _normed(x, -1)).when(is_axis(p, -1, _STACK))
     parts = _part(part(first=0, second=1))
-
-
-def _before(whole: Pattern, flat: Pattern) -> Rule:
-    """The matrix of the rows of a result is the result of the matrix."""
-    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole))).exploring()
-
-
-class Embeddings(RuleSet):
-    """The matrix that the rows of a stack make is computed as one from the start: from sums and normalisations."""
-
-    of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_sizes(x, y))
-    of_norm = _before(_scaled(x, p), _scaled(op.reshape(x, newshape=rows_of(x)), -1)).when(is_axis(p, -1, _scaled(x, p)))
-
-
-class ThirdParts(RuleSet):
-    """The third part of each row of a stack, as of queries, keys and values that one product makes."""
-
     third_part = _part(2)
-
-
-class TakenRows(RuleSet):
-    """The rows of a table that a stack of indices names, as a matrix."""
-
-    of_rows_taken = _before(_TAKEN, op.take(w, op.reshape(x, newshape=(-1,)), axis=0)).when(is_matrix(w))
+    rows_of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_sizes(x, y))
+    rows_of_norm = _before(_scaled(x, p), _scaled(op.reshape(x, newshape=rows_of(x)), -1)).when(is_axis(p, -1, _scaled(x, p)))
+    taken_rows = _before(_TAKEN, op.take(w, op.reshape(x, newshape=(-1,)), axis=0)).when(is_matrix(w))

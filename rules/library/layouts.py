@@ -3,19 +3,29 @@ transpose.
 
 A convolution of transposed data by a transposed weight, transposed back, is the convolution. Which layout is better is for a cost model to
 say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `data_movement`
-and `passat.rules.library.layout_passages`. Relay's ConvertLayout and AlterOpLayout.
+and `layout_transposes`, for which conditions and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
+Relay's ConvertLayout and AlterOpLayout.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.op import Op, OpTypeError, list_ops
+from passat.ir.ops.movement import permutation
+from passat.ir.ops.reduction import reduced_axes
+from passat.ir.ops.slicing import slice_parts
 from passat.ir.ops.windows import SPATIAL, axes_of
-from passat.rules.conditions import Term, computed, condition
+from passat.ir.types import TensorType, TupleType
+from passat.rules.conditions import Refuse, Term, computed, condition
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.operator_hole import OperatorHole, operator
 from passat.rules.pattern import RuleError, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
+
+if TYPE_CHECKING:
+    from passat.rules.checking.dice import Dice
 
 x, w = tensors("x w")
 (a,) = attributes("a")
@@ -164,3 +174,240 @@ class ChannelsFirst(RuleSet):
 
     convolution = _of_convolution(conv, FIRST)
     pooling = _of_pooling(pool, FIRST)
+
+
+def _order(axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
+    return permutation(x.type.ndim, axes)
+
+
+def _an_image(dice: "Dice", axes: Draft, x: Draft) -> Drafts:
+    rank = len(x.shape) if x.shape is not None else dice.pick((3, 4, 4, 5))
+    if rank < 3:
+        return None
+    order = dice.pick([(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))])
+    return [Draft(value=order), Draft(shape=x.shape or tuple(dice.pick((1, 2, 2, 3)) for _ in range(rank)))]
+
+
+@condition(draw=_an_image)
+def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The transpose moves the channels of an image (axis 1 to the end, or back), or the batch of one of four axes or more."""
+    rank, order = x.type.ndim, _order(axes, x)
+    moved = tuple(range(2, rank))
+    if rank >= 3 and order in ((0, *moved, 1), (0, rank - 1, *range(1, rank - 1))):
+        return True
+    return (rank >= 4 and order[0] != 0) or f"axes={order} is no change of the layout of an image"
+
+
+@condition
+def has_fewer_axes(y: Term, x: Term) -> bool | str:
+    """The one tensor has fewer axes than the other, and is more than one number."""
+    if y.type.ndim >= x.type.ndim:
+        return f"{y.type!r} has no fewer axes than {x.type!r}"
+    return y.type.size != 1 or f"{y.type!r} is one number"
+
+
+@condition
+def has_several(y: Term) -> bool | str:
+    """The tensor is more than one number."""
+    return y.type.size != 1 or f"{y.type!r} is one number"
+
+
+@condition
+def is_one_element(y: Term, x: Term) -> bool | str:
+    """The tensor has one element, and does not add axes to what it meets."""
+    return (y.type.size == 1 and y.type.ndim <= x.type.ndim) or f"{y.type!r} is not one number"
+
+
+def _enough_parts(dice: "Dice", split: Draft, attrs: Draft, x: Draft, i: int) -> Drafts:
+    count = i + dice.pick((1, 2))
+    shape = tuple(count * dice.pick((1, 1, 2)) for _ in range(dice.pick((3, 4))))
+    return [None, Draft(value={"indices_or_sections": count}), Draft(shape=shape), None]
+
+
+@condition(draw=_enough_parts)
+def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
+    """The split has a part of that number."""
+    return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"there is no part {i}"
+
+
+@condition
+def keeps_batch(axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The transpose leaves the first axis where it is."""
+    return _order(axes, x)[0] == 0 or f"axes={_order(axes, x)} moves the first axis"
+
+
+@condition
+def keeps_order(axes: Sequence[int] | None, attrs: Attrs, x: Term, turned: bool) -> bool | str:
+    """What is left of the transpose is in the order of the tensor; or, `turned`, in another."""
+    left = _left_over(axes, attrs, x)
+    return (list(left) == sorted(left)) != turned or f"axes={left} are left over"
+
+
+@computed
+def missing_axes(y: Term, x: Term) -> int:
+    """How many axes the one tensor has more than the other."""
+    return x.type.ndim - y.type.ndim
+
+
+@computed
+def axis_behind(axis: int, axes: Sequence[int] | None, x: Term) -> int:
+    """Which axis of its transpose an axis of a tensor is."""
+    return _order(axes, x).index(x.type.axis(axis))
+
+
+@computed
+def layout_before(layout: str, axes: Sequence[int] | None, x: Term) -> str:
+    """The layout of a tensor whose transpose has the given one."""
+    order = _order(axes, x)
+    return "".join(layout[order.index(axis)] for axis in range(len(order)))
+
+
+@computed
+def layout_behind(layout: str, axes: Sequence[int] | None, x: Term) -> str:
+    """The layout of the transpose of a tensor that has the given one."""
+    return "".join(layout[axis] for axis in _order(axes, x))
+
+
+@computed
+def widths_before(widths: tuple[AnyValue, ...], axes: Sequence[int] | None, x: Term) -> tuple[AnyValue, ...]:
+    """The widths by which a tensor is padded whose transpose is padded by the given ones."""
+    order = _order(axes, x)
+    return tuple(widths[order.index(axis)] for axis in range(len(order)))
+
+
+@computed
+def widths_behind(widths: tuple[AnyValue, ...], axes: Sequence[int] | None, x: Term) -> tuple[AnyValue, ...]:
+    """The widths by which the transpose of a tensor is padded that is padded by the given ones."""
+    return tuple(widths[axis] for axis in _order(axes, x))
+
+
+@computed
+def sliced(attrs: Attrs, axes: Sequence[int] | None, x: Term, part: str, behind: bool) -> tuple[int, ...]:
+    """A parameter of a slice before, or behind, a transpose that stands on its other side now."""
+    order = _order(axes, x)
+    cuts = slice_parts(x.type.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+    moved = {order.index(axis) if behind else order[axis]: cut for axis, cut in cuts.items()}
+    if part == "axes":
+        return tuple(sorted(moved))
+    return tuple(moved[axis][("begin", "end", "strides").index(part)] for axis in sorted(moved))
+
+
+@computed
+def reduced_before(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
+    """The axes of a tensor that are taken away where they are taken away of its transpose."""
+    order = _order(axes, x)
+    return tuple(sorted(order[axis] for axis in _gone(order, attrs, x)))
+
+
+@computed
+def kept_order(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
+    """The permutation of what is left of a tensor that makes of it what is left of the transpose."""
+    left = _left_over(axes, attrs, x)
+    return tuple(sorted(left).index(axis) for axis in left)
+
+
+def _gone(order: tuple[int, ...], attrs: Attrs, x: Term) -> tuple[int, ...]:
+    """The axes of a transpose that a call on it with these attributes takes away: a reduction, argmax or argmin, or squeeze."""
+    if "exclude" in attrs:
+        return reduced_axes(x.type.ndim, attrs.axis, attrs.exclude)
+    named = attrs.axis
+    if named is None:  # squeeze, of a tensor whose sizes are known
+        return tuple(place for place, axis in enumerate(order) if x.type.shape[axis] == 1)
+    return tuple(axis % x.type.ndim for axis in ((named,) if isinstance(named, int) else named))
+
+
+def _left_over(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
+    """The axes of a tensor that a call on its transpose leaves, in the order of that."""
+    order = _order(axes, x)
+    if attrs.get("keepdims", False):
+        return order
+    gone = _gone(order, attrs, x)
+    return tuple(axis for place, axis in enumerate(order) if place not in gone)
+
+
+@computed
+def one_axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
+    """The one axis of a tensor that an axis of its transpose is. Refuses where none is named."""
+    if not isinstance(axis, int):
+        raise Refuse(f"axis={axis} is not one axis")
+    return _order(axes, x)[x.type.axis(axis)]
+
+
+class _Blocks(NamedTuple):
+    """A reshape of a transpose as a transpose of a reshape: of what the tensor is transposed first, the shape, how that is transposed."""
+
+    inner: tuple[int, ...]
+    newshape: tuple[int, ...]
+    outer: tuple[int, ...]
+
+
+def _sizes(type_: TensorType) -> tuple[int, ...]:
+    sizes = tuple(size for size in type_.shape if isinstance(size, int))
+    if len(sizes) != type_.ndim or 0 in sizes or not sizes:
+        raise Refuse(f"{type_!r} is empty, or not static")
+    return sizes
+
+
+def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """The axes of two shapes of as many elements, in the smallest groups that have as many elements."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        ours, theirs, many, others = [i], [j], before[i], after[j]
+        i, j = i + 1, j + 1
+        while many != others:
+            if many < others:
+                ours.append(i)
+                many, i = many * before[i], i + 1
+            else:
+                theirs.append(j)
+                others, j = others * after[j], j + 1
+        groups.append((ours, theirs))
+    if groups:  # what is left over has one element
+        groups[-1][0].extend(range(i, len(before)))
+        groups[-1][1].extend(range(j, len(after)))
+    return groups
+
+
+def _blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> _Blocks:
+    """Groups of axes that a reshape takes apart or together move as one, to where their first axis is in the tensor."""
+    order, sizes, made = _order(axes, x), _sizes(x.type), _sizes(whole.type)
+    groups = [([order[i] for i in ours], theirs) for ours, theirs in _groups(tuple(sizes[axis] for axis in order), made)]
+    moved = sorted(groups, key=lambda group: min(group[0]))
+    places = [place for _, theirs in moved for place in theirs]
+    inner = tuple(axis for ours, _ in moved for axis in ours)
+    return _Blocks(inner, tuple(made[place] for place in places), tuple(places.index(place) for place in range(len(made))))
+
+
+def _channels_apart(dice: "Dice", axes: Draft, x: Draft, whole: Draft) -> Drafts:
+    batch, height, width, groups, size = (dice.pick((1, 2, 3)) for _ in range(5))
+    shape = (batch, groups, size, height, width)
+    return [Draft(value=(0, 3, 1, 2)), Draft(shape=(batch, height, width, groups * size)), Draft(shape=shape)]
+
+
+@condition(draw=_channels_apart)
+def moves_blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> bool | str:
+    """The reshape takes the channels of an image apart that a transpose has moved, or together so that one can move them then."""
+    outer = _blocks(axes, x, whole).outer
+    moved = tuple(range(1, len(outer) - 1))
+    first = x.type.ndim > 3 and _order(axes, x) in ((0, x.type.ndim - 1, *range(1, x.type.ndim - 1)), (0, *range(2, x.type.ndim), 1))
+    then = len(outer) > 3 and outer in ((0, len(outer) - 1, *moved), (0, *range(2, len(outer)), 1))
+    return ((first or then) and outer != tuple(range(len(outer)))) or f"{whole.type!r} does not have the channels of an image apart"
+
+
+@computed
+def inner_order(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
+    """The permutation of the tensor that brings groups together."""
+    return _blocks(axes, x, whole).inner
+
+
+@computed
+def inner_shape(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
+    """The shape of that, with groups taken apart or together."""
+    return _blocks(axes, x, whole).newshape
+
+
+@computed
+def outer_order(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
+    """The permutation that makes the result of that."""
+    return _blocks(axes, x, whole).outer

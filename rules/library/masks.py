@@ -46,20 +46,10 @@ from passat.rules.rule import Rule, RuleSet
 x, y, z, v = tensors("x y z v")
 c, d, e, b = constants("c d e b")
 t, u, a, p, q = attributes("t u a p q")
-
-
 _SIGN = "the sign of 0"
-
-
 _CHOICE = op.where(x, c, d)
-
-
 f = operator("f", "add", "subtract", "multiply", "divide")
-
-
 equal = cases("equal", "equal", "not_equal")
-
-
 order = cases("order", "less", "less_equal", "greater", "greater_equal")
 
 
@@ -154,11 +144,7 @@ class Selections(RuleSet):
 
 
 _BATCHES = op.reshape(x, newshape=q)
-
-
 _TURNED = op.transpose(_BATCHES, axes=p)
-
-
 _KEYS = op.reshape(_TURNED)
 
 
@@ -272,20 +258,10 @@ def is_smaller(y: Term, x: Term) -> bool | str:
 
 
 _FOUND = op.gather_nd(x, c, batch_dims=p)
-
-
 _BOTH = op.logical_and(c, x)
-
-
 _MASK = op.where(op.broadcast_to(x), c, d)
-
-
 scores = cases("scores", "products", "scaled", "masked", "biased")
-
-
 _WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + op.where(y, c, d), biased=x + c), attrs=a)
-
-
 _GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
 
 

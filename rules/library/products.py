@@ -26,8 +26,6 @@ from passat.rules.rule import RuleSet
 x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
 a, p, q, r = attributes("a p q r")
-
-
 _REGROUPS = "a product of another shape may sum in another order"
 
 
@@ -85,14 +83,8 @@ def rows(w: Term) -> tuple[int, ...]:
 
 
 _FLAT = op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)
-
-
 _VIEWED = op.reshape(_FLAT + b)
-
-
 _UNFLAT = op.reshape(_FLAT)
-
-
 _UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p))
 
 
@@ -224,28 +216,14 @@ def turned(of: Pattern) -> PCall:
 
 
 side = cases("side", "left", "right")
-
-
 flag = cases("flag", "turned", "back")
-
-
 _SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
-
-
 kind = cases("kind", "matmul", "dense")
-
-
 flagged = cases("flagged", "matmul", "batch_matmul")
-
-
 _WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
-
-
 _FLAGGED = flagged(
     matmul=op.nn.matmul(x, y, transpose_a=p, transpose_b=q), batch_matmul=op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
 )
-
-
 _EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
 
 

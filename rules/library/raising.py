@@ -28,8 +28,6 @@ from passat.rules.rule import Rule, RuleSet
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")
 m, n, p, q, r = attributes("m n p q r")
-
-
 _ROUNDS = "one operator rounds at other places than the nodes that it stands for"
 
 
@@ -146,42 +144,18 @@ def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
 
 
 _MEAN = op.mean(x, axis=p, keepdims=True, exclude=False)
-
-
 _CENTRED = x - _MEAN
-
-
 _VARIANCE = op.mean(_CENTRED * _CENTRED, axis=q, keepdims=True, exclude=False)
-
-
 _STANDARD = _CENTRED / op.sqrt(_VARIANCE + c)
-
-
 _SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
-
-
 _BY_ROOT = x / op.sqrt(_SQUARE + c)
-
-
 _ONES = op.broadcast_to(1.0, shape=trailing_shape(p, x))
 """The scale of what is not scaled, or whose scale became part of the weights that follow."""
-
-
 _NORMED = op.nn.layer_norm(x, g, (), axis=p, epsilon=r)
-
-
 _MOST = op.max(x, axis=p, keepdims=True, exclude=False)
-
-
 _POWERS = op.exp(x - _MOST)
-
-
 _SHARES = _POWERS / op.sum(_POWERS, axis=q, keepdims=True, exclude=False)
-
-
 _PLAIN_POWERS = op.exp(x)
-
-
 _PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exclude=False)
 
 
@@ -198,8 +172,6 @@ def only_axis(axis: AnyValue) -> int:
 
 
 _GROUPS = op.reshape(x, newshape=m)
-
-
 _IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), newshape=n)
 
 
@@ -322,11 +294,7 @@ def _gelu(inner: Pattern, approximate: str) -> Rule:
 
 
 _ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
-
-
 slope = cases("slope", "divided", "scaled")
-
-
 cube = cases("cube", "power", "product", "factored", "factored_square")
 
 
@@ -346,15 +314,9 @@ def slope_of(c: Term) -> float:
 
 
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
-
-
 _SIXTH = 0.16666667
 """What a file keeps of 1 / 6, in 32 bits."""
-
-
 sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
-
-
 _HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
 
 

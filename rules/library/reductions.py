@@ -21,20 +21,10 @@ from passat.rules.rule import Rule, RuleSet
 x, y = tensors("x y")
 (c,) = constants("c")
 a, b, p = attributes("a b p")
-
-
 _ORDER: Final = "sums in another order"
-
-
 quantifier = operator("quantifier", "all", "any")
-
-
 extremum = operator("extremum", "max", "min")
-
-
 total = operator("total", "sum", "prod", "reduce_l1")
-
-
 floating = operator("floating", "mean", "logsumexp", "reduce_l2")
 """Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
 
@@ -95,8 +85,6 @@ def reduces_all(attrs: Attrs, x: Term) -> bool | str:
 
 
 _TURNED: Final = op.transpose(x, axes=p)
-
-
 _VIEWED: Final = op.reshape(x)
 
 
@@ -161,8 +149,6 @@ def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
 
 
 _BOTH: Final = op.concatenate((x, y), axis=p)
-
-
 along = cases("along", "sum", "max", "min")
 
 
@@ -175,17 +161,9 @@ def _across(of: OpNames | OperatorHole) -> Rule:
 
 
 linear = operator("linear", "sum", "mean")
-
-
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
-
-
 scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
-
-
 negated = cases("of", "sum", "max", "min")
-
-
 _OR_SIGN: Final = "sums in another order, or the sign of 0"
 
 
@@ -258,8 +236,6 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
 
 
 softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
-
-
 _MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 

@@ -1,10 +1,10 @@
 """Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that
-`passat.rules.library.batch_norm` does not take. Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply add.
+`batch_norm` does not take. Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply add.
 
 Weights of convolutions and of nn.dense may be parameters, which are scaled in each run, where they are smaller than what is scaled now.
 Shifts, which would have them summed in each run too, fold into constant ones.
 
-Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `passat.rules.library.scale_movement`.
+Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `scale_movement`.
 """
 
 from passat.ir.attrs import Attrs
@@ -268,7 +268,7 @@ class BackwardScaleAxis(RuleSet):
     )
 
 
-class Biases(RuleSet):
+class BiasSums(RuleSet):
     """Two biases are one."""
 
     merge = (

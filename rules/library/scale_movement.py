@@ -2,8 +2,8 @@
 nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d nn.avg_pool*d nn.global_*_pool*d nn.pad transpose nn.batch_flatten nn.bias_add add
 subtract.
 
-The messages that Relay's FoldScaleAxis passes along, as equations: those that go up are `ScalesUp` (BackwardFoldScaleAxis), those that go
-down `ScalesDown` (ForwardFoldScaleAxis). They explore: a scale that meets no product stays where it was.
+The messages that Relay's FoldScaleAxis passes along, as equations: those that go up are `HoistScales` (BackwardFoldScaleAxis), those that
+go down `SinkScales` (ForwardFoldScaleAxis). They explore: a scale that meets no product stays where it was.
 """
 
 from typing import Any as AnyValue
@@ -52,7 +52,7 @@ def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
 
 
 @condition
-def keeps_batch(c: Term, whole: Term) -> bool | str:
+def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     """The constant is the same for each of the first axis, and the tensor behind that static."""
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
         return f"{whole.type!r} is not static behind its first axis"
@@ -138,7 +138,7 @@ _VECTOR = op.reshape(c, newshape=(-1,))
 _DIFFERENCE, _BOTH = sum_or_difference(x * c, d), sum_or_difference(x, y) * c
 
 
-class ScalesUp(RuleSet):
+class HoistScales(RuleSet):
     """Scales go up, towards the product before them."""
 
     passing = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_NOTE)
@@ -168,7 +168,7 @@ class ScalesUp(RuleSet):
     )
 
 
-class ScalesDown(RuleSet):
+class SinkScales(RuleSet):
     """Scales go down, towards the product behind them."""
 
     passing = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_NOTE)
@@ -180,7 +180,7 @@ class ScalesDown(RuleSet):
             op.nn.batch_flatten(x * c, attrs=a)
             >> op.nn.batch_flatten(x, attrs=a) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
         )
-        .when(is_float(x), keeps_batch(c, x), keeps_type(x, x * c))
+        .when(is_float(x), is_same_in_batch(c, x), keeps_type(x, x * c))
         .exploring()
         .inexact(_NOTE)
     )

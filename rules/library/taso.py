@@ -24,8 +24,6 @@ from passat.rules.rule import MIXED, RuleSet
 x, y, z, w = tensors("x y z w")
 (c,) = constants("c")
 a, e, p = attributes("a e p")
-
-
 ROUNDS = "rounds in another order"
 
 

@@ -50,8 +50,6 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
 
 
 VIEWS: Final = ("reshape", "expand_dims", "squeeze", "flatten")
-
-
 outer, inner = cases("outer", *VIEWS), cases("inner", *VIEWS)
 
 
@@ -60,8 +58,6 @@ def _view(kind: CaseHole, of: Pattern, **attrs: AttrHole) -> Pattern:
 
 
 _ONE, _PAIR = _view(outer, x), _view(outer, _view(inner, x, newshape=q), newshape=p)
-
-
 _GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, hole in ((outer, p), (inner, q))]
 
 
@@ -189,8 +185,6 @@ class Copies(RuleSet):
 
 
 g = operator("g", "add", "multiply", "subtract", "divide")
-
-
 _WIDE: Final = op.broadcast_to(x)
 
 
@@ -219,19 +213,11 @@ def full_shape(x: Term) -> tuple[int, ...]:
 
 
 form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
-
-
 _FILLED: Final = form(
     full=op.full(y), full_like=op.full_like(z, y), zeros=op.zeros(), ones=op.ones(), zeros_like=op.zeros_like(z), ones_like=op.ones_like(z)
 )
-
-
 _VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
-
-
 filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
-
-
 filled_first = operator("g", "subtract", "divide")
 
 

@@ -10,7 +10,7 @@ from passat.passmgr import Place, register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
-from passat.rules.library.combine_parallel import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
+from passat.rules.library.combine_parallel import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -47,7 +47,7 @@ def combine_parallel_conv2d(min_num_branches: int = 3) -> CombineParallel:
 def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False) -> CombineParallel:
     """Products of one operand with several weights become one, with biases and relus, and the reshapes and transposes to heads of
     attention. With `to_batch`, products with weights of one shape become the product of two stacks."""
-    sets = (ParallelStacks,) if to_batch else (ParallelProducts, ParallelHeads)
+    sets = (ParallelStacks,) if to_batch else (ParallelProducts,)
     doc = combine_parallel_dense.__doc__ or ""
     return CombineParallel(sets, name="CombineParallelDense", min_num_branches=min_num_branches, doc=doc, after=["CombineParallelConv2D"])
 

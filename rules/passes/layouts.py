@@ -57,9 +57,9 @@ _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_firs
 
 def _passages() -> tuple[RuleSetMeta, ...]:
     """The sets that move transposes: hundreds of rules, made when the first layout pass is."""
-    from passat.rules.library.layout_passages import LayoutsDown, LayoutsUp, Meetings, TurnedViews, WideConcats
+    from passat.rules.library.layout_transposes import CancelTransposes, HoistTransposes, SinkTransposes
 
-    return Meetings, TurnedViews, Views, LayoutsDown, LayoutsUp, WideConcats, CommuteUnary, ScaleAxis
+    return CancelTransposes, Views, SinkTransposes, HoistTransposes, CommuteUnary, ScaleAxis
 
 
 _WITHOUT: Final = (

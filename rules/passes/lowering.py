@@ -5,8 +5,8 @@ from typing import Final
 
 from passat.passmgr import PassContext, register_pass
 from passat.rules import library
-from passat.rules.library.fast_math import FastMath as FastMathRules
-from passat.rules.library.unpacking import CanonicalOps
+from passat.rules.library.lowering import CanonicalOps
+from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.pattern import RuleError
 from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import RulePass

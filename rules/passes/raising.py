@@ -4,15 +4,13 @@ from typing import Final
 
 from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Constants, Units
-from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
-from passat.rules.library.contrib import ContribGelus, ContribProducts
-from passat.rules.library.experts import Experts
+from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.hidden_state import Embeddings, HiddenStates, Rows, TakenRows, ThirdParts
-from passat.rules.library.layer_scale import LayerScale
+from passat.rules.library.hidden_state import HiddenStates, LayerScale
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
+from passat.rules.library.matmul_chains import Experts
 from passat.rules.library.raising import Activations, Normalizations, Roots
-from passat.rules.library.spelling import GlobalPools, OpenSizes
+from passat.rules.library.target_forms import ContribForms, TargetForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.passes.target import TargetPass
 from passat.rules.rule_pass import RulePass
@@ -29,7 +27,7 @@ def flatten_hidden_state() -> RulePass:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
     that masks, guards of softmax, experts and layer scale."""
     before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, AttentionMasks, *_MERGED)
-    after = phase(Rows, HiddenStates, ThirdParts, Embeddings, TakenRows, BatchTransposes, *_MERGED)
+    after = phase(HiddenStates, BatchTransposes, *_MERGED)
     doc = flatten_hidden_state.__doc__ or ""
     return RulePass((before, after), name="FlattenHiddenState", opt_level=3, doc=doc, after=["RaiseAttention"])
 
@@ -37,7 +35,7 @@ def flatten_hidden_state() -> RulePass:
 @register_pass(_PREFIX + "Spell")
 def spell() -> RulePass:
     """Of two ways to write the same, the one that the target's kernels run faster: global pooling, and reshapes that count."""
-    return RulePass((GlobalPools, OpenSizes), name="Spell", opt_level=3, doc=spell.__doc__ or "", after=["ContribOperators"])
+    return RulePass((TargetForms,), name="Spell", opt_level=3, doc=spell.__doc__ or "", after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "Raise")
@@ -50,8 +48,8 @@ def raise_operators() -> RulePass:
 @register_pass(_PREFIX + "RaiseAttention")
 def raise_attention() -> RulePass:
     """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
-    first = phase(ConstantFolding, BatchTransposes, AttentionMasks, Rotations, ScoreScales, Constants, *_MERGED)
-    then = phase(Attentions, SharedHeads, BatchTransposes, *_MERGED)
+    first = phase(ConstantFolding, BatchTransposes, AttentionMasks, AttentionInputs, Constants, *_MERGED)
+    then = phase(Attentions, BatchTransposes, *_MERGED)
     doc = raise_attention.__doc__ or ""
     return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["Raise"])
 
@@ -59,6 +57,6 @@ def raise_attention() -> RulePass:
 @register_pass(_PREFIX + "ContribOperators")
 def contrib_operators() -> TargetPass:
     """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
-    sets = (ConstantFolding, ContribGelus, ContribProducts)
+    sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
     return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenRegions"])

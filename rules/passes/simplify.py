@@ -8,15 +8,14 @@ from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
 from passat.rules.library.arithmetic import Arithmetic, Bounds, Clips, Constants, Doubles, Powers, Sums, Units
-from passat.rules.library.batch_norm import Normalisations, ScaleAxis
+from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import DynamicCopies, DynamicViews, Lookups
 from passat.rules.library.dynamic_shapes import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.library.inference import Inference
+from passat.rules.library.lowering import Inference, Unpacking
 from passat.rules.library.masks import Selections
 from passat.rules.library.products import Products, Scales, WeightsLast
 from passat.rules.library.raising import Roots
-from passat.rules.library.unpacking import Unpacking
 from passat.rules.library.views import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
@@ -90,7 +89,7 @@ def fold_batch_norm() -> RulePass:
     sets = (
         ConstantFolding,
         ScaleAxis,
-        Normalisations,
+        BatchNorms,
         Scales,
         WeightsLast,
         *SIMPLIFY,

@@ -147,7 +147,7 @@ def test_what_conditions_say_in_words() -> None:
 
 
 def test_operators_of_rules_with_several_roots_count_on_both_sides() -> None:
-    assert operators_of(ParallelProducts) == ["add", "nn.bias_add", "nn.dense", "nn.matmul", "nn.relu"]
+    assert operators_of(ParallelProducts) == ["add", "nn.bias_add", "nn.dense", "nn.matmul", "nn.relu", "reshape", "transpose"]
 
 
 def test_which_passes_run_a_set() -> None:
@@ -155,7 +155,7 @@ def test_which_passes_run_a_set() -> None:
     assert by[FastMath] == {"FastMath": [""]}
     assert "SimplifyExpr" in by[Arithmetic]
     assert by[library.Unpacking] == {"SimplifyInference{unpack=True}": [""]}
-    assert by[library.GlobalPools] == {"Spell": [""]}
+    assert by[library.TargetForms] == {"Spell": [""]}
     assert by[library.Commutativity] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
 
 

@@ -10,12 +10,12 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
-from passat.rules.library import Biases, Factoring, Products, ScaleAxis, Sums
+from passat.rules.library import BiasSums, Factoring, Products, ScaleAxis, Sums
 from passat.rules.passes import fold_batch_norm, linear_algebra
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 
-RULES = [rule for rules in (ScaleAxis, Biases, Factoring, Products, Sums) for rule in rules if not rule.back]
+RULES = [rule for rules in (ScaleAxis, BiasSums, Factoring, Products, Sums) for rule in rules if not rule.back]
 
 
 @st.composite

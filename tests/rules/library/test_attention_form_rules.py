@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
-from passat.rules.library import AttentionMasks, BatchTransposes, GlobalPools, LayerScale
+from passat.rules.library import AttentionMasks, BatchTransposes, LayerScale, TargetForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -73,11 +73,11 @@ CASES: dict[str, Case] = {
         ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
         "axis 0 of Tensor",
     ),
-    "GlobalPools.mean": case(
+    "TargetForms.global_pool": case(
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"
     ),
 }
-TABLE = pairs(CASES, BatchTransposes, AttentionMasks, LayerScale, GlobalPools)
+TABLE = pairs(CASES, BatchTransposes, AttentionMasks, LayerScale, TargetForms)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -110,19 +110,19 @@ def test_the_guard_stays_where_numbers_may_be_none() -> None:
 
 def test_a_mean_of_rows_is_no_pooling() -> None:
     function = func(ops.mean(var("rows", (2, 3, 4)), axis=(2,), keepdims=True))
-    assert optimise(function, GlobalPools).function is function
+    assert optimise(function, TargetForms).function is function
 
 
 @pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
 def test_a_mean_of_what_may_be_empty_is_no_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
     """ONNX Runtime pools no samples, but refuses samples without channels and channels without elements."""
-    function = optimise(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), GlobalPools).function
+    function = optimise(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
     assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
-    function = optimise(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), GlobalPools).function
+    function = optimise(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), TargetForms).function
     pools = onnx.helper.make_node("GlobalAveragePool", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(to_numpy(dtype)), None) for name in "xy"]
     graph = onnx.helper.make_graph([pools], "pools", values[:1], values[1:])

@@ -5,7 +5,7 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library import Transposes, Views
-from passat.rules.library.attention import Attentions, Rotations, ScoreScales, SharedHeads
+from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -106,16 +106,16 @@ half = splat(0.5)
 three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
-    "ScoreScales.of_either[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
-    "ScoreScales.of_either[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
-    "ScoreScales.divided": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
-    "SharedHeads.drop": case(
+    "AttentionInputs.scaled_operand[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
+    "AttentionInputs.scaled_operand[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
+    "AttentionInputs.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
+    "Attentions.shared_heads": case(
         shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat heads"
     ),
-    "Rotations.halves[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
-    "Rotations.halves[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
+    "AttentionInputs.rotary[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
+    "AttentionInputs.rotary[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
 }
-TABLE = pairs(CASES, Attentions, ScoreScales, SharedHeads, Rotations)
+TABLE = pairs(CASES, Attentions, AttentionInputs)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -134,7 +134,7 @@ def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
     key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)
     function = func(shared(key, value, 4))
-    outcome = optimise(function, SharedHeads)
+    outcome = optimise(function, Attentions)
     assert outcome.function is function
     assert any("does not repeat heads" in remark for remark in outcome.remarks)
 

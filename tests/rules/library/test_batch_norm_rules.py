@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Constant, Expr, Var
-from passat.rules.library import Normalisations, ScaleAxis
+from passat.rules.library import BatchNorms, ScaleAxis
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -78,10 +78,10 @@ CASES: dict[str, Case] = {
     "ScaleAxis.scaled[biased, dense]": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
     "ScaleAxis.shifted[none, dense]": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
     "ScaleAxis.shifted[biased, dense]": case(biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "does not vary along axis 1"),
-    "Normalisations.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "does not vary along axis 1"),
-    "Normalisations.shifted": case(norm(image) + column(2), norm(image, scale=False) + column(2), "it does not scale and shift"),
+    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "does not vary along axis 1"),
+    "BatchNorms.shifted": case(norm(image) + column(2), norm(image, scale=False) + column(2), "it does not scale and shift"),
 }
-TABLE = pairs(CASES, ScaleAxis, Normalisations)
+TABLE = pairs(CASES, ScaleAxis, BatchNorms)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -132,7 +132,7 @@ def test_a_normalisation_of_another_axis_stays() -> None:
 
 
 def test_a_normalisation_of_vectors_has_no_channels() -> None:
-    refuses(norm(var("v", (3,)), axis=0) * splat(2.0), "Normalisations.scaled", "has no axis 1", Normalisations)
+    refuses(norm(var("v", (3,)), axis=0) * splat(2.0), "BatchNorms.scaled", "has no axis 1", BatchNorms)
 
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
@@ -158,7 +158,7 @@ def test_weights_of_half_precision_do_not_overflow() -> None:
 def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
     size = splat(factor, ())
     refuses(convolution(2, "") * size, "ScaleAxis.scaled", "the weight times the constant may reach")
-    refuses(norm(var("x", (1, CHANNELS, 5))) * size, "Normalisations.scaled", "the weight times the constant may reach", Normalisations)
+    refuses(norm(var("x", (1, CHANNELS, 5))) * size, "BatchNorms.scaled", "the weight times the constant may reach", BatchNorms)
 
 
 def test_named_sizes_are_no_obstacle() -> None:
@@ -179,4 +179,4 @@ def test_a_weight_of_one_number_stays_one_number() -> None:
 def test_the_mean_and_variance_of_a_normalisation_are_fields_too() -> None:
     whole = ops.nn.batch_norm(image, *(numbers((3,), seed=i) for i in range(4)))
     function = func(whole[1] + whole[2])
-    assert optimise(function, Normalisations, ScaleAxis).function is function
+    assert optimise(function, BatchNorms, ScaleAxis).function is function

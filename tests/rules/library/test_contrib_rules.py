@@ -8,7 +8,7 @@ import pytest
 from passat.ir.expr import Expr
 from passat.ir.module import IRModule
 from passat.ir.onnx import to_onnx
-from passat.rules.library import ContribGelus, ContribProducts
+from passat.rules.library import ContribForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import func, numbers, ops, splat, var
@@ -24,46 +24,50 @@ fused = ops.contrib.fused_matmul
 HUGE = splat(1e30)
 
 CASES: dict[str, Case] = {
-    "ContribGelus.bias_gelu[bias_gelu]": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no vector along the last axis"),
-    "ContribGelus.bias_gelu[fast_gelu]": case(
+    "ContribForms.bias_gelu[bias_gelu]": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no vector along the last axis"),
+    "ContribForms.bias_gelu[fast_gelu]": case(
         ops.nn.gelu(x + bias, approximate="tanh"), ops.nn.gelu(x + rows, approximate="tanh"), "is no vector along the last axis"
     ),
-    "ContribGelus.quick_gelu": case(ops.nn.swish(x, alpha=1.5), ops.nn.swish(var("h", (3,), "float64")), "float64"),
-    "ContribProducts.scaled[product]": case(ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"),
-    "ContribProducts.scaled[quotient]": case(ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"),
-    "ContribProducts.turned[left]": case(
+    "ContribForms.quick_gelu": case(ops.nn.swish(x, alpha=1.5), ops.nn.swish(var("h", (3,), "float64")), "float64"),
+    "ContribForms.scaled_product[product]": case(
+        ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"
+    ),
+    "ContribForms.scaled_product[quotient]": case(
+        ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"
+    ),
+    "ContribForms.transposed_product[left]": case(
         ops.nn.matmul(ops.transpose(t, axes=LAST), y),
         ops.nn.matmul(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.turned[right]": case(
+    "ContribForms.transposed_product[right]": case(
         ops.nn.matmul(x, ops.transpose(u, axes=LAST)),
         ops.nn.matmul(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST)),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.scaled[left]": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
-    "ContribProducts.scaled[right]": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
-    "ContribProducts.scaled_again[left]": case(
+    "ContribForms.scaled_product[left]": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
+    "ContribForms.scaled_product[right]": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
+    "ContribForms.scaled_again[left]": case(
         fused(x * splat(2.0), y, alpha=2.0, **FLAGS), fused(x * numbers((4,)), y, alpha=2.0, **FLAGS), "is not one number"
     ),
-    "ContribProducts.scaled_again[right]": case(
+    "ContribForms.scaled_again[right]": case(
         fused(x, y * splat(2.0), alpha=2.0, **FLAGS), fused(x, y * HUGE, alpha=1e20, **FLAGS), "is out of range"
     ),
-    "ContribProducts.scaled_again[product]": case(
+    "ContribForms.scaled_again[product]": case(
         fused(x, y, alpha=2.0, **FLAGS) * splat(3.0), fused(x, y, alpha=1e20, **FLAGS) * HUGE, "is out of range"
     ),
-    "ContribProducts.turned_again[left]": case(
+    "ContribForms.transposed_again[left]": case(
         fused(ops.transpose(t, axes=LAST), y, alpha=2.0, **FLAGS),
         fused(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y, alpha=2.0, **FLAGS),
         "does not exchange the last two dimensions",
     ),
-    "ContribProducts.turned_again[right]": case(
+    "ContribForms.transposed_again[right]": case(
         fused(x, ops.transpose(u, axes=LAST), alpha=2.0, **FLAGS),
         fused(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST), alpha=2.0, **FLAGS),
         "does not exchange the last two dimensions",
     ),
 }
-PAIRS = pairs(CASES, ContribGelus, ContribProducts)
+PAIRS = pairs(CASES, ContribForms)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
@@ -93,7 +97,7 @@ EMPTY, NOTHING = var("e", (2, 4, 0)), var("n", (2, 0, 5))
 )
 def test_sums_of_nothing_stay_products(body: Expr) -> None:
     """ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
-    outcome = optimise(func(body), ContribProducts)
+    outcome = optimise(func(body), ContribForms)
     assert "contrib.fused_matmul" not in operators(outcome.function.body)
     assert any("may be empty" in remark for remark in outcome.remarks)
 
@@ -111,8 +115,8 @@ def test_turned_products_of_empty_batches_run(name: str) -> None:
         shapes = ((*left, 3, rows), (*right, 3, columns)) if name == "left" else ((*left, rows, 3), (*right, columns, 3))
         a, b = var("a", shapes[0]), var("b", shapes[1])
         product = ops.nn.matmul(ops.transpose(a, axes=LAST), b) if name == "left" else ops.nn.matmul(a, ops.transpose(b, axes=LAST))
-        outcome = optimise(func(product), ContribProducts)
-        fired += outcome.fired("ContribProducts.turned")
+        outcome = optimise(func(product), ContribForms)
+        fired += outcome.fired("ContribForms.transposed_product")
         feed = {operand: np.ones(shape, np.float32) for operand, shape in zip("ab", shapes, strict=True)}
         try:
             (expected,) = Runner(to_onnx(IRModule({"main": func(product)}))).run(feed)

@@ -5,9 +5,8 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.ir.tensor import Tensor
-from passat.rules.library import Embeddings, HiddenStates, Rows, Views
+from passat.rules.library import HiddenStates, Views
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.hidden_state import TakenRows, ThirdParts
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -34,12 +33,12 @@ def other_rows() -> Expr:
 def _rows() -> dict[str, Case]:
     other, row, column = var("partner", (2, 3, 4)), numbers((4,)), var("partner", (2, 3, 1))
     return {
-        "Rows.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
-        "Rows.stack[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "has not the shape of"),
-        "Rows.stack[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "has not the shape of"),
-        "Rows.row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
-        "Rows.row[right]": case(row - stack(x), column - stack(x), "is no row of"),
-        "Rows.reductions": case(
+        "HiddenStates.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
+        "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "has not the shape of"),
+        "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "has not the shape of"),
+        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
+        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is no row of"),
+        "HiddenStates.reductions": case(
             ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last of"
         ),
     }
@@ -49,43 +48,43 @@ CASES: dict[str, Case] = {
     **_rows(),
     "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
     "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
-    "HiddenStates.normalised[layer_norm]": case(
+    "HiddenStates.normalized[layer_norm]": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
         ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),
         "is not axis -1",
     ),
-    "HiddenStates.normalised[rms_norm]": case(
+    "HiddenStates.normalized[rms_norm]": case(
         ops.nn.rms_norm(stack(x), gamma, axis=2), ops.nn.rms_norm(stack(x), numbers((3, 4)), axis=1), "is not axis -1"
     ),
-    "HiddenStates.normalised[softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
+    "HiddenStates.normalized[softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
     **{
-        ("ThirdParts.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
+        ("HiddenStates.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
             ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
             ops.split(stack(x), indices_or_sections=(1, 2), axis=1)[i],
             "is not the last of",
         )
         for i, which in enumerate(("first", "second", "third"))
     },
-    "Embeddings.of_sum": case(
+    "HiddenStates.rows_of_sum": case(
         ops.reshape(cube + var("other", (2, 3, 4)), newshape=(6, 4)),
         ops.reshape(cube + var("other", (3, 4)), newshape=(6, 4)),
         "has not the shape of",
     ),
-    "Embeddings.of_norm[layer_norm]": case(
+    "HiddenStates.rows_of_norm[layer_norm]": case(
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(6, 4)),
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(8, 3)),
         "differ",
     ),
-    "Embeddings.of_norm[rms_norm]": case(
+    "HiddenStates.rows_of_norm[rms_norm]": case(
         ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(6, 4)), ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(8, 3)), "differ"
     ),
-    "TakenRows.of_rows_taken": case(
+    "HiddenStates.taken_rows": case(
         ops.reshape(ops.take(weight, ids, axis=0), newshape=(6, 5)),
         ops.reshape(ops.take(weight, ids, axis=0), newshape=(5, 6)),
         "differ",
     ),
 }
-TABLE = pairs(CASES, Rows, HiddenStates, ThirdParts, Embeddings, TakenRows)
+TABLE = pairs(CASES, HiddenStates)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -109,13 +108,13 @@ AS_MATRICES = ["reshape", *LINEAR, "nn.gelu", *LINEAR, "nn.relu", *LINEAR, "resh
 
 
 def test_reshapes_meet_and_vanish_between_products() -> None:
-    outcome = optimise(three_layers(cube), Rows, HiddenStates, Views, ConstantFolding)
+    outcome = optimise(three_layers(cube), HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
 
 
 def test_one_size_may_be_open() -> None:
     function = three_layers(named)
-    outcome = optimise(function, Rows, HiddenStates, Views, ConstantFolding)
+    outcome = optimise(function, HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
     assert result_type(outcome.function) == result_type(function)
     assert_equal_in_value(function, outcome.function, exact=False)
@@ -137,5 +136,5 @@ def test_integers_and_single_products_stay() -> None:
 
 
 def test_one_number_stays_one_number() -> None:
-    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), Rows, ConstantFolding)
-    assert outcome.fired("Rows.row") > 0
+    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), HiddenStates, ConstantFolding)
+    assert outcome.fired("HiddenStates.arithmetic_with_row") > 0

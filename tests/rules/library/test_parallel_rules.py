@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelHeads, ParallelProducts, ParallelStacks
+from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_refuses, options, pairs
@@ -100,8 +100,8 @@ def product_cases() -> dict[str, Case]:
             "shifted": (shifted(of), shifted(of, column=True), "is no vector along the last axis"),
         }
         for tail, (good, bad, reason) in tails.items():
-            found[f"ParallelProducts.together[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
-            found[f"ParallelProducts.together[relu, {tail}, {kind}]"] = case(branches(relus(good)), branches(relus(bad)), reason)
+            found[f"ParallelProducts.products[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
+            found[f"ParallelProducts.products[relu, {tail}, {kind}]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     return found
 
 
@@ -134,14 +134,14 @@ CASES: dict[str, Case] = {
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
         "transpose_b is False, not True",
     ),
-    "ParallelHeads.together[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
-    "ParallelHeads.together[moved, none]": case(
+    "ParallelProducts.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
+    "ParallelProducts.heads[moved, none]": case(
         branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not take the heads to axis 1"
     ),
-    "ParallelHeads.together[plain, biased]": case(
+    "ParallelProducts.heads[plain, biased]": case(
         branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "does not become heads"
     ),
-    "ParallelHeads.together[moved, biased]": case(
+    "ParallelProducts.heads[moved, biased]": case(
         branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not take the heads to axis 1"
     ),
     "ParallelStacks.dense": case(
@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
         "the tensor has 3 dimensions",
     ),
 }
-TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, ParallelHeads, ParallelStacks)
+TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, ParallelStacks)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -177,6 +177,6 @@ def test_attributes_that_differ_keep_branches_apart(name: str) -> None:
 
 def test_heads_of_unknown_number_stay() -> None:
     projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
-    outcome = optimise(func(tup(*projections)), ParallelHeads, rules__cost="nodes")
-    assert outcome.fired("ParallelHeads.together") == 0
+    outcome = optimise(func(tup(*projections)), ParallelProducts, rules__cost="nodes")
+    assert outcome.fired("ParallelProducts.heads") == 0
     assert any("are not known" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr, Function
-from passat.rules.library import DynamicCopies, DynamicViews, Lookups, OpenSizes, Selections
+from passat.rules.library import DynamicCopies, DynamicViews, Lookups, Selections, TargetForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -136,7 +136,7 @@ CASES: dict[str, Case] = {
         ops.where(ops.greater(x, splat(2.0)), x, ops.nn.softplus(x)),
         "not yet its operand",
     ),
-    "OpenSizes.count": case(
+    "TargetForms.open_size": case(
         ops.reshape(var("rows", ("b", 12)), newshape=(0, 3, 4)), ops.reshape(heads, newshape=(0, -1, 8)), "does not copy one size"
     ),
 }
@@ -162,7 +162,7 @@ UNREAD = {
     f"Selections.unread_{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
     for kind in ("cast", "sum", "minimum")
 }
-LISTED = pairs(CASES, Lookups, DynamicViews, DynamicCopies, Selections, OpenSizes)
+LISTED = pairs(CASES, Lookups, DynamicViews, DynamicCopies, Selections, TargetForms)
 EXPLORING = [entry for entry in LISTED if entry[0] is Lookups]
 FIRING = [entry for entry in LISTED if entry[0] is not Lookups]
 NO_VALUE = pairs(UNREAD, Selections)

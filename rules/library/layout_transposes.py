@@ -2,10 +2,10 @@
 nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split concatenate elemwise_sum squeeze reshape where reverse argmax
 argmin, poolings, reductions, arithmetic and comparisons.
 
-Each equation is read both ways: `LayoutsDown` moves a transpose from an operand to the result, `LayoutsUp` from the result to the operands.
-By themselves they make nothing better; where a transpose meets its inverse, both vanish (`Meetings`). Unary operators and softmax are in
-`CommuteUnary`. Where a transpose comes to other operands too, only those move that lay an image out otherwise:
-others, as those of attention, meet no convolution.
+Each equation is read both ways: `SinkTransposes` moves a transpose from an operand to the result, `HoistTransposes` from the result to the
+operands. By themselves they make nothing better; where a transpose meets its inverse, both vanish (`CancelTransposes`). Unary operators and
+softmax are in `CommuteUnary`. Where a transpose comes to other operands too, only those move that lay an image out otherwise: others, as
+those of attention, meet no convolution.
 """
 
 from typing import Any as AnyValue
@@ -16,14 +16,15 @@ from passat.rules.case_hole import cases
 from passat.rules.conditions import Condition, compose, is_identity, same_rank
 from passat.rules.library.arithmetic import CHOSEN_ZERO, TIES
 from passat.rules.library.data_movement import axis_before, transposed_back
-from passat.rules.library.layout_axes import (
+from passat.rules.library.layouts import (
+    POOLINGS,
     axis_behind,
     has_fewer_axes,
     has_part,
     has_several,
     inner_order,
     inner_shape,
-    is_number,
+    is_one_element,
     keeps_batch,
     keeps_order,
     kept_order,
@@ -39,7 +40,6 @@ from passat.rules.library.layout_axes import (
     widths_before,
     widths_behind,
 )
-from passat.rules.library.layouts import POOLINGS
 from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import operator
 from passat.rules.parts_hole import PartsHole, tensors_of
@@ -125,7 +125,7 @@ _Y_BEHIND: Final = other(alike=op.transpose(y, axes=p), wider=op.transpose(_wide
 _FITS: Final = (
     *other.only("alike", same_rank(x, y), has_several(y)),
     *other.only("wider", has_fewer_axes(y, x)),
-    *other.only("number", is_number(y, x)),
+    *other.only("number", is_one_element(y, x)),
 )
 
 
@@ -177,8 +177,48 @@ _SOME: Final = (*xs, _TURNED, *ys)
 _SOME_BEFORE: Final = (*map(_back, xs), x, *map(_back, ys))
 
 
-class LayoutsDown(RuleSet):
-    """Transposes move from an operand to the result."""
+class HoistTransposes(RuleSet):
+    """Transposes move from the result to the operands."""
+
+    along = (
+        (op.transpose(_along_one(x, q), axes=p) >> _along_one(_TURNED, _BEHIND))
+        .when(*one.only("split", _has_part(x)), lays_out(p, x))
+        .exploring()
+    )
+    sums = (
+        (op.transpose(_summing(x, q), axes=p) >> _summing(_TURNED, _BEHIND))
+        .when(*sums.only("norm", keeps_batch(p, x)), lays_out(p, x))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    windows = (
+        (op.transpose(_in_windows(x, q, q), axes=p) >> _in_windows(_TURNED, layout_behind(q, p, x), widths_behind(q, p, x)))
+        .when(lays_out(p, x))
+        .exploring()
+    )
+    slice = (op.transpose(_sliced(x), axes=p) >> _sliced(_TURNED, True)).when(lays_out(p, x)).exploring()
+    binary = (
+        (op.transpose(_either(x, y), axes=p) >> _either(_TURNED, _Y_BEHIND))
+        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
+        .exploring()
+    )
+    extremum = (
+        (op.transpose(extremum(x, y), axes=p) >> extremum(_TURNED, _Y_BEHIND))
+        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
+        .inexact(TIES)
+        .exploring()
+    )
+    concat = _concat_up(zs)
+    sum = (
+        (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs))))
+        .when(lays_out(p, x), same_rank(x, zs))
+        .exploring()
+    )
+    wide_concat = _concat_up(many)
+
+
+class SinkTransposes(RuleSet):
+    """Transposes move from an operand to the result; of a concatenation of many parts the first may be transposed."""
 
     along = (
         (_along_one(_TURNED, q) >> op.transpose(_along_one(x, _BEFORE), axes=p)).when(*one.only("split", _has_part(_TURNED))).exploring()
@@ -217,69 +257,20 @@ class LayoutsDown(RuleSet):
         .inexact(CHOSEN_ZERO)
         .exploring()
     )
-
-
-class LayoutsUp(RuleSet):
-    """Transposes move from the result to the operands."""
-
-    along = (
-        (op.transpose(_along_one(x, q), axes=p) >> _along_one(_TURNED, _BEHIND))
-        .when(*one.only("split", _has_part(x)), lays_out(p, x))
-        .exploring()
-    )
-    sums = (
-        (op.transpose(_summing(x, q), axes=p) >> _summing(_TURNED, _BEHIND))
-        .when(*sums.only("norm", keeps_batch(p, x)), lays_out(p, x))
-        .inexact(_SUMS)
-        .exploring()
-    )
-    windows = (
-        (op.transpose(_in_windows(x, q, q), axes=p) >> _in_windows(_TURNED, layout_behind(q, p, x), widths_behind(q, p, x)))
-        .when(lays_out(p, x))
-        .exploring()
-    )
-    slice = (op.transpose(_sliced(x), axes=p) >> _sliced(_TURNED, True)).when(lays_out(p, x)).exploring()
-    binary = (
-        (op.transpose(_either(x, y), axes=p) >> _either(_TURNED, _Y_BEHIND))
-        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
-        .exploring()
-    )
-    extremum = (
-        (op.transpose(extremum(x, y), axes=p) >> extremum(_TURNED, _Y_BEHIND))
-        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
-        .inexact(TIES)
-        .exploring()
-    )
-    concat = _concat_up(zs)
-    sum = (
-        (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs))))
-        .when(lays_out(p, x), same_rank(x, zs))
-        .exploring()
-    )
-
-
-class WideConcats(RuleSet):
-    """Concatenations of more parts than those of `LayoutsUp` and `LayoutsDown`; of these the first part may be transposed."""
-
-    up = _concat_up(many)
-    down = _concat_down((_TURNED, *many), (x, *map(_back, many)))
-
-
-class Meetings(RuleSet):
-    """Transposes that meet, as in `Transposes`, but matched again: a tensor may be the transpose of several, which are then all one."""
-
-    merge = (op.transpose(_TURNED, axes=q) >> op.transpose(x, axes=compose(p, q, x))).exploring()
-    drop = (_TURNED >> x).when(is_identity(p, x)).exploring()
+    wide_concat = _concat_down((_TURNED, *many), (x, *map(_back, many)))
 
 
 _SHUFFLED: Final = op.reshape(_TURNED)
 
 
-class TurnedViews(RuleSet):
-    """Transposes that move no elements are reshapes; reshapes that take channels apart, or together, let transposes pass."""
+class CancelTransposes(RuleSet):
+    """Transposes that meet, as in `Transposes`, but matched again: a tensor may be the transpose of several, which are then all one. Those
+    that move no elements are reshapes; reshapes that take channels apart, or together, let transposes pass."""
 
-    transpose = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
-    reshape = (
+    merge = (op.transpose(_TURNED, axes=q) >> op.transpose(x, axes=compose(p, q, x))).exploring()
+    drop = (_TURNED >> x).when(is_identity(p, x)).exploring()
+    to_reshape = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
+    before_reshape = (
         (
             _SHUFFLED
             >> op.transpose(

@@ -1,7 +1,9 @@
-"""Normalisations as what they are made of. Operators: nn.batch_norm nn.layer_norm nn.group_norm nn.instance_norm nn.l2_normalize.
+"""What takes the place of an operator whatever that costs: normalizations as what they are made of, exponential functions approximated by
+polynomials, and what training needs and inference does not. Operators: nn.batch_norm nn.layer_norm nn.group_norm nn.instance_norm
+nn.l2_normalize nn.bias_add exp tanh erf nn.softmax fast_exp fast_tanh fast_erf nn.fast_softmax nn.dropout.
 
-Relay's SimplifyInference. The rules lower: what they match goes, although the five or more operators that take its place are slower
-on ONNX Runtime than the one.
+Relay's SimplifyInference, CanonicalizeOps and FastMath. Rules that lower take away what they match, although the five or more operators
+that take its place may be slower on ONNX Runtime than the one: whoever asks for them wants these.
 """
 
 from typing import Any as AnyValue
@@ -11,12 +13,20 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.rules.case_hole import cases
-from passat.rules.conditions import Refuse, Term, computed, condition, is_not_empty, shape_of
+from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_not_empty, shape_of
 from passat.rules.pattern import Pattern, PCall, attributes, number, op, tensors
 from passat.rules.rule import MIXED, RuleSet
 
 x, gamma, beta, mean, var = tensors("x gamma beta mean var")
 a, p = attributes("a p")
+
+
+class Inference(RuleSet):
+    """Operators that do nothing in inference."""
+
+    dropout = op.nn.dropout(x)[0] >> x
+
+
 _ROUNDS = "each operator rounds by itself"
 
 
@@ -181,3 +191,17 @@ class CanonicalOps(RuleSet):
     """Operators that are spelled as others, which more passes know: Relay's CanonicalizeOps."""
 
     bias_add = (op.nn.bias_add(x, beta, axis=p) >> x + _along(beta)).when(_LAST).lowering()
+
+
+_APPROXIMATE = "a polynomial is near the function"
+
+
+class FastMath(RuleSet):
+    """Approximations of exponential functions of 32-bit floats, for which they are made."""
+
+    exp = (
+        (op.exp(x) >> op.fast_exp(x)).when(has_dtype(x, "float32")).finite("a power that overflows ends near the largest number").lowering()
+    )
+    tanh = (op.tanh(x) >> op.fast_tanh(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
+    erf = (op.erf(x) >> op.fast_erf(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
+    softmax = (op.nn.softmax(x, axis=p) >> op.nn.fast_softmax(x, axis=p)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
