@@ -291,9 +291,9 @@ class Index:
         for whole, i, part, expected in variant.steps:
             operand = next(iter(graph.operands[at[whole]][i : i + 1]), -1)
             found = [node for node in placed.nodes if graph.symbols[node] is expected and graph.find(node) == graph.find(operand)]
-            if operand < 0 or (expected is not None and not found):
+            if operand < 0 or not (found or part in holes or expected is None):
                 return  # the nodes were not found, only the root
-            at[part] = holes.get(part, operand) if expected is None else found[0]
+            at[part] = found[0] if found else holes.get(part, operand)
             yield operand, at[part]
 
     @cached_property

@@ -180,3 +180,32 @@ def test_lets_are_taken_apart_and_what_is_in_them_is_said_to_be_rewritten() -> N
     found = written(func(body, a, b), [rule_pass(Words, name="First")])
     assert all(step.pass_name == "First" for call in found.calls() for step in found.histories.of(call).steps)
     assert found.steps("exp"), "the pass is named, even where the rule is not"
+
+
+class Two(RuleSet):
+    """What the second matches, beside a constant, the first has made."""
+
+    first = op.exp(op.log(x)) >> op.tanh(x)
+    second = 2.0 + op.tanh(x) >> op.sigmoid(x)
+
+
+def test_rules_that_made_what_others_matched_led_to_the_result() -> None:
+    found = written(func(named(ops.add(const(2.0), named(ops.exp(ops.log(a)), "e")), "top")), [rule_pass(Two, name="Only")])
+    assert found.steps("sigmoid") == ["Only: Two.first at e", "Only: Two.second at top"]
+    assert found.histories.rules() == {"Two.first", "Two.second"}
+
+
+def test_what_follows_for_calls_above_names_the_rule_below() -> None:
+    """The sums become one, so that the calls above are one too, also of an operator that no rule is about."""
+
+    class Joins(RuleSet):
+        """Sums in the other order, where they are there."""
+
+        swapped = (x + y >> y + x).joining()
+
+    left, right = named(ops.add(a, b), "left"), named(ops.add(b, a), "right")
+    body = tup(named(ops.exp(ops.tanh(left)), "one"), named(ops.abs(ops.tanh(right)), "two"))
+    found = written(func(body), [rule_pass(Joins, name="Only")])
+    assert found.steps("abs") == ["Only: Joins.swapped at left"]
+    assert found.steps("exp") == []
+    assert found.histories.rules() == {"Joins.swapped"}
