@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from passat.passmgr import PassContext, Plan
 from passat.rules.rule import Rule, equation_of
-from passat.rules.rule_pass import RulePass
+from passat.rules.rule_pass import ALWAYS, RulePass
 
 
 class Unheard(NamedTuple):
@@ -18,7 +18,8 @@ class Unheard(NamedTuple):
 def unheard(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | None = None) -> Unheard:
     """Why no pass of a plan looks for a rule; `ran` are the passes that ran in fact, by default all that the plan has running."""
     steps = [(step, step.pass_) for step in plan.walk() if isinstance(step.pass_, RulePass)]
-    holding = [(step, pass_) for step, pass_ in steps if any(equation_of(one.name) == equation_of(rule.name) for one in pass_.heard)]
+    name = equation_of(rule.name)
+    holding = [(step, pass_) for step, pass_ in steps if any(one.name == name for rules in (*pass_.sets, *ALWAYS) for one in rules)]
     whys = []
     for step, pass_ in holding:
         vetoed = "an instrument vetoed it" if ran is not None and step.name not in ran else ""
