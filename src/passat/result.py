@@ -38,7 +38,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model through a temporary file that is moved into place; `onnx.checker` is asked, unless it accepted
-        neither the input nor this model.
+        neither the input nor this model, or this is the input and nothing was verified.
 
         Raises OnnxError, and writes nothing then.
         """

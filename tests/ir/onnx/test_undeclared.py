@@ -100,6 +100,16 @@ def test_an_output_is_declared_as_what_is_inferred(change: Callable[[TypeProto],
     assert to_onnx(from_onnx(changed)).graph.output == model().graph.output
 
 
+@pytest.mark.parametrize("change", [no_type, no_shape])
+def test_an_input_that_nothing_was_done_to_comes_back_as_it_was(change: Callable[[TypeProto], None], tmp_path: Path) -> None:
+    changed = model()
+    change(changed.graph.input[0].type)
+    result = passat.optimize(changed, verify=False)
+    assert result.report.kept == "no pass changed anything"
+    result.save(tmp_path / "out.onnx")
+    assert onnx.load(tmp_path / "out.onnx") == changed
+
+
 def test_a_file_with_external_data_is_spoken_of_as_well(tmp_path: Path) -> None:
     changed = model(CUSTOM)
     changed.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(5000, np.float32), "w"))
