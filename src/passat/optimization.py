@@ -137,7 +137,7 @@ def _by_time(job: Job, given: Given, made: Made) -> Outcome | None:
 
 
 def is_accepted(job: Job, given: Given, outcome: Outcome) -> bool:
-    """Whether `onnx.checker` accepts the result. It is not asked about the input itself where nothing is verified: that is as good as it was.
+    """Whether `onnx.checker` accepts the result. It is not asked about the input itself where nothing is verified.
 
     Where it does not accept the input either, ONNX Runtime decides. Raises OnnxError.
     """

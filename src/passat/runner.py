@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
-from passat.sessions.apart import ApartSession, EndedError, NoProcessError, RefusedError
+from passat.sessions.apart import ApartSession, EndedError, NoProcessError, RefusedError, is_installed
 from passat.sessions.session import Session, SessionSettings
 
 if TYPE_CHECKING:
@@ -111,7 +110,8 @@ class Runner:
 
 def _session(model: ModelSource, settings: SessionSettings, *, apart: bool) -> Session | ApartSession:
     if apart:
-        require_runtime()
+        if not is_installed():
+            raise VerifyError(_MISSING)
         try:
             return ApartSession(partial(_serialised, model), settings)
         except NoProcessError:  # where there is but one process, it is as good as one can do
@@ -147,12 +147,6 @@ def loadable(model: ModelSource, folder: str | None = None) -> Iterator[ModelSou
         path = os.path.join(temporary, "model.onnx")
         save(model, path, folder=folder)
         yield path
-
-
-def require_runtime() -> None:
-    """Raises VerifyError where ONNX Runtime is not installed, without importing it."""
-    if find_spec("onnxruntime") is None:
-        raise VerifyError(_MISSING)
 
 
 def _onnxruntime() -> AnyValue:

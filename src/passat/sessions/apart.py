@@ -209,9 +209,17 @@ class _State:
 _state: Final = _State()
 
 
+def is_installed() -> bool:
+    """Whether ONNX Runtime is, without importing it."""
+    try:
+        return find_spec("onnxruntime") is not None
+    except ValueError:  # somebody has put another module in its place
+        return True
+
+
 def start() -> None:
     """Starts the process, unless it is there, so that it imports ONNX Runtime while something else is done here. Raises nothing."""
-    if find_spec("onnxruntime") is not None:
+    if is_installed():
         with contextlib.suppress(NoProcessError):
             _state.running()
 
