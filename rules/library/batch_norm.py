@@ -150,13 +150,77 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
     return (size,)
 
 
+@condition
+def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
+    """The convolution has one group, or the constant is one number."""
+    return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
+
+
+@condition
+def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
+    """The convolution has several groups and a number for each channel; its weight has all channels of one side before those of a group
+    of the other side."""
+    if attrs.groups == 1 or c.type.size == 1:
+        return "one group, or one number"
+    first, then = _places(attrs, lead)
+    return first < then or f"the layout of the weight is {attrs.kernel_layout}"
+
+
+def _places(attrs: Attrs, lead: str) -> tuple[int, int]:
+    other = "I" if lead == "O" else "O"
+    return attrs.kernel_layout.index(lead), attrs.kernel_layout.index(other)
+
+
+@computed
+def laid_on(attrs: Attrs, letter: str) -> tuple[int, ...]:
+    """The newshape that lays a vector along the axis of the weight that the letter names in its layout."""
+    return tuple(-1 if other == letter else 1 for other in attrs.kernel_layout)
+
+
+@computed
+def axis_of(attrs: Attrs, letter: str) -> int:
+    """The axis of the weight that a letter names, or for C that of the channels of the data."""
+    return int(attrs.data_layout.index("C") if letter == "C" else attrs.kernel_layout.index(letter))
+
+
+def _group_sizes(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    first, then = (w.type.shape[place] for place in _places(attrs, lead))
+    if not isinstance(first, int) or not isinstance(then, int):
+        raise Refuse(f"{w.type!r} is not static")
+    return attrs.groups, first // attrs.groups, then
+
+
+@computed
+def group_rows(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    """The shape (groups, 1, channels of a group) of the numbers of all channels."""
+    groups, _, inner = _group_sizes(attrs, w, lead)
+    return groups, 1, inner
+
+
+@computed
+def group_blocks(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
+    """That shape, with as many rows as the weight has for each group."""
+    return _group_sizes(attrs, w, lead)
+
+
+@computed
+def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
+    """The newshape that lays those blocks on the weight."""
+    places = _places(attrs, lead)
+    shape = tuple(dim if i in places else 1 for i, dim in enumerate(w.type.shape))
+    if 0 in shape or not all(isinstance(dim, int) for dim in shape):
+        raise Refuse(f"{w.type!r} is empty, or not static")
+    return shape  # type: ignore[return-value]  # all are integers
+
+
 @computed
 def epsilon(attrs: Attrs) -> float:
     """The number that the normalisation adds to the variance: a 32-bit float, as in ONNX."""
     return float(np.float32(attrs.epsilon))
 
 
-def _vector(per_channel_constant: Pattern) -> PCall:
+def vector(per_channel_constant: Pattern) -> PCall:
+    """A constant with one number for each channel as a vector."""
     return op.reshape(per_channel_constant, newshape=(-1,))
 
 
@@ -206,16 +270,13 @@ class ScaleAxis(RuleSet):
         .inexact(_NOTE)
     )
     scaled = (
-        (_BEFORE * c >> bias(none=_scaled(_vector(c)), biased=op.nn.bias_add(_scaled(_vector(c)), b * _vector(c), axis=_CHANNEL)))
+        (_BEFORE * c >> bias(none=_scaled(vector(c)), biased=op.nn.bias_add(_scaled(vector(c)), b * vector(c), axis=_CHANNEL)))
         .when(*_GUARDS, is_not(c, 1), per_channel(c, _PRODUCT, _CHANNEL), is_scaled_for_less(_WEIGHT, _PRODUCT), stays_finite(_WEIGHT, c))
         .when(*bias.only("biased", stays_finite(b, c)))
         .inexact(_NOTE)
     )
     shifted = (
-        (
-            _BEFORE + d
-            >> op.nn.bias_add(_PRODUCT, bias(none=op.broadcast_to(_vector(d), shape=_SIZES), biased=b + _vector(d)), axis=_CHANNEL)
-        )
+        (_BEFORE + d >> op.nn.bias_add(_PRODUCT, bias(none=op.broadcast_to(vector(d), shape=_SIZES), biased=b + vector(d)), axis=_CHANNEL))
         .when(*_GUARDS, is_not(d, 0), per_channel(d, _PRODUCT, _CHANNEL), *bias.only("biased", sum_stays_finite(b, d)))
         .inexact(_NOTE)
     )
@@ -227,16 +288,13 @@ class BatchNorms(RuleSet):
     scaled = (
         (
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
-            >> op.nn.batch_norm(x, gamma * _vector(c), beta * _vector(c), mean, var, attrs=a)[0]
+            >> op.nn.batch_norm(x, gamma * vector(c), beta * vector(c), mean, var, attrs=a)[0]
         )
         .when(scales_axis(a, x, 1), is_not(c, 1), per_channel(c, x, 1), stays_finite(gamma, c), stays_finite(beta, c))
         .inexact(_NOTE)
     )
     shifted = (
-        (
-            op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d
-            >> op.nn.batch_norm(x, gamma, beta + _vector(d), mean, var, attrs=a)[0]
-        )
+        (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d >> op.nn.batch_norm(x, gamma, beta + vector(d), mean, var, attrs=a)[0])
         .when(scales_axis(a, x, 1), is_not(d, 0), per_channel(d, x, 1), sum_stays_finite(beta, d))
         .inexact(_NOTE)
     )

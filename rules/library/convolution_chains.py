@@ -59,7 +59,7 @@ def kernel_after(attrs: Attrs, v: Term) -> AnyValue:
 
 
 @computed
-def rows(w: Term, count: int) -> tuple[int, ...]:
+def weight_rows(w: Term, count: int) -> tuple[int, ...]:
     """The newshape of a weight as a matrix, its outputs (and where `count` is 2 its inputs) apart."""
     shape = [int(dim) for dim in w.type.shape]  # type: ignore[arg-type]  # constants are static
     if 0 in shape:
@@ -75,7 +75,7 @@ def mixed_shape(w: Term, v: Term) -> tuple[int, ...]:
 
 def _mixed() -> PCall:
     """The weight of a convolution and then one that mixes channels."""
-    matrix = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), op.reshape(w, newshape=rows(w, 1)))
+    matrix = op.nn.matmul(op.reshape(v, newshape=weight_rows(v, 2)), op.reshape(w, newshape=weight_rows(w, 1)))
     return op.reshape(matrix, newshape=mixed_shape(w, v))
 
 
@@ -84,7 +84,7 @@ biases = cases("biases", "none", "left", "both")
 padded_biases = cases("biases", "none", "left", "both", "small")
 _INNER = convolution(x, w, attrs=a)
 _BOTH = convolution(x, _mixed(), attrs=a, channels=kernel_after(a, v))
-_MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=rows(v, 2)), b)
+_MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=weight_rows(v, 2)), b)
 
 
 def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:

@@ -37,7 +37,7 @@ PLACES: Final = attributes("b1 b2 b3")
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 
 
-def concat(parts: Sequence[Pattern]) -> PCall:
+def side_by_side(parts: Sequence[Pattern]) -> PCall:
     """Tensors side by side, along the axis `p`."""
     return op.concatenate(tuple(parts), axis=p)
 
@@ -104,7 +104,7 @@ place_of_two = cases("place_of_two", "first", "second")
 place_of_three = cases("place_of_three", "first", "second", "third")
 place_of_four = cases("place_of_four", "first", "second", "third", "fourth")
 _CUT: Final = op.split(x, attrs=a)
-_TWO, _THREE, _FOUR = (op.split(concat(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
+_TWO, _THREE, _FOUR = (op.split(side_by_side(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
 
 
 @computed
@@ -186,7 +186,7 @@ def run_bound(c: Term, end: bool) -> tuple[int, ...]:
 
 
 @computed
-def only_axis(axis: int, x: Term) -> tuple[int, ...]:
+def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
     """The one axis of a slice."""
     return (x.type.axis(axis),)
 
@@ -201,15 +201,19 @@ class Concatenations(RuleSet):
     """Adjacent slices side by side are one slice, nested concatenations one concatenation; slices and splits of concatenations are slices
     of their parts; elements taken by constant indices."""
 
-    of_adjacent_slices = (concat([*xs, *_CUTS, *ys]) >> concat([*xs, _ONE, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
-    of_concat = where(first=concat([concat([*inside]), *after]), later=concat([*before, concat([*inside]), *behind])) >> where(
-        first=concat([*inside, *after]), later=concat([*before, *inside, *behind])
-    )
-    slice_of_part = op.strided_slice(concat([*xs, x, *ys]), attrs=a) >> op.strided_slice(
+    of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _ONE, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
+    of_concat = where(
+        first=side_by_side([side_by_side([*inside]), *after]), later=side_by_side([*before, side_by_side([*inside]), *behind])
+    ) >> where(first=side_by_side([*inside, *after]), later=side_by_side([*before, *inside, *behind]))
+    slice_of_part = op.strided_slice(side_by_side([*xs, x, *ys]), attrs=a) >> op.strided_slice(
         x, **{which: _slice_of_part(which) for which in ("begin", "end", "strides", "axes")}
     )
     concat_of_split = (
-        count(two=concat([_CUT[0], _CUT[1]]), three=concat([_CUT[0], _CUT[1], _CUT[2]]), four=concat([_CUT[0], _CUT[1], _CUT[2], _CUT[3]]))
+        count(
+            two=side_by_side([_CUT[0], _CUT[1]]),
+            three=side_by_side([_CUT[0], _CUT[1], _CUT[2]]),
+            four=side_by_side([_CUT[0], _CUT[1], _CUT[2], _CUT[3]]),
+        )
         >> x
     ).when(is_whole_split(x, _CUT, a, p, count(two=2, three=3, four=4)))
     split_of_concat = (
@@ -231,9 +235,9 @@ class Concatenations(RuleSet):
     take_twice = (op.take(op.take(x, c, axis=p), d, axis=p) >> op.take(x, op.take(c, d, axis=0), axis=p)).when(
         has_rank(c, 1), takes_along(p), is_not_empty(x)
     )
-    take_run = (op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=only_axis(p, x))).when(
-        is_run(c, x, p)
-    )
+    take_run = (
+        op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=axis_of_slice(p, x))
+    ).when(is_run(c, x, p))
 
 
 BUDGET: Final = 200

@@ -69,12 +69,12 @@ def _a_stack(dice: Dice, x: Draft) -> Drafts:
 
 
 @condition(draw=_a_stack)
-def is_stack(x: Term) -> bool | str:
+def is_stack_of_rows(x: Term) -> bool | str:
     """The tensor has rows in three dimensions or more; how long a row is is known."""
-    return _is_stack(x.type) or f"{x.type!r} is no stack of rows of a known size"
+    return _is_stack_of_rows(x.type) or f"{x.type!r} is no stack of rows of a known size"
 
 
-def _is_stack(type_: TensorType) -> bool:
+def _is_stack_of_rows(type_: TensorType) -> bool:
     return type_.ndim >= 3 and isinstance(type_.shape[-1], int) and not any(isinstance(size, Any) for size in type_.shape)
 
 
@@ -88,7 +88,7 @@ def _a_matrix_as_stack(dice: Dice, x: Draft, whole: Draft) -> Drafts:
 def stacks_rows(x: Term, whole: Term) -> bool | str:
     """The reshape takes the rows of a matrix apart into a stack, and leaves each row whole."""
     rows, stack = x.type, whole.type
-    if rows.ndim != 2 or not _is_stack(stack):
+    if rows.ndim != 2 or not _is_stack_of_rows(stack):
         return f"{stack!r} is no stack of the rows of {rows!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
@@ -102,7 +102,7 @@ def _a_stack_as_matrix(dice: Dice, x: Draft, whole: Draft) -> Drafts:
 def flattens_rows(x: Term, whole: Term) -> bool | str:
     """The reshape makes a matrix of a stack of rows."""
     stack, rows = x.type, whole.type
-    if rows.ndim != 2 or not _is_stack(stack):
+    if rows.ndim != 2 or not _is_stack_of_rows(stack):
         return f"{rows!r} is no matrix of the rows of {stack!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
 
@@ -244,7 +244,7 @@ class HiddenStates(RuleSet):
     )
     product = (
         (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=stack_of(_PRODUCT)))
-        .when(is_stack(x), is_matrix(w), is_float(x))
+        .when(is_stack_of_rows(x), is_matrix(w), is_float(x))
         .exploring()
         .inexact(_REGROUPS)
     )

@@ -74,7 +74,7 @@ def is_along_columns(axis: int) -> bool | str:
 
 
 @computed
-def rows(w: Term) -> tuple[int, ...]:
+def matrix_rows(w: Term) -> tuple[int, ...]:
     """The newshape that makes a matrix for a weight."""
     size = w.type.shape[0]
     if not isinstance(size, int):
@@ -102,7 +102,10 @@ class Products(RuleSet):
         .inexact(_REGROUPS)
     )
     flatten_biased = (
-        (_VIEWED >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED)))
+        (
+            _VIEWED
+            >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=matrix_rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED))
+        )
         .when(is_matrix(w), is_vector_of(b, w), is_not_empty(_VIEWED))  # a size of 0 in newshape means another size
         .inexact(_REGROUPS)
     )

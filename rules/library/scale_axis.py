@@ -1,22 +1,61 @@
-"""Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that
-`batch_norm` does not take. Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply add.
+"""Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that `batch_norm`
+does not take, and their way there: past rectifiers, poolings, paddings, transposes, flattenings, biases and sums. Operators: nn.conv*d
+nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d nn.avg_pool*d
+nn.global_*_pool*d nn.pad transpose nn.batch_flatten add subtract.
 
 Weights of convolutions and of nn.dense may be parameters, which are scaled in each run, where they are smaller than what is scaled now.
 Shifts, which would have them summed in each run too, fold into constant ones.
 
-Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis; the way of a scale to a product is `scale_movement`.
+Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, the messages that these pass along being equations. They explore: a scale that
+meets no product stays where it was.
 """
 
+from typing import Any as AnyValue
+
+import ml_dtypes
+import numpy as np
+
 from passat.ir.attrs import Attrs
+from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
 from passat.ir.types import TensorType
 from passat.rules.case_hole import cases
-from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
-from passat.rules.library.batch_norm import bias, convolution, is_not, is_scaled_for_less, stays_finite, sum_stays_finite, transposed
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    computed,
+    condition,
+    has_no_zero,
+    is_axis,
+    is_finite,
+    is_float,
+    is_positive,
+    keeps_type,
+    same_type,
+)
+from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.library.batch_norm import (
+    axis_of,
+    bias,
+    convolution,
+    group_blocks,
+    group_rows,
+    group_weight,
+    has_groups,
+    is_not,
+    is_scaled_for_less,
+    laid_on,
+    one_group_or_number,
+    stays_finite,
+    sum_stays_finite,
+    transposed,
+    vector,
+)
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
-x, weight = tensors("x w")
+x, weight, y, added = tensors("x w y b")
 w, b, c, d = constants("v b c d")
 a, p, q = attributes("a p q")
 _NOTE = "scales the weights instead of the data"
@@ -41,22 +80,6 @@ def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
 def per_column(c: Term, whole: Term) -> bool | str:
     """The constant is one number, or one for each index of the last axis."""
     return lies_along(c, whole.type, -1) if whole.type.ndim else f"{whole.type!r} has no axes"
-
-
-@condition
-def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
-    """The convolution has one group, or the constant is one number."""
-    return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
-
-
-@condition
-def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
-    """The convolution has several groups and a number for each channel; its weight has all channels of one side before those of a group
-    of the other side."""
-    if attrs.groups == 1 or c.type.size == 1:
-        return "one group, or one number"
-    first, then = _places(attrs, lead)
-    return first < then or f"the layout of the weight is {attrs.kernel_layout}"
 
 
 @condition
@@ -98,57 +121,6 @@ def has_channels_first(attrs: Attrs) -> bool | str:
     return layout == f"NC{SPATIAL[len(layout) - 2]}" or f"the data is laid out as {layout}"
 
 
-def _places(attrs: Attrs, lead: str) -> tuple[int, int]:
-    other = "I" if lead == "O" else "O"
-    return attrs.kernel_layout.index(lead), attrs.kernel_layout.index(other)
-
-
-@computed
-def laid_on(attrs: Attrs, letter: str) -> tuple[int, ...]:
-    """The newshape that lays a vector along the axis of the weight that the letter names in its layout."""
-    return tuple(-1 if other == letter else 1 for other in attrs.kernel_layout)
-
-
-@computed
-def axis_of(attrs: Attrs, letter: str) -> int:
-    """The axis of the weight that a letter names, or for C that of the channels of the data."""
-    return int(attrs.data_layout.index("C") if letter == "C" else attrs.kernel_layout.index(letter))
-
-
-def _group_sizes(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
-    first, then = (w.type.shape[place] for place in _places(attrs, lead))
-    if not isinstance(first, int) or not isinstance(then, int):
-        raise Refuse(f"{w.type!r} is not static")
-    return attrs.groups, first // attrs.groups, then
-
-
-@computed
-def group_rows(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
-    """The shape (groups, 1, channels of a group) of the numbers of all channels."""
-    groups, _, inner = _group_sizes(attrs, w, lead)
-    return groups, 1, inner
-
-
-@computed
-def group_blocks(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
-    """That shape, with as many rows as the weight has for each group."""
-    return _group_sizes(attrs, w, lead)
-
-
-@computed
-def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
-    """The newshape that lays those blocks on the weight."""
-    places = _places(attrs, lead)
-    shape = tuple(dim if i in places else 1 for i, dim in enumerate(w.type.shape))
-    if 0 in shape or not all(isinstance(dim, int) for dim in shape):
-        raise Refuse(f"{w.type!r} is empty, or not static")
-    return shape  # type: ignore[return-value]  # all are integers
-
-
-def _vector(constant: Pattern) -> PCall:
-    return op.reshape(constant, newshape=(-1,))
-
-
 def _grouped(constant: Pattern, lead: str) -> PCall:
     """One number for each channel, where the weight has those of one group only: other ones for each block of `lead`."""
     rows = op.reshape(constant, newshape=group_rows(a, weight, lead))
@@ -168,15 +140,223 @@ def _turned(left: Pattern, right: Pattern = w) -> Pattern:
 
 
 _SCALED, _SHIFTED = x * c, x + d
-_ALONG_INPUTS = weight * op.reshape(_vector(c), newshape=laid_on(a, "I"))
+_ALONG_INPUTS = weight * op.reshape(vector(c), newshape=laid_on(a, "I"))
 _ROWS, _COLUMNS = op.reshape(c, newshape=(-1, 1)), op.reshape(c, newshape=(1, -1))
 _SHIFT_ROWS, _SHIFT_COLUMNS = op.reshape(d, newshape=(-1, 1)), op.reshape(d, newshape=(1, -1))
-_SHIFT_INPUTS = op.reshape(_vector(d), newshape=laid_on(a, "I"))
+_SHIFT_INPUTS = op.reshape(vector(d), newshape=laid_on(a, "I"))
+behind = cases("product", "convolution", "transposed", "grouped", "matmul_transposed")
+_ALONG_OUTPUTS = weight * op.reshape(vector(c), newshape=laid_on(a, "O"))
+_PRODUCT = behind(
+    convolution=convolution(x, weight, attrs=a),
+    transposed=transposed(x, weight, attrs=a),
+    grouped=transposed(x, weight, attrs=a),
+    matmul_transposed=_turned(x),
+)
+_NOW = behind(
+    convolution=convolution(x, _ALONG_OUTPUTS, attrs=a),
+    transposed=transposed(x, _ALONG_OUTPUTS, attrs=a),
+    grouped=transposed(x, weight * _grouped(c, "I"), attrs=a),
+    matmul_transposed=_turned(x, w * _ROWS),
+)
+_CHANNELS = behind(convolution=p, transposed=p, grouped=1, matmul_transposed=p)
+
+
+class BiasSums(RuleSet):
+    """Two biases are one."""
+
+    merge = (
+        (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
+        .when(are_one_axis(p, q, x), is_float(x), sum_stays_finite(b, d))
+        .inexact("reassociates a sum")
+    )
+
+
+max_pool = operator("max_pool", *(f"nn.{kind}max_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
+avg_pool = operator("avg_pool", *(f"nn.{kind}avg_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
+rectifier = operator("rectifier", "nn.relu", "nn.leaky_relu", "abs")
+sum_or_difference = operator("sum_or_difference", "add", "subtract")
+_MOVED = "scales earlier or later, and rounds there"
+
+
+@condition
+def varies_outside_windows(c: Term, whole: Term, attrs: Attrs) -> bool | str:
+    """The constant is one number, or one for each channel: the same for all elements of a window."""
+    return lies_along(c, whole.type, attrs.layout.index("C"))
+
+
+@condition
+def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
+    """What is padded with is 0 or taken from the tensor, and the constant does not vary along the axes that are padded."""
+    if attrs.pad_mode == "constant" and attrs.pad_value != 0:
+        return f"pads with {attrs.pad_value}"
+    rank = whole.type.ndim
+    if c.type.ndim > rank:
+        return f"{c.type!r} has more axes than {whole.type!r}"
+    shape = (1,) * (rank - c.type.ndim) + c.type.shape
+    still = all(dim == 1 or not any(pair) for dim, pair in zip(shape, attrs.pad_width, strict=True))
+    return still or f"{c.type!r} varies along an axis that is padded by {attrs.pad_width}"
+
+
+@condition
+def is_same_in_batch(c: Term, whole: Term) -> bool | str:
+    """The constant is the same for each of the first axis, and the tensor behind that static."""
+    if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
+        return f"{whole.type!r} is not static behind its first axis"
+    return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
+
+
+@condition
+def is_along(c: Term, whole: Term, axis: int) -> bool | str:
+    """The constant is one number, or one for each index of the axis."""
+    return lies_along(c, whole.type, axis)
+
+
+@condition
+def is_spread(y: Term, x: Term) -> bool | str:
+    """The tensor is copied along an axis of the other that is longer."""
+    shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
+    copied = any(ours == 1 and theirs != 1 for ours, theirs in zip(shape, x.type.shape, strict=False))
+    return copied or f"{y.type!r} is not copied to meet {x.type!r}"
+
+
+@condition
+def divides_in_range(b: Term, c: Term) -> bool | str:
+    """The quotients of a bias and a scale are finite, and 0 only where the bias is."""
+    bias, scale = (term.value().numpy().astype(np.float64) for term in (b, c))
+    with np.errstate(all="ignore"):
+        quotient = (bias / scale.reshape(-1)).astype(to_numpy(b.type.dtype)).astype(np.float64)
+    smallest = float(ml_dtypes.finfo(to_numpy(b.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    kept = np.isfinite(quotient) & ((np.abs(quotient) >= smallest) | (bias == 0))
+    return bool(np.all(kept)) or f"the bias divided by the scale leaves the range of {b.type.dtype}"
+
+
+@computed
+def full_rank(c: Term, whole: Term) -> tuple[int, ...]:
+    """The shape of the constant with as many axes as the tensor."""
+    missing = whole.type.ndim - c.type.ndim
+    if missing < 0 or not c.type.is_static or c.type.size == 0:
+        raise Refuse(f"{c.type!r} does not broadcast to {whole.type!r}")
+    return (*(1,) * missing, *(int(dim) for dim in c.type.shape))  # type: ignore[arg-type]  # static: all are integers
+
+
+@computed
+def one_sample(whole: Term) -> tuple[int, ...]:
+    """The shape of one index of the first axis."""
+    return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the condition has seen that they are integers
+
+
+@computed
+def inverse(axes: tuple[int, ...] | None, x: Term) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    rank = x.type.ndim
+    found = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+    return tuple(found.index(axis) for axis in range(rank))
+
+
+def _transposed(axes: AnyValue, whole: Pattern) -> PCall:
+    return op.transpose(op.reshape(c, newshape=full_rank(c, whole)), axes=axes)
+
+
+passing = cases("passing", "rectifier", "prelu", "max_pool", "avg_pool", "pad")
+_BELOW = passing(
+    rectifier=rectifier(x, attrs=a) * c,
+    prelu=op.nn.prelu(x, y) * c,
+    max_pool=max_pool(x, attrs=a) * c,
+    avg_pool=avg_pool(x, attrs=a) * c,
+    pad=op.nn.pad(x, attrs=a) * c,
+)
+_ABOVE = passing(
+    rectifier=rectifier(x * c, attrs=a),
+    prelu=op.nn.prelu(x * c, y),
+    max_pool=max_pool(x * c, attrs=a),
+    avg_pool=avg_pool(x * c, attrs=a),
+    pad=op.nn.pad(x * c, attrs=a),
+)
+_PASSING = (
+    *(is_float(x), is_finite(c)),
+    *passing.only("rectifier prelu max_pool", is_positive(c)),
+    *passing.only("rectifier prelu", keeps_type(x, x * c)),
+    *passing.only("max_pool avg_pool", varies_outside_windows(c, x, a)),
+    *passing.only("pad", varies_outside_padding(c, x, a)),
+)
+_TURNED: PCall = op.transpose(x, axes=p)
+_VECTOR = op.reshape(c, newshape=(-1,))
+_DIFFERENCE, _BOTH = sum_or_difference(x * c, d), sum_or_difference(x, y) * c
+
+
+class BackwardScaleAxis(RuleSet):
+    """Scales go up, towards the product before them, and fold into its weights where its channels are last, or where it is a transposed
+    convolution in groups."""
+
+    hoist_past_windows = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_MOVED)
+    hoist_past_transpose = (
+        (_TURNED * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p))
+        .when(is_float(x), keeps_type(_TURNED, _TURNED * c))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    hoist_past_bias = (
+        (op.nn.bias_add(x, added, axis=p) * c >> op.nn.bias_add(x * c, added * _VECTOR, axis=p))
+        .when(is_float(x), is_along(c, x, p), is_finite(c), stays_finite(added, c))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    hoist_past_sum = (
+        (_BOTH >> sum_or_difference(x * c, y * c))
+        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    hoist_past_broadcast = (
+        ((x + y) * c >> x * c + y * c)
+        .when(is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    scaled = (
+        (
+            bias(none=_PRODUCT, biased=op.nn.bias_add(_PRODUCT, b, axis=_CHANNELS)) * c
+            >> bias(none=_NOW, biased=op.nn.bias_add(_NOW, b * vector(c), axis=_CHANNELS))
+        )
+        .when(is_float(x), is_not(c, 1))
+        .when(*behind.only("convolution transposed", has_channels_last(a)), *behind.only("grouped", has_channels_first(a)))
+        .when(*behind.only("convolution transposed grouped", per_channel_of(c, _PRODUCT, a), is_scaled_for_less(weight, _PRODUCT)))
+        .when(*behind.only("convolution transposed grouped", stays_finite(weight, c)))
+        .when(*behind.only("transposed", one_group_or_number(a, c)), *behind.only("grouped", has_groups(a, weight, c, "I")))
+        .when(*behind.only("matmul_transposed", per_column(c, _PRODUCT), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)))
+        .when(*bias.only("biased", stays_finite(b, c), *behind.only("convolution transposed matmul_transposed", is_axis(p, -1, _PRODUCT))))
+        .inexact(_NOTE)
+    )
 
 
 class ForwardScaleAxis(RuleSet):
-    """Scales and shifts of the data of a product become part of its weights and bias."""
+    """Scales go down, towards the product behind them; scales and shifts of its data become part of its weights and bias."""
 
+    sink_past_windows = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_MOVED)
+    sink_past_transpose = (
+        (op.transpose(x * c, axes=p) >> _TURNED * _transposed(p, x)).when(is_float(x), keeps_type(x, x * c)).exploring().inexact(_MOVED)
+    )
+    sink_past_flatten = (
+        (
+            op.nn.batch_flatten(x * c, attrs=a)
+            >> op.nn.batch_flatten(x, attrs=a) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
+        )
+        .when(is_float(x), is_same_in_batch(c, x), keeps_type(x, x * c))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    sink_past_bias = (
+        (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / _VECTOR, axis=p) * c)
+        .when(is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c))
+        .exploring()
+        .inexact(_MOVED)
+    )
+    sink_past_sum = (
+        (_DIFFERENCE >> sum_or_difference(x, d / c) * c)
+        .when(is_float(x), keeps_type(x, _DIFFERENCE), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c))
+        .exploring()
+        .inexact(_MOVED)
+    )
     scaled = (
         (
             product(
@@ -191,7 +371,7 @@ class ForwardScaleAxis(RuleSet):
                 convolution=convolution(x, _ALONG_INPUTS, attrs=a),
                 grouped=convolution(x, weight * _grouped(c, "O"), attrs=a),
                 transposed=transposed(x, _ALONG_INPUTS, attrs=a),
-                dense=op.nn.dense(x, weight * _vector(c)),
+                dense=op.nn.dense(x, weight * vector(c)),
                 matmul=op.nn.matmul(x, w * _ROWS, transpose_a=False, transpose_b=False),
                 matmul_transposed=_turned(x, w * _COLUMNS),
             )
@@ -216,7 +396,7 @@ class ForwardScaleAxis(RuleSet):
                 shifting(convolution=convolution(x, w, attrs=a), dense=op.nn.dense(x, w), matmul=_plain(x), matmul_transposed=_turned(x)),
                 shifting(
                     convolution=op.sum(w * _SHIFT_INPUTS, axis=axis_of(a, "O"), exclude=True),
-                    dense=op.sum(w * _vector(d), axis=1),
+                    dense=op.sum(w * vector(d), axis=1),
                     matmul=op.sum(w * _SHIFT_ROWS, axis=0),
                     matmul_transposed=op.sum(w * _SHIFT_COLUMNS, axis=1),
                 ),
@@ -229,50 +409,4 @@ class ForwardScaleAxis(RuleSet):
         .when(*shifting.only("matmul matmul_transposed", is_matrix_of_floats(w)))
         .when(stays_finite(w, d))
         .inexact(_NOTE)
-    )
-
-
-behind = cases("product", "convolution", "transposed", "grouped", "matmul_transposed")
-_ALONG_OUTPUTS = weight * op.reshape(_vector(c), newshape=laid_on(a, "O"))
-_PRODUCT = behind(
-    convolution=convolution(x, weight, attrs=a),
-    transposed=transposed(x, weight, attrs=a),
-    grouped=transposed(x, weight, attrs=a),
-    matmul_transposed=_turned(x),
-)
-_NOW = behind(
-    convolution=convolution(x, _ALONG_OUTPUTS, attrs=a),
-    transposed=transposed(x, _ALONG_OUTPUTS, attrs=a),
-    grouped=transposed(x, weight * _grouped(c, "I"), attrs=a),
-    matmul_transposed=_turned(x, w * _ROWS),
-)
-_CHANNELS = behind(convolution=p, transposed=p, grouped=1, matmul_transposed=p)
-
-
-class BackwardScaleAxis(RuleSet):
-    """Scales behind a product fold into its weights where its channels are last, and into those of transposed convolutions in groups."""
-
-    scaled = (
-        (
-            bias(none=_PRODUCT, biased=op.nn.bias_add(_PRODUCT, b, axis=_CHANNELS)) * c
-            >> bias(none=_NOW, biased=op.nn.bias_add(_NOW, b * _vector(c), axis=_CHANNELS))
-        )
-        .when(is_float(x), is_not(c, 1))
-        .when(*behind.only("convolution transposed", has_channels_last(a)), *behind.only("grouped", has_channels_first(a)))
-        .when(*behind.only("convolution transposed grouped", per_channel_of(c, _PRODUCT, a), is_scaled_for_less(weight, _PRODUCT)))
-        .when(*behind.only("convolution transposed grouped", stays_finite(weight, c)))
-        .when(*behind.only("transposed", one_group_or_number(a, c)), *behind.only("grouped", has_groups(a, weight, c, "I")))
-        .when(*behind.only("matmul_transposed", per_column(c, _PRODUCT), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)))
-        .when(*bias.only("biased", stays_finite(b, c), *behind.only("convolution transposed matmul_transposed", is_axis(p, -1, _PRODUCT))))
-        .inexact(_NOTE)
-    )
-
-
-class BiasSums(RuleSet):
-    """Two biases are one."""
-
-    merge = (
-        (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
-        .when(are_one_axis(p, q, x), is_float(x), sum_stays_finite(b, d))
-        .inexact("reassociates a sum")
     )

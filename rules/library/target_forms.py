@@ -86,7 +86,7 @@ def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
 
 
 @condition
-def are_matrices(x: Term, y: Term) -> bool | str:
+def are_stacks_of_matrices(x: Term, y: Term) -> bool | str:
     """Both operands have two dimensions or more."""
     return (x.type.ndim >= 2 and y.type.ndim >= 2) or f"{x.type!r} or {y.type!r} is a vector"
 
@@ -171,7 +171,7 @@ class ContribForms(RuleSet):
             )
         )
         .when(is_scalar(c, factor(product=_PLAIN, quotient=_PLAIN, left=x, right=y)), has_dtype(x, "float32"))
-        .when(are_matrices(x, y), sums_something(x, -1))
+        .when(are_stacks_of_matrices(x, y), sums_something(x, -1))
         .inexact(_ROUNDS)
     )
     transposed_product = (
@@ -179,7 +179,7 @@ class ContribForms(RuleSet):
             product(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
             >> op.contrib.fused_matmul(x, y, alpha=1.0, transpose_a=side(left=True, right=False), transpose_b=side(left=False, right=True))
         )
-        .when(swaps_last_two(p, side(left=x, right=y)), are_matrices(x, y), sums_something(x, side(left=-2, right=-1)), *_TURNS)
+        .when(swaps_last_two(p, side(left=x, right=y)), are_stacks_of_matrices(x, y), sums_something(x, side(left=-2, right=-1)), *_TURNS)
         .when(has_dtype(x, "float32"))
         .inexact(_ROUNDS)
     )

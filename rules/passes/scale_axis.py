@@ -7,13 +7,12 @@ from passat.rules.library.arithmetic import Sums
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.scale_axis import BackwardScaleAxis, BiasSums, ForwardScaleAxis
-from passat.rules.library.scale_movement import HoistScales, SinkScales
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 _PREFIX: Final = "relay._transform."
-_BACKWARD: Final = (ConstantFolding, HoistScales, ScaleAxis, BackwardScaleAxis, Sums, BiasSums)
-_FORWARD: Final = (ConstantFolding, SinkScales, ForwardScaleAxis, BiasSums)
+_BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Sums, BiasSums)
+_FORWARD: Final = (ConstantFolding, ForwardScaleAxis, BiasSums)
 
 
 @register_pass(_PREFIX + "BackwardFoldScaleAxis")

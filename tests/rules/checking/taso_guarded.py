@@ -12,7 +12,7 @@ c = constant("c")
 
 
 class Elementwise(RuleSet):
-    """What `TasoExchanges.multiply_distributes`, `CommuteUnary` and `SinkScales` say."""
+    """What `TasoExchanges.multiply_distributes`, `CommuteUnary` and `ForwardScaleAxis` say."""
 
     add_moves_scale = ((x + y) * c >> x * c + y * c).finite("an infinity less another is no number").exploring()
     relu_moves_scale = (op.nn.relu(x * c) >> op.nn.relu(x) * c).when(is_float(x), is_positive(c)).inexact("the sign of zero").exploring()

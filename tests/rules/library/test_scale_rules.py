@@ -5,7 +5,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import BackwardScaleAxis, BiasSums, ForwardScaleAxis, HoistScales, SinkScales
+from passat.rules.library import BackwardScaleAxis, BiasSums, ForwardScaleAxis
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -94,34 +94,38 @@ def movement_cases() -> dict[str, Case]:
     for name in ("relu", "abs", "leaky_relu", "prelu"):
         function = unary(name)
         kind = "prelu" if name == "prelu" else f"rectifier, {'abs' if name == 'abs' else f'nn.{name}'}"
-        found[f"HoistScales.passing[{kind}]"] = case(function(x) * row, function(x) * negative, "is not above zero")
-        found[f"SinkScales.passing[{kind}]"] = case(function(x * row), function(x * negative), "is not above zero")
+        found[f"BackwardScaleAxis.hoist_past_windows[{kind}]"] = case(function(x) * row, function(x) * negative, "is not above zero")
+        found[f"ForwardScaleAxis.sink_past_windows[{kind}]"] = case(function(x * row), function(x * negative), "is not above zero")
     image, along, narrow, reason = places(2), column(2), numbers((5,)), "does not vary along axis 1"
     for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
-        found[f"HoistScales.passing[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
-        found[f"SinkScales.passing[{name}]"] = case(pool(image * along), pool(image * narrow), reason)
+        found[f"BackwardScaleAxis.hoist_past_windows[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
+        found[f"ForwardScaleAxis.sink_past_windows[{name}]"] = case(pool(image * along), pool(image * narrow), reason)
     width = ((0, 0), (1, 1))
     pad, side = ops.nn.pad, numbers((2, 1))
-    found["HoistScales.passing[pad]"] = case(pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0")
-    found["SinkScales.passing[pad]"] = case(
+    found["BackwardScaleAxis.hoist_past_windows[pad]"] = case(
+        pad(x, pad_width=width) * side, pad(x, pad_width=width, pad_value=1.0) * side, "pads with 1.0"
+    )
+    found["ForwardScaleAxis.sink_past_windows[pad]"] = case(
         pad(x * side, pad_width=width), pad(x * row, pad_width=width), "varies along an axis that is padded"
     )
-    found["HoistScales.transpose"] = case(
+    found["BackwardScaleAxis.hoist_past_transpose"] = case(
         ops.transpose(x, axes=(1, 0)) * numbers((2,)), ops.transpose(thin, axes=(1, 0)) * numbers((2,)), "the types differ"
     )
-    found["SinkScales.transpose"] = case(
+    found["ForwardScaleAxis.sink_past_transpose"] = case(
         ops.transpose(x * row, axes=(1, 0)), ops.transpose(thin * numbers((2, 4)), axes=(1, 0)), "the types differ"
     )
     cube = var("cube", (2, 3, 4))
-    found["SinkScales.flatten"] = case(
+    found["ForwardScaleAxis.sink_past_flatten"] = case(
         ops.nn.batch_flatten(cube * numbers((3, 1))), ops.nn.batch_flatten(cube * numbers((2, 1, 1))), "varies along axis 0"
     )
     biased = ops.nn.bias_add(x, bias)
-    found["HoistScales.bias_add"] = case(biased * row, biased * numbers((2, 1)), "does not vary along axis 1")
-    found["SinkScales.bias_add"] = case(ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0")
-    found["SinkScales.sum"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
-    found["HoistScales.sum"] = case((x + y) * row, (x + thin) * row, "the types differ")
-    found["HoistScales.add_bias"] = case((x + thin) * row, (x + y) * row, "is not copied")
+    found["BackwardScaleAxis.hoist_past_bias"] = case(biased * row, biased * numbers((2, 1)), "does not vary along axis 1")
+    found["ForwardScaleAxis.sink_past_bias"] = case(
+        ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0"
+    )
+    found["ForwardScaleAxis.sink_past_sum"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
+    found["BackwardScaleAxis.hoist_past_sum"] = case((x + y) * row, (x + thin) * row, "the types differ")
+    found["BackwardScaleAxis.hoist_past_broadcast"] = case((x + thin) * row, (x + y) * row, "is not copied")
     return found
 
 
@@ -134,7 +138,7 @@ CASES = {
         ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=-1), ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=0), "differ"
     ),
 }
-TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, HoistScales, SinkScales, BiasSums)
+TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, BiasSums)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

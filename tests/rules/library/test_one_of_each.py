@@ -1,0 +1,73 @@
+"""An equation stands once in the library, and a guard has a name of its own."""
+
+import ast
+import inspect
+from collections import defaultdict
+
+from passat.rules import library
+from passat.rules.checking.relations import covers
+from passat.rules.pattern import Pattern, PCall, op, tensors
+from passat.rules.rule import Rule, equation_of
+
+GUARDS, KINDS, LIBERTIES = "other guards", "another kind, for other passes", "exact in one case, inexact in the other"
+TWICE = {
+    ("Associativity.grouped", "AttentionMasks.added_first"): GUARDS,
+    ("AttentionInputs.divided_scores", "MatmulChains.divided_product"): GUARDS,
+    ("BackwardScaleAxis.hoist_past_broadcast", "BackwardScaleAxis.hoist_past_sum"): GUARDS,
+    ("Bounds.clipped", "Clips.nothing"): GUARDS,
+    ("Bounds.clipped", "Clips.nothing_finite"): GUARDS,
+    ("Bounds.rectified", "Bounds.rectified_zeros"): LIBERTIES,
+    ("CancelTransposes.drop", "Transposes.drop"): KINDS,
+    ("CancelTransposes.merge", "Transposes.merge"): KINDS,
+    ("Clips.nothing", "Clips.nothing_finite"): LIBERTIES,
+    ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
+    ("ForwardScaleAxis.scaled", "MatmulChains.scaled_rows"): KINDS,
+    ("HoistTransposes.binary", "TasoExchanges.transpose_of_sum"): GUARDS,
+    ("MatmulChains.regroup", "TasoExchanges.matmul_associates"): GUARDS,
+    ("Powers.square", "Roots.square"): KINDS,
+    ("Scales.through_sum", "Sums.switch_add_multiply"): GUARDS,
+}
+"""Equations that stand twice, up to the names of holes and the order of operands, and why: a new one needs a reason, too."""
+
+
+def root(pattern: Pattern) -> str:
+    return pattern.op.name if isinstance(pattern, PCall) else type(pattern).__name__
+
+
+def twice(rules: list[Rule]) -> set[tuple[str, ...]]:
+    """The names of rules with one equation, whatever they ask for."""
+    by_root = defaultdict(list)
+    for rule in rules:
+        by_root[root(rule.lhs), root(rule.rhs)].append(Rule(rule.lhs, rule.rhs, name=rule.name))
+    return {
+        tuple(sorted((equation_of(one.name), equation_of(other.name))))
+        for alike in by_root.values()
+        for i, one in enumerate(alike)
+        for other in alike[:i]
+        if covers(one, other) and covers(other, one)
+    }
+
+
+def test_an_equation_stands_once() -> None:
+    sets = library.rule_sets().values()
+    assert twice([direction for rules in sets for rule in rules if type(rule) is Rule for direction in rule.directions()]) == set(TWICE)
+
+
+def test_an_equation_with_other_names_is_found_and_a_more_general_one_is_not() -> None:
+    x, y, z = tensors("x y z")
+    rules = {
+        "A.one": (x + op.exp(y)) * z >> x * z + op.exp(y) * z,
+        "B.two": z * (op.exp(x) + y) >> y * z + op.exp(x) * z,
+        "C.three": (x + y) * z >> x * z + y * z,
+    }
+    assert twice([rule.named(name) for name, rule in rules.items()]) == {("A.one", "B.two")}
+
+
+def test_public_functions_of_the_library_have_names_of_their_own() -> None:
+    """Guards are listed by name in docs/rules.md, and rules of users take them by name."""
+    found = defaultdict(list)
+    for module in library.rule_files():
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                found[node.name].append(module.__name__)
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
