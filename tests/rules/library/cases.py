@@ -63,6 +63,8 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
         assert result_type(outcome.function) == result_type(before)
         exact = all(other.math == EXACT for other in rules if outcome.fired(other.name))
         assert_equal_in_value(before, outcome.function, exact=exact)
+    if rule.math == FINITE:
+        assert optimise(before, rules).fired(without_operators(rule.name)) == 0, "fires where values may be infinite"
 
 
 def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:

@@ -1,14 +1,17 @@
-"""Identities of arithmetic: each rule on a program where it holds, and on one where it does not."""
+"""Identities of arithmetic, powers, clips and what ranges decide: each rule on a program where it holds, and on one where it does not."""
 
 from collections.abc import Callable
+from typing import Any as AnyValue
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.library import Arithmetic, Constants, Units
+from passat.rules.library import Arithmetic, Bounds, Casts, Clips, Constants, Doubles, Powers, Sums, Units
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -91,7 +94,100 @@ CASES: dict[str, Case] = {
     "Constants.divide_multiply": with_constants(lambda a, c, d: (a / c) * d, name="divided"),
     "Constants.divide_divide": with_constants(lambda a, c, d: (a / c) / d, name="multiply"),
 }
-TABLE = pairs(CASES, Units, Arithmetic, Constants)
+narrow = var("narrow", (3,))
+base = ops.exp(x)
+wide = splat(1.0, (2, 3))
+c, d = numbers((3,), seed=1), numbers((3,), seed=2)
+huge = splat(3e38, (3,))
+
+
+def power(value: float) -> Case:
+    return case(
+        ops.power(base, splat(value)), ops.power(base, splat(value + 1)), f"the elements of the constant are {value + 1}, not {value:g}"
+    )
+
+
+def binomials(a: Expr, b: Expr, plus: Callable[[Expr, Expr], Expr]) -> dict[tuple[str, str], Expr]:
+    two = splat(2.0)
+    return {
+        ("outside", "between"): ops.add(plus(a * a, (a * b) * two), b * b),
+        ("inside", "between"): ops.add(plus(a * a, (a * two) * b), b * b),
+        ("outside", "last"): plus(a * a + b * b, (a * b) * two),
+        ("inside", "last"): plus(a * a + b * b, (a * two) * b),
+    }
+
+
+def binomial_cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for sign, plus in (("sum", ops.add), ("difference", ops.subtract)):
+        fitting, others = binomials(x, y, plus), binomials(x, narrow, plus)
+        found |= {
+            f"Powers.binomial[{order}, {sign}, {two}]": case(fitting[two, order], others[two, order], "the types differ")
+            for two, order in fitting
+        }
+    return found
+
+
+CASES |= {
+    "Powers.square": power(2.0),
+    "Powers.root": power(0.5),
+    "Powers.inverse": power(-1.0),
+    "Powers.inverse_root": power(-0.5),
+    "Powers.reciprocal_of_inverse_root": case(ops.reciprocal(ops.rsqrt(base)), ops.reciprocal(ops.exp(base)), ""),
+    "Powers.divide_inverse_root": case(y / ops.rsqrt(base), ops.rsqrt(base) / y, ""),
+    "Doubles.twice": case(x + x, x + y, ""),
+    "Sums.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
+    **binomial_cases(),
+}
+
+
+count = var("count", (2, 3), "int32")
+far = ops.clip(count, a_min=0, a_max=300)
+
+
+CASES |= {
+    "Clips.nothing": case(ops.clip(count), ops.clip(count, a_min=0), "clips int32 to 0"),
+    "Clips.nothing_finite": case(ops.clip(x), ops.clip(x, a_max=6.0), "clips float32 to"),
+    "Clips.chain": case(
+        ops.clip(ops.clip(x, a_min=0.1, a_max=6.0), a_max=3.0), ops.clip(ops.clip(x, a_min=2.0, a_max=1.0), a_max=3.0), "hold nothing"
+    ),
+    "Clips.of_relu": case(ops.clip(ops.nn.relu(x), a_max=6.0), ops.clip(ops.nn.relu(x), a_max=-6.0), "the upper bound -6.0 is below 0"),
+    "Clips.cast": case(
+        ops.cast(ops.cast(ops.clip(count, a_min=0, a_max=255), dtype="uint8"), dtype="int64"),
+        ops.cast(ops.cast(far, dtype="uint8"), dtype="int64"),
+        "uint8 does not hold 0 ... 300",
+    ),
+}
+
+
+bounds = st.one_of(st.none(), st.integers(-20, 20).map(lambda eighths: eighths / 8))
+pooled = ops.nn.max_pool2d(ops.clip(var("image", (1, 2, 4, 4)), a_min=0.0, a_max=6.0), pool_size=(2, 2), strides=(2, 2))
+
+
+CASES |= {
+    "Bounds.rectified": case(
+        ops.nn.relu(ops.exp(x)), ops.nn.relu(ops.tanh(x)), "elements may have a minus sign: they lie in [-1.03125, 1.03125]"
+    ),
+    "Bounds.rectified_zeros": case(
+        ops.abs(ops.sum(ops.nn.relu(x), axis=1)), ops.abs(ops.sum(x, axis=1)), "elements may be negative: they lie in [-inf, inf] or NaN"
+    ),
+    "Bounds.clipped": case(
+        ops.clip(pooled, a_min=0.0, a_max=6.0),
+        ops.clip(pooled, a_min=0.0, a_max=5.0),
+        "elements lie in [-0, 6] or NaN, and are clipped to [0, 5]",
+    ),
+    "Bounds.won": case(
+        ops.maximum(ops.exp(x), splat(-1.0)), ops.maximum(ops.exp(x), splat(1.0)), "elements lie in [0, inf] or NaN and [1, 1]"
+    ),
+    "Bounds.compared": case(
+        ops.less(ops.exp(x), splat(0.0)), ops.less(ops.exp(x), splat(2.0)), "elements lie in [0, inf] or NaN and [2, 2]"
+    ),
+    "Bounds.extremum_of_both": case(ops.maximum(ops.tanh(x), ops.tanh(y)), ops.maximum(ops.cos(x), ops.cos(y)), ""),
+    "Bounds.extremum_of_all": case(ops.max(ops.tanh(x), axis=1), ops.max(ops.tanh(var("x", (2, "n"))), axis=1), "may be empty"),
+}
+
+
+TABLE = pairs(CASES, Units, Arithmetic, Constants, Powers, Doubles, Sums, Clips, Bounds)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -174,3 +270,101 @@ def test_constants_of_shapes_that_do_not_meet_are_refused_with_a_reason() -> Non
     a = var("a", (2, 3, 4))
     function = func((a + numbers((3, 1))) + numbers((2, 1, 1)))
     assert operators(optimise(function, Constants, ConstantFolding).function) == ["add"]
+
+
+def test_an_exponent_that_enlarges_its_base_stays() -> None:
+    outcome = optimise(func(ops.power(narrow, splat(2.0, (2, 3)))), Powers)
+    assert operators(outcome.function) == ["power"]
+    assert any("the types differ" in remark for remark in outcome.remarks)
+
+
+def test_integers_have_squares_but_no_roots() -> None:
+    count = var("count", (64, 64), "int64")
+    before = func(ops.power(count, splat(2, (), "int64")))
+    outcome = optimise(before, Powers)
+    assert outcome.fired("Powers.square") == 1
+    assert_equal_in_value(before, outcome.function, exact=True, special=False)
+    outcome = optimise(func(ops.power(count, const(-1, "int64"))), Powers)
+    assert any("not floating-point" in remark for remark in outcome.remarks)
+
+
+def test_a_sum_of_integers_is_doubled_exactly() -> None:
+    count = var("count", (64, 64), "int8")
+    before = func(count + count)
+    after = optimise(before, Doubles, rules__math="exact").function
+    assert operators(after) == ["multiply"]
+    assert_equal_in_value(before, after, exact=True, special=True)
+
+
+def test_squares_become_one_unless_rounding_has_to_stay() -> None:
+    function = func(x * x + (x * y) * splat(2.0) + y * y)
+    assert optimise(function, Powers).count("fired:Powers.binomial") == 1
+    assert optimise(function, Powers, rules__math="exact").count("fired:Powers.binomial") == 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(bounds, bounds, bounds, bounds)
+def test_two_clips_are_one(low: AnyValue, high: AnyValue, then_low: AnyValue, then_high: AnyValue) -> None:
+    before = func(ops.clip(ops.clip(x, a_min=low, a_max=high), a_min=then_low, a_max=then_high))
+    after = optimise(before, Clips).function
+    hollow = any(None not in pair and pair[0] > pair[1] for pair in ((low, high), (then_low, then_high)))
+    kept = 1 + hollow
+    assert operators(after) == ["clip"] * kept
+    feed = [Tensor.dense(np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3))]
+    assert np.array_equal(run(after, feed)[0], run(before, feed)[0])
+
+
+def test_a_bound_stays_as_it_was_written() -> None:
+    merged = optimise(func(ops.clip(ops.clip(x, a_min=0.1, a_max=6.0), a_max=0.7)), Clips).function.body
+    assert dict(merged.attrs) == {"a_min": 0.1, "a_max": 0.7}  # type: ignore[attr-defined]  # a call
+
+
+def test_a_clip_to_bytes_needs_no_bytes() -> None:
+    body = ops.cast(ops.cast(ops.clip(count, a_min=0, a_max=255), dtype="uint8"), dtype="int32")
+    assert operators(optimise(func(body), Clips, Casts).function) == ["clip"]
+
+
+def test_fractions_are_cut_off_by_a_cast() -> None:
+    body = ops.cast(ops.cast(ops.clip(x, a_min=0.0, a_max=255.0), dtype="uint8"), dtype="float32")
+    assert optimise(func(body), Clips).fired("Clips.cast") == 0
+
+
+@pytest.mark.parametrize(
+    ("compare", "bound", "decided"),
+    # What is NaN is not less than anything, nor equal, nor greater; so that only what never holds is decided.
+    [("less", 0.0, True), ("greater_equal", 0.0, False), ("equal", -1.0, True), ("not_equal", -1.0, True), ("greater", -1.0, False)],
+)
+def test_comparisons_with_what_may_be_nan(compare: str, bound: float, decided: bool) -> None:
+    found = optimise(func(getattr(ops, compare)(ops.exp(x), splat(bound))), Bounds).function
+    assert (operators(found) == []) is decided
+
+
+def test_sizes_are_never_negative() -> None:
+    size = ops.shape_of(var("x", ("n", 3)))
+    zero = const([0, 0], "int64")
+    assert operators(optimise(func(ops.maximum(size, zero)), Bounds).function) == ["shape_of"]
+    assert operators(optimise(func(ops.less(size, zero)), Bounds).function) == []
+    assert operators(optimise(func(ops.greater(size, zero)), Bounds).function) == ["shape_of", "greater"]
+
+
+def test_integers_that_may_wrap_around_have_any_sign() -> None:
+    small = ops.cast(var("x", dtype="uint8"), dtype="int8")
+    assert operators(optimise(func(ops.abs(small)), Bounds).function) == ["cast", "abs"]
+    wide = ops.cast(var("x", dtype="uint8"), dtype="int16")
+    assert operators(optimise(func(ops.abs(wide)), Bounds).function) == ["cast"]
+    squared = ops.multiply(wide, wide)
+    assert operators(optimise(func(ops.abs(squared)), Bounds).function) == ["cast", "multiply", "abs"]
+
+
+def test_bounds_and_traits_meet() -> None:
+    body = ops.nn.relu(ops.cosh(ops.negative(x)))
+    assert operators(optimise(func(body), Bounds, Arithmetic).function) == ["cosh"]
+
+
+def test_zeros_keep_their_signs_under_exact_mathematics() -> None:
+    body = ops.abs(ops.nn.relu(x))
+    assert operators(optimise(func(body), Bounds).function) == ["nn.relu"]
+    kept = optimise(func(body), Bounds, rules__math="exact").function
+    assert operators(kept) == ["nn.relu", "abs"]
+    zeros = [Tensor.dense(np.full((2, 3), -0.0, np.float32))]
+    assert not np.signbit(run(kept, zeros)[0]).any()

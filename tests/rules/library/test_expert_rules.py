@@ -59,7 +59,8 @@ def _cases() -> dict[str, Case]:
     return found
 
 
-TABLE = pairs(_cases(), Experts)
+CASES = _cases()
+TABLE = pairs(CASES, Experts)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=[rule.name for _, rule, _ in TABLE])

@@ -1,11 +1,11 @@
-"""Rules that lower: each on a program where it holds, and on one where it does not."""
+"""Rules that take the place of an operator: each on a program where it holds, and on one where it does not."""
 
 from typing import Any as AnyValue
 
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CanonicalOps, FastMath, Unpacking
+from passat.rules.library import CanonicalOps, FastMath, Inference, Unpacking
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
@@ -82,7 +82,12 @@ CASES = {
     "FastMath.erf": case(ops.erf(x), ops.erf(wide), "the elements are float64, not float32"),
     "FastMath.softmax": case(ops.nn.softmax(x), ops.nn.softmax(wide), "the elements are float64, not float32"),
 }
-TABLE = pairs(CASES, Unpacking, CanonicalOps, FastMath)
+
+
+CASES |= {"Inference.dropout": case(ops.nn.dropout(x)[0] * x, ops.nn.dropout(x)[1] * x, "the field is 1, not 0")}
+
+
+TABLE = pairs(CASES, Unpacking, CanonicalOps, FastMath, Inference)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -108,3 +113,16 @@ def test_groups_of_unknown_sizes_stay() -> None:
     outcome = optimise(func(body), Unpacking)
     assert operators(outcome.function) == ["nn.group_norm"]
     assert any("may be empty" in remark or "is not static" in remark for remark in outcome.remarks)
+
+
+def test_every_dropout_goes() -> None:
+    body = x
+    for rate in (0.1, 0.1, 0.5):
+        body = ops.nn.relu(ops.nn.dropout(body, rate=rate)[0])
+    assert operators(optimise(func(body), Inference).function) == ["nn.relu"] * 3
+
+
+def test_a_mask_that_is_used_keeps_its_dropout() -> None:
+    both = ops.nn.dropout(x)
+    outcome = optimise(func(tup(both[0], both[1])), Inference)
+    assert operators(outcome.function) == ["nn.dropout"]

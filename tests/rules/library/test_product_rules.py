@@ -1,53 +1,162 @@
-"""Scales and shifts before products: each rule on a program where it holds, and on one where it does not."""
+"""Rules on products and scales: each on a program where it holds, and on one where it does not."""
 
-from typing import Any as AnyValue
-
+import numpy as np
 import pytest
 
-from passat.ir.expr import Expr
-from passat.rules.library import MatmulChains
-from passat.rules.rule import Rule
-from tests.rules.building import func, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import optimise
+from passat.ir.expr import Constant, Expr
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
+from passat.rules.conditions import Term
+from passat.rules.library import Products, Scales
+from passat.rules.library.folding import ConstantFolding
+from passat.rules.library.products import is_power_of_two
+from passat.rules.passes.simplify import FOLDING
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import assert_equal_in_value, operators, optimise
 
-x, y = var("x", (4, 3)), var("y", (3, 5))
-column = numbers((4, 1))
-features, one = numbers((3,), seed=1), splat(2.5)
-
-
-def product(left: Expr, right: Expr) -> Expr:
-    made: Expr = ops.nn.matmul(left, right)
-    return made
-
-
-def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
-    """Of a product with a constant weight."""
-    return {
-        f"MatmulChains.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not one number"),
-        f"MatmulChains.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
-        f"MatmulChains.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
-    }
+x = var("x", (4, 3))
+cube = var("cube", (2, 4, 3))
+weight, bias = numbers((3, 5)), numbers((5,))
+square = numbers((3, 3))
 
 
+def matmul(a: Expr, b: Expr, **attrs: bool) -> Expr:
+    return ops.nn.matmul(a, b, **attrs)  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def reshape(a: Expr, *newshape: int) -> Expr:
+    return ops.reshape(a, newshape=newshape)  # type: ignore[no-any-return]  # as above
+
+
+def biased(a: Expr, b: Expr, axis: int = -1) -> Expr:
+    return ops.nn.bias_add(a, b, axis=axis)  # type: ignore[no-any-return]  # as above
+
+
+flat = reshape(cube, -1, 3)
+scalar = splat(4.0)
 CASES: dict[str, Case] = {
-    **affine_cases("matmul", lambda of: product(of, numbers((3, 8)))),
-    **affine_cases("dense", lambda of: ops.nn.dense(of, numbers((8, 3)))),
+    "Products.bias": case(matmul(x, weight) + bias, matmul(cube, weight) + bias, "Tensor[(2, 4, 5), float32] is no matrix"),
+    "Products.unflatten_biased": case(
+        reshape(biased(matmul(flat, weight), bias), 2, 4, 5),
+        reshape(biased(matmul(reshape(var("v", (3, 3, 1)), 3, 3), square), numbers((3,)), axis=0), 3, 1, 3),
+        "does not have the rows of",
+    ),
+    "Products.unflatten": case(
+        reshape(matmul(flat, weight), 2, 4, 5), reshape(matmul(flat, weight), 4, 2, 5), "is not certainly Tensor[(2, 4, 5), float32]"
+    ),
+    "Products.flatten_biased": case(
+        reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + bias, 8, 5),
+        reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
+        "is no bias of a product by",
+    ),
+    "Scales.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not one number"),
+    "Scales.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not one number"),
+    "Scales.division": case(x / scalar, x / splat(3.0), "3.0 is no power of two"),
+    "Scales.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is no bias of"),
+    "Scales.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not one number"),
 }
-TABLE = pairs(CASES, MatmulChains)
+TABLE = pairs(CASES, Products, Scales)
 
 
-@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_fires(rule: Rule, example: Case) -> None:
-    check_rewrites(rule, example)
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rule: Rule, example: Case) -> None:
-    check_makes_nothing(rule, example)
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
 
 
-def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
-    outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulChains, rules__math="finite")
-    assert outcome.fired("MatmulChains.scaled_operand") == 0
-    assert any("may reach inf" in remark for remark in outcome.remarks)
+def refused(function_body: Expr, rule: str, reason: str) -> None:
+    function = func(function_body)
+    outcome = optimise(function, Products)
+    assert outcome.fired(rule) == 0
+    assert any(remark.startswith(rule) and reason in remark for remark in outcome.remarks), outcome.remarks
+
+
+def test_a_bias_along_rows_stays_along_rows() -> None:
+    """Of a square matrix nothing but the attribute tells them apart."""
+    flat_square = reshape(var("v", (3, 1, 3)), 3, 3)
+    refused(reshape(biased(matmul(flat_square, square), numbers((3,)), axis=0), 3, 1, 3), "Products.unflatten_biased", "along axis 0")
+
+
+def test_rows_of_unknown_length_are_not_certainly_the_same() -> None:
+    unknown = var("v", (2, "?", "?"))
+    refused(reshape(matmul(ops.reshape(unknown, newshape=(-1, 3)), weight), 2, -1, 5), "Products.unflatten", "does not have the rows")
+
+
+def test_a_stack_of_weights_is_no_weight() -> None:
+    refused(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is no matrix with rows")
+
+
+def test_a_product_over_nothing_is_left_alone() -> None:
+    empty = var("v", ("?", "m"))
+    refused(
+        reshape(matmul(reshape(empty, 2, 0), Constant(Tensor.dense(np.zeros((0, 5), np.float32)))), 0, 5),
+        "Products.unflatten",
+        "no matrix with rows",
+    )
+
+
+def test_a_product_between_views_with_named_sizes() -> None:
+    named = var("v", ("batch", "seq", 3))
+    function = func(ops.reshape(matmul(reshape(named, -1, 3), weight), newshape=(-1, 7, 5)))
+    assert optimise(function, Products).fired("Products.unflatten") == 0
+    whole = func(ops.dyn.reshape(matmul(reshape(named, -1, 3), weight), ops.concatenate(tuple_of_sizes(named))))
+    assert optimise(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # of two names no reshape is certain
+
+
+def tuple_of_sizes(of: Expr) -> Expr:
+    return tup(ops.strided_slice(ops.shape_of(of, dtype="int64"), begin=(0,), end=(2,)), const([5], "int64"))
+
+
+def test_a_division_becomes_a_product_only_where_no_bit_is_lost() -> None:
+    for dtype, good, bad in [("float32", -126, -127), ("float16", -14, -15), ("float16", 14, 15), ("float32", 126, 127)]:
+        a = var("a", dtype=dtype)
+        fires = func(a / splat(2.0**good, (), dtype))
+        outcome = optimise(fires, Scales)
+        assert outcome.fired("Scales.division") >= 1
+        assert_equal_in_value(fires, outcome.function, exact=True, rounds=6)
+        assert optimise(func(a / splat(2.0**bad, (), dtype)), Scales).fired("Scales.division") == 0
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 3.0, float("inf"), float("nan"), 2.0**-149])
+def test_what_is_no_power_of_two(value: float) -> None:
+    term = Term(TensorType((), "float32"), Tensor.splat(value, (), "float32"))
+    assert is_power_of_two(term).function(term) is not True
+
+
+def test_a_scale_moves_through_everything_into_the_weight() -> None:
+    function = func(ops.transpose(reshape(matmul(cube, weight) + bias, 8, 5)) / splat(8.0))
+    outcome = optimise(function, Scales, ConstantFolding)
+    assert operators(outcome.function) == ["nn.matmul", "add", "reshape", "transpose"]
+    assert_equal_in_value(function, outcome.function, exact=False)
+
+
+def test_a_scale_that_adds_axes_stays() -> None:
+    vector = var("v", (3,))
+    function = func(matmul(vector, weight) * splat(2.0, (1, 1)))
+    outcome = optimise(function, Scales)
+    assert outcome.function is function
+    assert any("the right side has type" in remark for remark in outcome.remarks)
+
+
+def test_biases_of_products_in_a_pipeline_of_both() -> None:
+    function = func(reshape(biased(matmul(flat, weight), bias), 2, 4, 5) * splat(0.5))
+    outcome = optimise(function, Products, Scales, ConstantFolding)
+    assert operators(outcome.function).count("nn.matmul") == 1
+    assert_equal_in_value(function, outcome.function, exact=False)
+
+
+def test_short_ranges_are_minded() -> None:
+    half = var("h", (4, 3), "float16")
+    large = splat(300.0, (), "float16")
+    into = optimise(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Scales)
+    assert into.fired("Scales.into_weight") == 0
+    assert any("the weight times the constant may reach 90000" in remark for remark in into.remarks)
+    through = optimise(func((half + numbers((3,), "float16")) * large), Scales)
+    assert through.fired("Scales.through_sum") == 0
+    assert any("a part of the sum may overflow" in remark for remark in through.remarks)

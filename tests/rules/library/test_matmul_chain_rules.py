@@ -1,0 +1,53 @@
+"""Scales and shifts before products: each rule on a program where it holds, and on one where it does not."""
+
+from typing import Any as AnyValue
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import MatmulChains
+from passat.rules.rule import Rule
+from tests.rules.building import func, numbers, ops, splat, var
+from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
+from tests.rules.running import optimise
+
+x, y = var("x", (4, 3)), var("y", (3, 5))
+column = numbers((4, 1))
+features, one = numbers((3,), seed=1), splat(2.5)
+
+
+def product(left: Expr, right: Expr) -> Expr:
+    made: Expr = ops.nn.matmul(left, right)
+    return made
+
+
+def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
+    """Of a product with a constant weight."""
+    return {
+        f"MatmulChains.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not one number"),
+        f"MatmulChains.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
+        f"MatmulChains.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
+    }
+
+
+CASES: dict[str, Case] = {
+    **affine_cases("matmul", lambda of: product(of, numbers((3, 8)))),
+    **affine_cases("dense", lambda of: ops.nn.dense(of, numbers((8, 3)))),
+}
+TABLE = pairs(CASES, MatmulChains)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rule: Rule, example: Case) -> None:
+    check_rewrites(rule, example)
+
+
+@pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rule: Rule, example: Case) -> None:
+    check_makes_nothing(rule, example)
+
+
+def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
+    outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulChains, rules__math="finite")
+    assert outcome.fired("MatmulChains.scaled_operand") == 0
+    assert any("may reach inf" in remark for remark in outcome.remarks)

@@ -1,0 +1,240 @@
+"""Rules that recover normalizations and activations: each on a program where it holds, and on one where it does not."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from passat.ir.expr import Expr
+from passat.rules.library import Activations, Normalizations, Roots
+from passat.rules.library.folding import ConstantFolding
+from passat.rules.rule import Rule, RuleSetMeta
+from tests.rules.building import func, numbers, ops, splat, tup, var
+from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.running import operators, optimise
+
+x = var("x", (2, 3, 4))
+image = var("image", (2, 6, 5, 3))
+gamma, beta = numbers((4,)), numbers((4,), seed=1)
+epsilon = splat(1e-5)
+
+
+def mean(a: Expr, axis: int | tuple[int, ...] = -1, keepdims: bool = True) -> Expr:
+    return ops.mean(a, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+
+
+def standard(a: Expr, axis: int | tuple[int, ...] = -1, over: int | tuple[int, ...] = -1) -> Expr:
+    centred = a - mean(a, axis)
+    return centred / ops.sqrt(mean(centred * centred, over) + epsilon)  # type: ignore[no-any-return]  # as above
+
+
+def by_root(a: Expr, axis: int = -1) -> Expr:
+    return a / ops.sqrt(mean(a * a, axis) + epsilon)  # type: ignore[no-any-return]  # as above
+
+
+def shares(a: Expr, axis: int, over: int) -> Expr:
+    powers = ops.exp(a - ops.max(a, axis=axis, keepdims=True))
+    return powers / ops.sum(powers, axis=over, keepdims=True)  # type: ignore[no-any-return]  # as above
+
+
+def in_groups(groups: int, scale: Expr, back: tuple[int, ...] = (2, 6, 5, 3)) -> Expr:
+    laid = ops.reshape(image, newshape=(2, groups, -1))
+    normed = ops.nn.instance_norm(laid, splat(1.0, (groups,)), splat(0.0, (groups,)), epsilon=1e-5)
+    return ops.reshape(normed, newshape=back) * scale + numbers((6, 1, 1), seed=2)  # type: ignore[no-any-return]  # as above
+
+
+square = mean(x * x) + epsilon
+plain_powers = ops.exp(x)
+normed = ops.nn.layer_norm(x, gamma, tup())
+CASES: dict[str, Case] = {
+    "Roots.square": case(ops.power(x, splat(2.0)), ops.power(x, splat(3.0)), "not 2"),
+    "Roots.root": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
+    "Roots.inverse_root": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
+    "Roots.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
+    "Roots.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
+    "Roots.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
+    "Normalizations.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
+    "Normalizations.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
+    "Normalizations.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
+    "Normalizations.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
+    "Normalizations.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
+    "Normalizations.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
+    "Normalizations.softmax": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
+    "Normalizations.softmax_unshifted": case(
+        plain_powers / ops.sum(plain_powers, axis=(1,), keepdims=True),
+        plain_powers / ops.sum(plain_powers, axis=(1, 2), keepdims=True),
+        "is not one axis",
+    ),
+}
+
+
+def centred(a: Expr) -> Expr:
+    return a - mean(a)
+
+
+WAYS = {
+    "a square as a power": beta + gamma * (centred(x) / ops.sqrt(mean(ops.power(centred(x), splat(2.0))) + epsilon)),
+    "a reciprocal root": (centred(x) * ops.rsqrt(epsilon + mean(centred(x) * centred(x)))) * gamma + beta,
+    "a reciprocal of a root": gamma * (ops.reciprocal(ops.sqrt(mean(centred(x) * centred(x)) + epsilon)) * centred(x)) + beta,
+    "a root as a power": gamma * (centred(x) / ops.power(mean(centred(x) * centred(x)) + epsilon, splat(0.5))) + beta,
+    "an inverse root as a power": gamma * (centred(x) * ops.power(mean(centred(x) * centred(x)) + epsilon, splat(-0.5))) + beta,
+}
+rows = var("x", (4, 3))
+x_row = var("row", ("?", 3))
+half, one, two = splat(0.5), splat(1.0), splat(2.0)
+SLOPE, BEND = math.sqrt(2 / math.pi), 0.044715
+
+
+def halves(inner: Expr) -> dict[str, Expr]:
+    more = one + inner
+    return {
+        "factor_first": (rows * half) * more,
+        "factor_inside": rows * (half * more),
+        "factor_last": (more * rows) * half,
+        "divisor_first": (rows / two) * more,
+        "divisor_inside": rows * (more / two),
+        "divisor_last": (rows * more) / two,
+    }
+
+
+def inners(slope: float, root: float) -> dict[str, Expr]:
+    c, d = splat(slope), splat(BEND)
+    return {
+        "erf[divided]": ops.erf(rows / splat(root)),
+        "erf[scaled]": ops.erf(splat(1 / root) * rows),
+        "tanh[power]": ops.tanh(c * (rows + d * ops.power(rows, splat(3.0)))),
+        "tanh[product]": ops.tanh((rows + (rows * (rows * rows)) * d) * c),
+        "tanh[factored]": ops.tanh((rows * c) * (one + rows * (rows * d))),
+        "tanh[factored_square]": ops.tanh((rows * c) * (one + (rows * rows) * d)),
+    }
+
+
+def plainly(slope: float, root: float) -> dict[str, Expr]:
+    """x * (1 + inner) / 2 as the rules have it, constants last."""
+    c, d = splat(slope), splat(BEND)
+    found = {
+        "erf[divided]": ops.erf(rows / splat(root)),
+        "erf[scaled]": ops.erf(rows * splat(1 / root)),
+        "tanh[power]": ops.tanh((rows + ops.power(rows, splat(3.0)) * d) * c),
+        "tanh[product]": ops.tanh((rows + ((rows * rows) * rows) * d) * c),
+        "tanh[factored]": ops.tanh((rows * c) * (((rows * d) * rows) + one)),
+        "tanh[factored_square]": ops.tanh((rows * c) * ((rows * rows) * d + one)),
+    }
+    return {name: (rows * (inner + one)) * half for name, inner in found.items()}
+
+
+GOOD, PLAIN, BAD = inners(SLOPE, math.sqrt(2)), plainly(SLOPE, math.sqrt(2)), plainly(0.8, 1.5)
+step = ops.clip(rows + splat(3.0), a_min=0.0, a_max=6.0)
+other_step = ops.clip(rows + splat(3.0), a_min=0.0, a_max=7.0)
+sixth = splat(1 / 6)
+wide = var("wide", (4, 3), "float64")
+
+
+CASES |= {
+    **{f"Activations.gelu_{name}": case(PLAIN[name], BAD[name], "is not") for name in PLAIN},
+    "Activations.halved": case(rows / two, rows / splat(2.0, (1, 1, 1)), "the types differ"),
+    "Activations.half_last": case((rows * half) * ops.tanh(rows), (rows * splat(0.5, (1, 1, 1))) * ops.tanh(rows), "the types differ"),
+    "Activations.silu": case(rows * ops.sigmoid(rows), rows * ops.sigmoid(ops.tanh(rows)), ""),
+    "Activations.sigmoid_gelu": case(
+        rows * ops.sigmoid(splat(1.702) * rows), wide * ops.sigmoid(splat(1.702, (), "float64") * wide), "the elements are float64"
+    ),
+    "Activations.hard_swish": case(
+        rows * ops.nn.hard_sigmoid(rows, alpha=0.16666667, beta=0.5), rows * ops.nn.hard_sigmoid(rows, alpha=0.2, beta=0.5), "alpha is 0.2"
+    ),
+    "Activations.hard_swish_of_clip[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
+    "Activations.hard_swish_of_clip[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
+    "Activations.hard_swish_of_clip[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
+    "Activations.hard_swish_of_clip[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
+    "Activations.softplus": case(ops.log(ops.exp(rows) + one), ops.log(ops.exp(rows) + rows), ""),
+    "Activations.mish": case(rows * ops.tanh(ops.nn.softplus(rows)), rows * ops.tanh(ops.exp(rows)), ""),
+}
+
+
+def gelu(of: Expr) -> Expr:
+    made: Expr = (of * (ops.erf(of / splat(math.sqrt(2))) + one)) * half
+    return made
+
+
+def hard_swish(of: Expr) -> Expr:
+    made: Expr = (of * ops.clip(of + splat(3.0), a_min=0.0, a_max=6.0)) / splat(6.0)
+    return made
+
+
+TABLE = pairs(CASES, Roots, Normalizations, Activations)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_fires(rules, rule, example)
+
+
+@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_refuses(rules, rule, example)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layer_normalisation_in_whatever_words(way: str) -> None:
+    assert operators(optimise(func(WAYS[way]), Roots, Normalizations, ConstantFolding).function) == ["nn.layer_norm"]
+
+
+def test_normalisation_over_several_axes() -> None:
+    function = func(standard(x, (-2, -1), (1, 2)) * numbers((3, 4)))
+    assert operators(optimise(function, Normalizations).function) == ["nn.layer_norm"]
+
+
+def test_what_is_computed_in_64_bits_stays() -> None:
+    wide = var("wide", (2, 4), "float64")
+    function = func(wide / ops.sqrt(mean(wide * wide) + splat(1e-5, (), "float64")) * numbers((4,), "float64"))
+    assert any("float64" in remark for remark in optimise(function, Normalizations).remarks)
+
+
+def test_a_variance_of_something_else_is_none() -> None:
+    other = var("other", (2, 3, 4))
+    function = func((x - mean(x)) / ops.sqrt(mean((x - other) * (x - other)) + epsilon) * gamma)
+    assert optimise(function, Normalizations).function is function
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_one_operator_is_left(name: str) -> None:
+    for whole in halves(GOOD[name]).values():
+        assert operators(optimise(func(whole), Activations).function) == ["nn.gelu"]
+
+
+@pytest.mark.parametrize("digits", [1.4142135, 1.4142135381698608])
+def test_constants_as_exporters_round_them(digits: float) -> None:
+    function = func(rows * (half * (one + ops.erf(rows / splat(digits)))))
+    assert operators(optimise(function, Activations).function) == ["nn.gelu"]
+
+
+def test_a_constant_that_adds_axes_is_another_program() -> None:
+    function = func((rows * (one + ops.erf(rows / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
+    assert optimise(function, Activations).function is function
+
+
+def test_onnx_runtime_has_no_softplus_of_doubles() -> None:
+    wide = var("x", (3,), "float64")
+    assert "nn.softplus" not in operators(optimise(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), Activations).function.body)
+
+
+@pytest.mark.parametrize(("make", "name"), [(gelu, "nn.gelu"), (hard_swish, "nn.hard_swish")])
+@pytest.mark.parametrize("shape", [("?", 3), ("n", 3), ("?", "?")])
+def test_sizes_need_not_be_known(make: Callable[[Expr], Expr], name: str, shape: tuple[int | str, ...]) -> None:
+    assert operators(optimise(func(make(var("x", shape))), Activations).function.body) == [name]
+
+
+def test_constants_that_enlarge_are_no_part_of_an_activation() -> None:
+    wide = splat(6.0, (2, 3))
+    whole = func((x_row * ops.clip(x_row + splat(3.0), a_min=0.0, a_max=6.0)) / wide)
+    outcome = optimise(whole, Activations)
+    assert "nn.hard_swish" not in operators(outcome.function.body)
+    assert any("the types differ" in remark for remark in outcome.remarks)
+
+
+@pytest.mark.parametrize(("dtype", "left"), [("float16", ["nn.gelu"]), ("float32", ["nn.gelu"]), ("float64", [])])
+def test_the_constants_of_an_approximated_gelu_are_too_coarse_for_float64(dtype: str, left: list[str]) -> None:
+    """ONNX defines it by constants of float32, whatever the elements are: with those, results differ in the eighth digit."""
+    z = var("z", (4, 3), dtype)
+    one_, half_, slope, bend, three = (splat(value, (), dtype) for value in (1.0, 0.5, SLOPE, BEND, 3.0))
+    function = func((z * (ops.tanh((z + ops.power(z, three) * bend) * slope) + one_)) * half_)
+    assert [name for name in operators(optimise(function, Activations).function) if name == "nn.gelu"] == left
