@@ -4,7 +4,7 @@ The runs of a journal know the node that each new expression was made of, and wh
 matched has a history in turn: in the same saturation, or in the program that went in.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from passat.rules.engine.placement import Placed
 from passat.rules.provenance.proof import Proof
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.walks import counterparts, is_only_rebuilt, operands
-from passat.rules.rule import JOINING
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -261,7 +260,7 @@ class Index:
         for operand in graph.operands[node]:
             chosen = self.chosen(operand)
             if chosen != operand:
-                more, said = self.replaced(operand, chosen, joined=chosen >= self.run.initial and graph.symbols[chosen].kind != CONST)
+                more, said = self.replaced(operand, chosen, set() if graph.symbols[chosen].kind == CONST else self._behind(chosen))
                 needs += more
                 steps += said
         return [need for need in dict.fromkeys(needs) if need != (self.number, node)], steps, names
@@ -315,14 +314,22 @@ class Index:
         others = self.proof.applications(application.unions)
         return others <= self.used and any(self.run.applications[other].rule == application.rule for other in others)
 
-    def replaced(self, one: int, other: int, *, joined: bool = False) -> tuple[list[_Key], list[_Dated]]:
-        """Of what the history of a replacement consists: of one node by another one of its class; with `joined`, where a joining rule had a
-        part in it."""
-        places = sorted(self.proof.applications([(one, other)]))
-        if joined and not any(self.run.applications[place].matcher.rule.kind == JOINING for place in places):
-            return [], []
-        applied = [self._applied(place) for place in places]
+    def replaced(self, one: int, other: int, but: Set[int] = frozenset()) -> tuple[list[_Key], list[_Dated]]:
+        """Of what the history of a replacement consists: of one node by another one of its class; `but` are applications that are told of
+        elsewhere."""
+        applied = [self._applied(place) for place in sorted(self.proof.applications([(one, other)]) - but)]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
+
+    def _behind(self, node: int) -> set[int]:
+        """The applications that made a node, and what they matched."""
+        found: set[int] = set()
+        stack = [node]
+        while stack:
+            place = self._makers.get(stack.pop())
+            if place is not None and place not in found:
+                found.add(place)
+                stack += [part for placed in self.run.applications[place].matched for part in placed.nodes]
+        return found
 
     def result(self, place: int, keep: Callable[[Expr], int]) -> tuple[list[_Key], list[_Dated]]:
         """Of what the history of a replacement consists: of a result of the body by what was taken out in its place."""

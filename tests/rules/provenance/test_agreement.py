@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from passat.ir.expr import Expr, Function, Tuple
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.passmgr import PassContext
+from passat.passmgr import Pass, PassContext
 from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.passes import default_pipeline
 from passat.rules.passes.algebra import linear_algebra
 from passat.rules.rule import EAGER, EXPLORING, LOWERING, MERGING, REDUCING, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
@@ -20,6 +22,7 @@ from tests.rules.building import func, ops, tup, var
 from tests.rules.library.cases import Case, options
 from tests.rules.library.test_algebra_list import LIST
 from tests.rules.library.test_every_rule_has_cases import FILES, module, tables_of
+from tests.rules.program_strategies import programs
 from tests.rules.provenance.proving import Written, written
 from tests.rules.running import apply
 from tests.share import share
@@ -40,9 +43,7 @@ def share_of(kind: str, least: int) -> Sequence[tuple[RuleSetMeta, Rule, Case]]:
     return rows[:: max(1, len(rows) // share(least, len(rows)))]
 
 
-def check_agreement(
-    found: Written, sets: Sequence[RuleSetMeta], function: Function, pass_: RulePass, config: dict[str, AnyValue]
-) -> set[str]:
+def check_agreement(found: Written, sets: Sequence[RuleSetMeta], function: Function, pass_: Pass, config: dict[str, AnyValue]) -> set[str]:
     """Checks that all say the same of each rule that fired; returns the rules that led to the result."""
     led = set(map(without_operators, found.histories.rules()))
     expressions = [expr for expr in post_order(found.main) if found.histories.changed(expr)]
@@ -106,6 +107,13 @@ def test_without_a_rule_that_is_said_not_to_be_taken_the_result_costs_no_more(na
     for rule in sorted(fired - led):
         other = apply(linear_algebra(), function, rules__math=LIST[name].math, rules__disabled=[rule])
         assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
+
+
+@settings(deadline=None, max_examples=share(20, 300), suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_of_the_default_pipeline_all_say_the_same(function: Function) -> None:
+    config = {"rules.cost": "nodes", "rules.joint": True}
+    check_agreement(written(function, [default_pipeline()], **config), (), function, default_pipeline(), config)
 
 
 def test_joining_rules_add_nothing_to_the_e_graph() -> None:
