@@ -60,8 +60,8 @@ def static_form(
 
     `types` and `values` are the operands' types and what is known of their elements (`passat.ir.infer.known_value`); `constants` holds
     the operands that are constants, which dyn.pad wants for its value. The form is right for every value of the symbols, with the two
-    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape that needs -1 next to a copied symbolic
-    size is refused in the run where that is 0, as it is in the models that exporters write.
+    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape without `allowzero` that needs -1 next to a
+    copied symbolic size is refused in the run where that is 0, as it is in the models that exporters write.
 
     >>> import numpy as np
     >>> from passat.ir.shape import SymDim
@@ -82,7 +82,9 @@ def _reshape(operands: _Operands, attrs: Attrs) -> StaticForm | None:
         return None
     copied = () if attrs["allowzero"] else [i for i, dim in enumerate(dims) if dim == 0]
     found = static_newshape(shape, reshaped(shape, dims, attrs["allowzero"]), copied)
-    return None if found is None else StaticForm("reshape", (0,), found)
+    if found is None or (attrs["allowzero"] and {-1, 0} <= {*found["newshape"]}):
+        return None  # sizes of 0 are meant, and -1 next to one is refused
+    return StaticForm("reshape", (0,), found)
 
 
 def _broadcast_to(operands: _Operands, attrs: Attrs) -> StaticForm | None:

@@ -78,8 +78,8 @@ def test_reshape(bench: "Bench", shape: Shape, dims: list[Dim], sizes: dict[str,
     concrete = instances(shape, sizes, (), bench)
     array = np.arange(np.prod(concrete, dtype=int), dtype=np.float32).reshape(concrete)
     dynamic = attempt(bench, "dyn.reshape", [array, np.array(instances(dims, sizes, unknown, bench), np.int64)], allowzero=allowzero)
-    if form is None or dynamic is None or not array.size:
-        return  # a tensor without elements may have any shape; the static form is for those that have some
+    if form is None or dynamic is None or not (array.size or allowzero):
+        return  # a tensor without elements may have any shape; but for allowzero, the static form is for those that have some
     assert form.operands == (0,)
     np.testing.assert_array_equal(bench.value(form.op, [array], **form.attrs), dynamic)
 
@@ -126,6 +126,7 @@ def test_forms() -> None:
     assert form_of("dyn.reshape", x, [N, M, ANY, 64]) == StaticForm("reshape", (0,), {"newshape": (0, 0, 12, 64), "allowzero": False})
     assert form_of("dyn.reshape", x, [N * M, 768]) == StaticForm("reshape", (0,), {"newshape": (-1, 768), "allowzero": False})
     assert form_of("dyn.reshape", x, [0, ANY, -1]) is None
+    assert form_of("dyn.reshape", TensorType((N, ANY)), [N, 2, ANY, 4], allowzero=True) is None
     assert form_of("dyn.reshape", TensorType((N * M, 8)), [N, M, 8]) is None
     assert form_of("dyn.reshape", TensorType((ANY, ANY, 8)), [0, 0, 2, ANY]) == StaticForm(
         "reshape", (0,), {"newshape": (0, 0, 2, 4), "allowzero": False}
