@@ -60,8 +60,8 @@ def static_form(
 
     `types` and `values` are the operands' types and what is known of their elements (`passat.ir.infer.known_value`); `constants` holds
     the operands that are constants, which dyn.pad wants for its value. The form is right for every value of the symbols, with the two
-    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape without `allowzero` that needs -1 next to a
-    copied symbolic size is refused in the run where that is 0, as it is in the models that exporters write.
+    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape without `allowzero` that needs -1 next
+    to a copied symbolic size is refused in the run where that is 0, as it is in the models that exporters write.
 
     >>> import numpy as np
     >>> from passat.ir.shape import SymDim
