@@ -4,7 +4,7 @@ or monotonic (`passat.ir.op.Op`); add subtract multiply divide negative reciproc
 nn.relu abs maximum minimum max min, comparisons.
 
 Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
-(SimplifyAdjacentMultiplyOrAdd is `Constants`, SimplifyRSqrt is `raising.Roots`.)
+(SimplifyAdjacentMultiplyOrAdd is `Constants`, SimplifyRSqrt is `raising.RootForms`.)
 """
 
 import math
@@ -156,7 +156,7 @@ class Constants(RuleSet):
 _ROUNDS = "a power, a root and a quotient are rounded apart"
 
 
-class Doubles(RuleSet):
+class SelfSums(RuleSet):
     """A sum that is a multiple."""
 
     twice = x + x >> x * 2

@@ -113,7 +113,7 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 
 
 @condition
-def normalised_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
+def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
     """Weight and bias of the product that does what product and normalisation did are finite. `shifts` are the mean, and the bias that was
     there. Of a weight that only a run knows, this asks that the scale is."""
     with np.errstate(all="ignore"):
@@ -262,11 +262,11 @@ _GUARDS = (
 class ScaleAxis(RuleSet):
     """Scales and shifts fold into the weights and biases before them."""
 
-    normalised = (
+    normalized = (
         (_NORMAL >> op.nn.bias_add(_scaled(_K), bias(none=beta - mean * _K, biased=(b - mean) * _K + beta), axis=_CHANNEL))
         .when(*_GUARDS, scales_axis(e, _NORMAL, _CHANNEL), has_regular_scale(e, gamma, var), is_scaled_for_less(_WEIGHT, _PRODUCT))
-        .when(*bias.only("none", normalised_stays_finite(e, _WEIGHT, gamma, beta, var, mean)))
-        .when(*bias.only("biased", normalised_stays_finite(e, _WEIGHT, gamma, beta, var, mean, b)))
+        .when(*bias.only("none", normalized_stays_finite(e, _WEIGHT, gamma, beta, var, mean)))
+        .when(*bias.only("biased", normalized_stays_finite(e, _WEIGHT, gamma, beta, var, mean, b)))
         .inexact(_NOTE)
     )
     scaled = (

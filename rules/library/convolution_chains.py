@@ -27,7 +27,7 @@ w, v, b, d, gamma, beta, mean, var = constants("w v b d gamma beta mean var")
 a, e, p = attributes("a e p")
 _GROUPED: Final = "sums and products in other groups"
 _MOST: Final = 4e9
-"""Multiplications that the product of two weights may take: it is computed when the program is optimised."""
+"""Multiplications that the product of two weights may take: it is computed when the program is optimized."""
 
 
 @condition
@@ -97,7 +97,7 @@ def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draf
 
 @condition(draw=_one_in_the_middle)
 def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
-    """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centred alike, and otherwise equal."""
+    """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centered alike, and otherwise equal."""
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")
     if any(small[name] != large[name] for name in names) or small.kernel_size is not None or large.kernel_size is not None:
         return f"the attributes differ: {small} and {large}"

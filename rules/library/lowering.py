@@ -113,8 +113,8 @@ def of_group(attrs: Attrs, x: Term) -> tuple[int, ...]:
 
 def _standardised(data: Pattern, axes: AnyValue, under: Pattern) -> PCall:
     """Zero mean and unit variance: (data - mean) / sqrt(variance + epsilon)."""
-    centred = data - op.mean(data, axis=axes, keepdims=True)
-    return centred / op.sqrt(op.mean(centred * centred, axis=axes, keepdims=True) + under)
+    centered = data - op.mean(data, axis=axes, keepdims=True)
+    return centered / op.sqrt(op.mean(centered * centered, axis=axes, keepdims=True) + under)
 
 
 @condition

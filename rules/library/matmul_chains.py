@@ -38,7 +38,7 @@ a, p = attributes("a p")
 _GROUPED: Final = "sums and products in other groups"
 _NOTE: Final = "scales the weights instead of the operand"
 _MOST: Final = 4e9
-"""Multiplications that the product of two weights may take: it is computed when the program is optimised."""
+"""Multiplications that the product of two weights may take: it is computed when the program is optimized."""
 
 
 def _weighted(kind: CaseHole, left: Pattern, weight: Pattern) -> Pattern:

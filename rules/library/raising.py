@@ -101,7 +101,7 @@ def adds_no_axes(c: Term, x: Term) -> bool | str:
 _SQUARES = op.mean(x * x, attrs=m)
 
 
-class Roots(RuleSet):
+class RootForms(RuleSet):
     """Squares, roots and quotients by roots in other words, which lead to the ones that the other rules look for."""
 
     square = (
@@ -144,9 +144,9 @@ def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
 
 
 _MEAN = op.mean(x, axis=p, keepdims=True, exclude=False)
-_CENTRED = x - _MEAN
-_VARIANCE = op.mean(_CENTRED * _CENTRED, axis=q, keepdims=True, exclude=False)
-_STANDARD = _CENTRED / op.sqrt(_VARIANCE + c)
+_CENTERED = x - _MEAN
+_VARIANCE = op.mean(_CENTERED * _CENTERED, axis=q, keepdims=True, exclude=False)
+_STANDARD = _CENTERED / op.sqrt(_VARIANCE + c)
 _SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
 _BY_ROOT = x / op.sqrt(_SQUARE + c)
 _ONES = op.broadcast_to(1.0, shape=trailing_shape(p, x))

@@ -9,7 +9,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.hidden_state import HiddenStates, LayerScale
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.matmul_chains import Experts
-from passat.rules.library.raising import Activations, Normalizations, Roots
+from passat.rules.library.raising import Activations, Normalizations, RootForms
 from passat.rules.library.target_forms import ContribForms, TargetForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.passes.target import TargetPass
@@ -17,7 +17,7 @@ from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 _PREFIX: Final = "relay._transform."
-RAISING: Final = (Roots, Normalizations, Activations, Views)
+RAISING: Final = (RootForms, Normalizations, Activations, Views)
 """Rules that recover an operator from the nodes that it is written as where a target, or its opset, does not have it."""
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 

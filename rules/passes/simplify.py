@@ -7,7 +7,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
-from passat.rules.library.arithmetic import Arithmetic, Bounds, Clips, Constants, Doubles, Powers, Sums, Units
+from passat.rules.library.arithmetic import Arithmetic, Bounds, Clips, Constants, Powers, SelfSums, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import DynamicCopies, DynamicViews, Lookups
 from passat.rules.library.dynamic_shapes import DynamicToStatic as DynamicToStaticRules
@@ -15,7 +15,7 @@ from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.library.lowering import Inference, Unpacking
 from passat.rules.library.masks import Selections
 from passat.rules.library.products import Products, Scales, WeightsLast
-from passat.rules.library.raising import Roots
+from passat.rules.library.raising import RootForms
 from passat.rules.library.views import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
@@ -38,7 +38,7 @@ SIMPLIFY: Final = (
     Constants,
     Products,
 )
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, Fills, Clips, Powers, Sums, Roots, DynamicViews, DynamicCopies, Lookups, Selections)
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, Fills, Clips, Powers, Sums, RootForms, DynamicViews, DynamicCopies, Lookups, Selections)
 
 
 @register_pass(_PREFIX + "FoldConstant")
@@ -75,7 +75,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
     """Identities of arithmetic, chains of reshapes, transposes, casts, clips and slices, copies that copy nothing, tensors of one value,
     powers that are products or roots. With `doubles` x + x becomes x * 2, as in TVM from v0.18 on."""
     return RulePass(
-        (*FOLDING, *SIMPLIFY_EXPR, Doubles) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
+        (*FOLDING, *SIMPLIFY_EXPR, SelfSums) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
         name="SimplifyExpr",
         opt_level=0,
         doc=simplify_expr.__doc__ or "",

@@ -121,7 +121,7 @@ def test_the_same_from_python(folder: Path) -> None:
     assert len(explanation.changed) == 22
     assert explanation.changed == explain_model(result.model).changed
     (conv,) = result.explain("/1/BatchNormalization").nodes
-    assert conv.steps == ("FoldBatchNorm: ScaleAxis.normalised[none, convolution, nn.conv2d] at /1/BatchNormalization",)
+    assert conv.steps == ("FoldBatchNorm: ScaleAxis.normalized[none, convolution, nn.conv2d] at /1/BatchNormalization",)
     assert set(conv.sources) == {"/0/Conv", "/1/BatchNormalization"}
     assert check_certificate(result.certificate, before=RESNET, after=result.model).functions == ["main"]
     result.save("out.onnx")

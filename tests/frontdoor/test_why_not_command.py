@@ -60,7 +60,7 @@ def test_a_condition_that_refused() -> None:
 
 
 def test_a_rule_that_fired() -> None:
-    result = run("ScaleAxis.normalised[none, convolution, nn.conv2d]", RESNET)
+    result = run("ScaleAxis.normalized[none, convolution, nn.conv2d]", RESNET)
     assert "it did fire, 22 times, and what it made was taken: at '/1/BatchNormalization', " in result.stdout
 
 

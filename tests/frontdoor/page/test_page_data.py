@@ -245,4 +245,4 @@ def test_data_of_random_models_refer_to_what_is_there(first: int) -> None:
 def test_what_eager_rules_made_is_never_said_not_to_be_taken() -> None:
     report = passat.optimize(EXAMPLES / "resnet_tiny.onnx", passes="FoldBatchNorm", record=True, verify=False).report
     taken = {rule.name: rule.taken for rule in report.rules if rule.fired}
-    assert taken == {"ConstantFolding.call": None, "ScaleAxis.normalised": True}
+    assert taken == {"ConstantFolding.call": None, "ScaleAxis.normalized": True}

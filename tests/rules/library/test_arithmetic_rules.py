@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.library import Arithmetic, Bounds, Casts, Clips, Constants, Doubles, Powers, Sums, Units
+from passat.rules.library import Arithmetic, Bounds, Casts, Clips, Constants, Powers, SelfSums, Sums, Units
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -135,7 +135,7 @@ CASES |= {
     "Powers.inverse_root": power(-0.5),
     "Powers.reciprocal_of_inverse_root": case(ops.reciprocal(ops.rsqrt(base)), ops.reciprocal(ops.exp(base)), ""),
     "Powers.divide_inverse_root": case(y / ops.rsqrt(base), ops.rsqrt(base) / y, ""),
-    "Doubles.twice": case(x + x, x + y, ""),
+    "SelfSums.twice": case(x + x, x + y, ""),
     "Sums.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
     **binomial_cases(),
 }
@@ -187,7 +187,7 @@ CASES |= {
 }
 
 
-TABLE = pairs(CASES, Units, Arithmetic, Constants, Powers, Doubles, Sums, Clips, Bounds)
+TABLE = pairs(CASES, Units, Arithmetic, Constants, Powers, SelfSums, Sums, Clips, Bounds)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -291,7 +291,7 @@ def test_integers_have_squares_but_no_roots() -> None:
 def test_a_sum_of_integers_is_doubled_exactly() -> None:
     count = var("count", (64, 64), "int8")
     before = func(count + count)
-    after = optimise(before, Doubles, rules__math="exact").function
+    after = optimise(before, SelfSums, rules__math="exact").function
     assert operators(after) == ["multiply"]
     assert_equal_in_value(before, after, exact=True, special=True)
 

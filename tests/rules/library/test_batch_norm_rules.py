@@ -40,8 +40,8 @@ def column(dims: int) -> Constant:
 def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int, along: Constant) -> dict[str, Case]:
     """The cases of one kind of product: `other` is a product of which the channels lie elsewhere, and `reason` says so."""
     wrap: dict[str, Callable[[Expr], Expr]] = {
-        "normalised[none": norm,
-        "normalised[biased": lambda of: norm(biased(of, axis)),
+        "normalized[none": norm,
+        "normalized[biased": lambda of: norm(biased(of, axis)),
         "scaled[none": lambda of: of * along,
         "scaled[biased": lambda of: biased(of, axis) * along,
         "shifted[none": lambda of: of + along,
@@ -70,8 +70,8 @@ CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases("dense", dense, dense, "", -1, row),
     **product_cases("matmul", matmul, ops.nn.matmul(cube, numbers((3, 3))), "multiplies Tensor[(2, 3, 3), float32]", -1, row),
-    "ScaleAxis.normalised[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
-    "ScaleAxis.normalised[biased, dense]": case(
+    "ScaleAxis.normalized[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
+    "ScaleAxis.normalized[biased, dense]": case(
         norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalises axis 1"
     ),
     "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
@@ -127,8 +127,8 @@ def test_one_number_scales_every_channel() -> None:
 
 def test_a_normalisation_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    refuses(norm(square, axis=2), "ScaleAxis.normalised", "it normalises axis 2")
-    refuses(norm(square, center=False), "ScaleAxis.normalised", "it does not scale and shift")
+    refuses(norm(square, axis=2), "ScaleAxis.normalized", "it normalises axis 2")
+    refuses(norm(square, center=False), "ScaleAxis.normalized", "it does not scale and shift")
 
 
 def test_a_normalisation_of_vectors_has_no_channels() -> None:
@@ -137,16 +137,16 @@ def test_a_normalisation_of_vectors_has_no_channels() -> None:
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
     zero = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), splat(0.0, (3,)), epsilon=0.0)[0]
-    refuses(zero, "ScaleAxis.normalised", "is not finite")
+    refuses(zero, "ScaleAxis.normalized", "is not finite")
     negative = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), const([1.0, -1.0, 2.0]))[0]
-    refuses(negative, "ScaleAxis.normalised", "is not finite")
+    refuses(negative, "ScaleAxis.normalized", "is not finite")
 
 
 def test_the_epsilon_of_narrow_types_does_not_vanish() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), numbers((3, 2, 2, 2), "float16")
     parts = [numbers((3,), "float16", i) for i in range(3)]
     vanishing = ops.nn.batch_norm(ops.nn.conv2d(data, weight), *parts, splat(0.0, (3,), "float16"), epsilon=1e-12)[0]
-    refuses(vanishing, "ScaleAxis.normalised", "is not finite")
+    refuses(vanishing, "ScaleAxis.normalized", "is not finite")
 
 
 def test_weights_of_half_precision_do_not_overflow() -> None:

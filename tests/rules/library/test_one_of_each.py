@@ -24,7 +24,7 @@ TWICE = {
     ("ForwardScaleAxis.scaled", "MatmulChains.scaled_rows"): KINDS,
     ("HoistTransposes.binary", "TasoExchanges.transpose_of_sum"): GUARDS,
     ("MatmulChains.regroup", "TasoExchanges.matmul_associates"): GUARDS,
-    ("Powers.square", "Roots.square"): KINDS,
+    ("Powers.square", "RootForms.square"): KINDS,
     ("Scales.through_sum", "Sums.switch_add_multiply"): GUARDS,
 }
 """Equations that stand twice, up to the names of holes and the order of operands, and why: a new one needs a reason, too."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Activations, Normalizations, Roots
+from passat.rules.library import Activations, Normalizations, RootForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -47,12 +47,12 @@ square = mean(x * x) + epsilon
 plain_powers = ops.exp(x)
 normed = ops.nn.layer_norm(x, gamma, tup())
 CASES: dict[str, Case] = {
-    "Roots.square": case(ops.power(x, splat(2.0)), ops.power(x, splat(3.0)), "not 2"),
-    "Roots.root": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
-    "Roots.inverse_root": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
-    "Roots.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
-    "Roots.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
-    "Roots.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
+    "RootForms.square": case(ops.power(x, splat(2.0)), ops.power(x, splat(3.0)), "not 2"),
+    "RootForms.root": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
+    "RootForms.inverse_root": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
+    "RootForms.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
+    "RootForms.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
+    "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
     "Normalizations.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
     "Normalizations.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
     "Normalizations.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
@@ -160,7 +160,7 @@ def hard_swish(of: Expr) -> Expr:
     return made
 
 
-TABLE = pairs(CASES, Roots, Normalizations, Activations)
+TABLE = pairs(CASES, RootForms, Normalizations, Activations)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -175,7 +175,7 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_layer_normalisation_in_whatever_words(way: str) -> None:
-    assert operators(optimise(func(WAYS[way]), Roots, Normalizations, ConstantFolding).function) == ["nn.layer_norm"]
+    assert operators(optimise(func(WAYS[way]), RootForms, Normalizations, ConstantFolding).function) == ["nn.layer_norm"]
 
 
 def test_normalisation_over_several_axes() -> None:
