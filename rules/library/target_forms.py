@@ -11,7 +11,9 @@ from typing import Any as AnyValue
 from passat.ir.bounds import at_least
 from passat.ir.shape import ANY
 from passat.rules.case_hole import cases
+from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, scalar_of
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.products import is_scalar, other, product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -21,7 +23,12 @@ b, c = constants("b c")
 p, a, e, r = attributes("p a e r")
 
 
-@condition
+def _a_plane(dice: Dice, axis: Draft, x: Draft) -> Drafts:
+    shape = x.shape if x.shape is not None and len(x.shape) == 4 else tuple(dice.full() for _ in range(4))
+    return [Draft(value=dice.pick([(2, 3), (3, 2), (-2, -1), (-1, 2)])), Draft(shape)]
+
+
+@condition(draw=_a_plane)
 def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
     """The axes are the last two of four. (In three dimensions a mean over the last one is as likely a mean of rows.)"""
     reason = f"axis={axis} of {x.type!r} is not all but samples and channels"
