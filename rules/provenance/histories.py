@@ -233,8 +233,10 @@ class Index:
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
     def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
-        """Of what the history of a node consists."""
+        """Of what the history of a node consists, or that of the application in the place ~node."""
         graph = self.graph
+        if node < 0:
+            return self._applied(~node)
         if node in self._makers:
             return self._applied(self._makers[node])
         if node in graph.places:
@@ -343,7 +345,7 @@ class Index:
         return needs, dated
 
     def _applied(self, place: int) -> _Needs:
-        """Of what the history of an application consists: of those of the nodes that it matched."""
+        """Of what the history of an application consists: of those of the nodes that it matched, and of what made these stand there."""
         if place in self._applications:
             return self._applications[place]
         application, graph = self.run.applications[place], self.graph
@@ -358,7 +360,9 @@ class Index:
                     at[name] = None
                     break
         step = Step(self.run.pass_of(application.rule), application.rule, tuple(at))
-        self._applications[place] = [(self.number, node) for node in nodes], [((self.number, 1 + place), step)], []
+        rests = self.proof.applications([pair for placed in application.matched for pair in self._rests_on(placed)]) - {place}
+        keys = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
+        self._applications[place] = keys, [((self.number, 1 + place), step)], []
         return self._applications[place]
 
     def _loaded(self, what: str, expr: Expr) -> _Dated:

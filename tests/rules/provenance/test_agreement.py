@@ -109,7 +109,7 @@ def test_without_a_rule_that_is_said_not_to_be_taken_the_result_costs_no_more(na
         assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
 
 
-@settings(deadline=None, max_examples=share(20, 300), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=share(20, 300), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_of_the_default_pipeline_all_say_the_same(function: Function) -> None:
     config = {"rules.cost": "nodes", "rules.joint": True}
