@@ -1,6 +1,6 @@
 """The steps of an optimization: read the model, run the passes, choose what comes back, write down where it comes from, verify it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -24,6 +24,8 @@ from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interrupted
 from passat.rules.passes.target import check_domains
 from passat.rules.pick import check_pick
+from passat.rules.rule import KEPT
+from passat.rules.rule_pass import RulePass
 from passat.rules.unheard import unheard
 from passat.runner import loads
 from passat.source import ModelLike, open_source
@@ -182,7 +184,8 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
     """Compares the result with the input, unless it is the input.
 
-    Raises OnnxError, VerifyError, InputsError, MismatchError, and UnverifiedError where no comparison is possible and one is wanted.
+    Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError where no comparison is possible and one is wanted, and
+    LooseRulesError where a difference may be one that rules declare.
     """
     report, source = job.report, given.source
     if outcome.model is source.proto:
@@ -192,6 +195,8 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         reference = Reference(source.original, job.how, folder=source.folder)
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
+            if loose := _loose_rules(job, made):
+                raise LooseRulesError(loose)
             job.tell("looking for the pass that changed the values")
             context = outcome.context.with_instruments([job.vetoes.again()])
             guilty = find_guilty(reference, made.pipeline, given.module, context)
@@ -203,6 +208,22 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
                 "--allow-unverified, or allow_unverified=True, goes on without",
                 report,
             )
+
+
+class LooseRulesError(Exception):
+    """The result differs from the original, and rules have fired that may change what is infinite or NaN; their names."""
+
+    def __init__(self, rules: Sequence[str]) -> None:
+        super().__init__(", ".join(rules))
+        self.rules = rules
+
+
+def _loose_rules(job: Job, made: Made) -> list[str]:
+    """The rules that fired and may change what is infinite or NaN."""
+    fired = {rule.name for rule in job.report.rules if rule.fired}
+    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
+    sets = [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
+    return sorted({rule.name for rules in sets for rule in rules if rule.nonfinite != KEPT and rule.name in fired})
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:

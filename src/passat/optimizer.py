@@ -2,12 +2,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, ParamSpec, Protocol, get_args, get_origin
 
 from passat.ir.collector import collector_paused
-from passat.job import begin
-from passat.optimization import choose, is_accepted, read, run, verify, write_down
+from passat.job import Given, Job, begin
+from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.result import Result
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
@@ -33,8 +34,21 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
             accepted = is_accepted(job, given, outcome)
             write_down(job, given, made, outcome)
         if wanted.verify:
-            verify(job, given, made, outcome)
+            try:
+                verify(job, given, made, outcome)
+            except LooseRulesError as error:
+                return _without(error.rules, job, given)
     return Result(outcome.model, job.report, given.source.folder, job.tracing, accepted=accepted)
+
+
+def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
+    """The result without some rules, which changed what is infinite or NaN where the models were compared."""
+    disabled = [*job.context.get_config("rules.disabled"), *rules]
+    stricter = replace(job.wanted, config={**(job.wanted.config or {}), "rules.disabled": disabled})
+    result = optimize_with(given.source.original, stricter)
+    names = f"{', '.join(rules[:-1])} and {rules[-1]}" if len(rules) > 1 else rules[0]
+    result.report.warnings.append(f"verification met results that are infinite or NaN, which {names} may change: optimized without")
+    return result
 
 
 class _Optimize(Protocol[_P]):

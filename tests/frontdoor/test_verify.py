@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from passat import optimize
 from passat.runner import Runner, VerifyError
 from passat.verify import VerifyReport, compare_models
 
@@ -340,3 +341,21 @@ def test_without_onnx_runtime_one_sentence_says_what_to_install(monkeypatch: pyt
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(VerifyError, match=r"pip install 'passat\[onnx\]'"):
         compare_models(unary("Neg"), unary("Neg"))
+
+
+def test_rules_that_change_what_is_not_finite_are_left_out_where_that_shows() -> None:
+    nodes = [
+        *(helper.make_node("Div", [name, "z"], [f"{name}_z"]) for name in "xy"),
+        helper.make_node("Add", ["x_z", "y_z"], ["s"]),
+        helper.make_node("Neg", ["s"], ["n"]),
+        helper.make_node("Neg", ["n"], ["o"]),
+    ]
+    feed = {name: np.zeros((1, 4), np.float32) if name == "z" else np.array([[1, -1, 1, -1]], np.float32) for name in "xyz"}
+    feed["y"] = -2 * feed["x"]
+    result = optimize(model(nodes, [value(name) for name in "xyz"], [value("o")]), inputs=feed)
+    assert [node.op_type for node in result.model.graph.node] == ["Div", "Div", "Add"]
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert result.report.warnings == [
+        "verification met results that are infinite or NaN, which Factoring.quotients may change: optimized without"
+    ]
