@@ -36,7 +36,8 @@ ENTRY_LIMIT = 1 << 16
 FOLLOWED = frozenset({"int64", "int32", "bool"})
 """Element types of the tensors that are followed: sizes, and what comparisons say of them."""
 
-_REQUIRED = inspect.Parameter.empty
+REQUIRED = inspect.Parameter.empty
+"""The default of an attribute that has none (`Op.defaults`)."""
 
 
 class OpTypeError(TypeError):
@@ -181,7 +182,7 @@ class Op(Expr):
             name = next(name for name in given if name not in self.defaults)
             raise OpTypeError(f"{self.name} has no attribute {name!r}; it has: {known}")
         for name, value in values.items():
-            if value is _REQUIRED:
+            if value is REQUIRED:
                 raise OpTypeError(f"{self.name} needs the attribute {name!r}")
         return Attrs(values)
 

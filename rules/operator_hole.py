@@ -1,6 +1,7 @@
 """Holes for operators: one equation that holds of every operator with some traits, and of those that are declared later."""
 
 from collections.abc import Mapping, Sequence
+from types import EllipsisType, MappingProxyType
 from typing import Any as AnyValue
 from typing import Final, Literal, cast, get_args
 
@@ -45,10 +46,11 @@ class OperatorHole(OperatorTerm):
         self.traits = dict(traits)
         self.but = but
 
-    def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
+    def __call__(self, *args: TermLike | EllipsisType, **attrs: AnyValue) -> PCall:
         """The operator, whichever it is, applied to terms."""
-        if self.operands is not None and len(args) != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
-            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {len(args)} operands")
+        given = len(args) - (... in args)
+        if self.operands is not None and given != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
+            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {given} operands")
         # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
         return PCall(cast(Op, self), args, attrs)
 
@@ -56,6 +58,7 @@ class OperatorHole(OperatorTerm):
 
     variadic = True
     is_own = True
+    defaults: Mapping[str, AnyValue] = MappingProxyType({})
 
     @property
     def attr_params(self) -> frozenset[str]:

@@ -5,13 +5,14 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.custom_ops import declared_op
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
-from passat.ir.op import Op, find_op, get_op, list_ops
+from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
 from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ class RuleError(ValueError):
     """A rule that cannot be: an unbound hole, an unknown operator or attribute, sides of different types. Raised when it is made."""
 
 
-PLAIN_PRODUCT: Final = {"transpose_a": False, "transpose_b": False}
-"""The attributes of `x @ y`, a product of matrices as they are. Attributes that a left side does not name may be anything."""
-
-
 class AttrHole(AttributeTerm):
     """A hole for the value of an attribute, or (as `attrs=a`) for all attributes of a call (`passat.ir.attrs.Attrs`)."""
 
@@ -34,8 +31,13 @@ class AttrHole(AttributeTerm):
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is asked of what it stands for: `...`."""
+        return self.name.startswith("...")
+
     def __repr__(self) -> str:
-        return self.name
+        return "..." if self.is_open else self.name
 
 
 class Computed(AttributeTerm):
@@ -96,13 +98,13 @@ class Pattern(Symbolic):
         return PCall(get_op("divide"), (other, self))
 
     def __matmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("nn.matmul"), (self, other), PLAIN_PRODUCT)
+        return PCall(get_op("nn.matmul"), (self, other))
 
     def __neg__(self) -> "PCall":
         return PCall(get_op("negative"), (self,))
 
     def __rmatmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("nn.matmul"), (other, self), PLAIN_PRODUCT)
+        return PCall(get_op("nn.matmul"), (other, self))
 
     def __pow__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("power"), (self, other))
@@ -190,15 +192,22 @@ class PValue(PNumber):
 
 
 class PCall(Pattern):
-    """An operator applied to terms. Attributes that a left side does not mention may be anything; those of a right side take
-    the operator's defaults. `attrs=a` stands for all of them."""
+    """An operator applied to terms. Attributes that are not named have the operator's defaults, on either side. `attrs=a` stands for all
+    of them; `...`, behind the operands of a left side, lets them be anything."""
 
     __slots__ = ("args", "attrs", "op")
 
-    def __init__(self, op: Op, args: Sequence["TermLike"], attrs: Mapping[str, AnyValue] | None = None) -> None:
+    def __init__(self, op: Op, args: Sequence["TermLike | EllipsisType"], attrs: Mapping[str, AnyValue] | None = None) -> None:
         self.op = op
-        self.args = tuple(term(arg) for arg in args)
+        self.args = tuple([term(arg) for arg in args if not isinstance(arg, EllipsisType)])
         self.attrs = dict(attrs or {}) if not isinstance(op, OpaqueOp) else {escape(name): value for name, value in (attrs or {}).items()}
+        if ... in args:
+            if args[-1] is not ... or len(self.args) < len(args) - 1 or "attrs" in self.attrs:
+                raise RuleError(f"{op.name}: `...` stands once, behind the operands, for all attributes that are not named")
+            self.attrs["attrs"] = AttrHole(f"...{op.name}{self.args!r}{self.attrs!r}")
+        elif "attrs" not in self.attrs:
+            given = self.attrs.keys()
+            self.attrs |= {name: value for name, value in op.defaults.items() if name not in given and value is not REQUIRED}
         if not op.variadic and len(self.args) != op.arity:
             raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
@@ -216,11 +225,22 @@ class PCall(Pattern):
 
     def __repr__(self) -> str:
         symbol = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "nn.matmul": "@"}.get(self.op.name)
-        plain = self.attrs == PLAIN_PRODUCT if symbol == "@" else not self.attrs
-        if symbol and plain and len(self.args) == 2:
+        attrs = {name: value for name, value in self.attrs.items() if not self._is_default(name, value)}
+        if symbol and not attrs and len(self.args) == 2:
             return f"({self.args[0]!r} {symbol} {self.args[1]!r})"
-        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.attrs.items())]
+        whole = attrs.get("attrs")
+        rest = [] if not isinstance(whole, AttrHole) or not whole.is_open else [attrs.pop("attrs")]
+        parts = [*map(repr, (*self.args, *rest)), *(f"{name}={value!r}" for name, value in attrs.items())]
         return f"{self.op.name}({', '.join(parts)})"
+
+    def _is_default(self, name: str, value: AnyValue) -> bool:
+        default = self.op.defaults.get(name, REQUIRED)
+        return type(value) is type(default) and bool(value == default)
+
+    @property
+    def unnamed(self) -> list[str]:
+        """The attributes that have no default and no value here."""
+        return [] if "attrs" in self.attrs else [name for name in self.op.attr_params if name not in self.attrs]
 
 
 class PCase(Pattern):
@@ -364,7 +384,7 @@ class OpNames(Symbolic):
             raise AttributeError(name)
         return OpNames(f"{self._prefix}.{name}" if self._prefix else name)
 
-    def __call__(self, *args: TermLike, **attrs: AnyValue) -> PCall:
+    def __call__(self, *args: "TermLike | EllipsisType", **attrs: AnyValue) -> PCall:
         """The operator applied to terms. Raises RuleError for an operator that there is not."""
         return PCall(find_operator(self._prefix), args, attrs)
 

@@ -116,6 +116,11 @@ class Rule:
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
                 raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a condition")
+            if isinstance(node, PCall) and node.unnamed:
+                raise RuleError(
+                    f"{self._where()}: the left side does not say which {node.unnamed[0]} {node.op.name} has: name it, or write `...` "
+                    "behind the operands, for any attributes"
+                )
         unknown = [node for node in subterms(self.rhs) if is_undeclared(node)]
         if unknown and not {node.key for node in unknown} <= {node.key for node in subterms(self.lhs)}:
             name = unknown[0].op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
@@ -142,7 +147,7 @@ class Rule:
                 what = f"the condition {part!r}" if isinstance(part, Condition) else "the right side"
                 names = [
                     *map(repr, sorted(tensors - bound)),
-                    *(f"the attribute {name!r}" for name in sorted(attributes - bound_attrs)),
+                    *("`...`" if name.startswith("...") else f"the attribute {name!r}" for name in sorted(attributes - bound_attrs)),
                     *(f"the operator {name!r}" for name in sorted(operators - bound_operators)),
                 ]
                 raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind")

@@ -1,6 +1,5 @@
 """The one guard that mends a rule: conditions over its holes and terms, the weakest that leaves nothing wrong."""
 
-import inspect
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any as AnyValue
@@ -9,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.op import REQUIRED
 from passat.rules import conditions as library
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
@@ -34,7 +34,6 @@ _OF_TERMS: Final = 0.8
 _SHARE: Final = 0.1
 """A guard that accepts less of what is right than this mends nothing."""
 _NOTE: Final = "to be said"
-_REQUIRED: Final = inspect.Parameter.empty
 
 
 @condition
@@ -94,14 +93,14 @@ def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
         more = _written(liberty) if loose is not rule else ""
         yield more, loose
         if isinstance(closed, PCall):
-            said = ", ".join(f"{name}={value!r}" for name, value in closed.op.defaults.items())
-            text = f"{closed.op.name}(..., {said}) on the left side, where any attributes match now"
+            text = f"{closed.op.name} without `...` on the left side"
             yield f"{text}{', and ' if more else ''}{more}", _with_defaults(loose, closed)
 
 
 def _is_open(node: Pattern) -> bool:
     """Whether a term of the left side applies an operator with any attributes."""
-    return isinstance(node, PCall) and not node.attrs and bool(node.op.attr_params) and _REQUIRED not in node.op.defaults.values()
+    whole = node.attrs.get("attrs") if isinstance(node, PCall) else None
+    return isinstance(whole, AttrHole) and whole.is_open and REQUIRED not in node.op.defaults.values()  # type: ignore[attr-defined]  # a call
 
 
 def _written(liberty: Liberty) -> str:
@@ -143,7 +142,7 @@ def _with_defaults(rule: Rule, call: PCall) -> Rule:
 def _closed(node: Pattern, like: PCall) -> Pattern:
     """The pattern with the default attributes wherever the operator is applied without any."""
     if isinstance(node, PCall):
-        attrs = like.op.defaults if node.op is like.op and not node.attrs else node.attrs
+        attrs = {} if node.op is like.op and _is_open(node) else node.attrs
         return PCall(node.op, [_closed(arg, like) for arg in node.args], attrs)
     if isinstance(node, PTuple):
         return PTuple([_closed(field, like) for field in node.fields])

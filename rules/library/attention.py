@@ -188,12 +188,12 @@ def is_stack_of_heads(x: Term) -> bool | str:
 
 
 side = cases("side", "queries", "keys")
-_KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x), op.expand_dims(y)
-_KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE), op.broadcast_to(_VALUES_ONCE)
+_KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x, ...), op.expand_dims(y, ...)
+_KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE, ...), op.broadcast_to(_VALUES_ONCE, ...)
 _SHARED = op.nn.attention(
     q,
-    op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)),
-    op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)),
+    op.reshape(op.transpose(op.reshape(_KEYS, ...), axes=_HEADS_BACK), ...),
+    op.reshape(op.transpose(op.reshape(_VALUES, ...), axes=_HEADS_BACK), ...),
     m,
     q_num_heads=e,
     kv_num_heads=e,
@@ -292,8 +292,12 @@ class Attentions(RuleSet):
         )
     ).when(
         same_heads(x, y),
-        repeats_heads(x, _KEYS_ONCE, _KEYS, op.reshape(_KEYS), op.reshape(op.transpose(op.reshape(_KEYS), axes=_HEADS_BACK)), e),
-        repeats_heads(y, _VALUES_ONCE, _VALUES, op.reshape(_VALUES), op.reshape(op.transpose(op.reshape(_VALUES), axes=_HEADS_BACK)), e),
+        repeats_heads(
+            x, _KEYS_ONCE, _KEYS, op.reshape(_KEYS, ...), op.reshape(op.transpose(op.reshape(_KEYS, ...), axes=_HEADS_BACK), ...), e
+        ),
+        repeats_heads(
+            y, _VALUES_ONCE, _VALUES, op.reshape(_VALUES, ...), op.reshape(op.transpose(op.reshape(_VALUES, ...), axes=_HEADS_BACK), ...), e
+        ),
     )
 
 

@@ -53,7 +53,7 @@ kind, layout = cases("kind", "dense", "matmul"), cases("layout", "nchw", "nhwc")
 tail, bias = cases("tail", "plain", "biased", "shifted"), cases("bias", "none", "biased")
 end, ending = cases("end", "plain", "relu"), cases("end", "scaled", "shifted", "shifted_relu")
 _HELD: Final = {"strides": s, "padding": p, "dilation": q, "kernel_size": k, "data_layout": t, "kernel_layout": u, "groups": 1}
-_CONV, _CONVS = (op.nn.conv2d(x, weight, **_HELD) for weight in (w, joined(w, axis=0)))
+_CONV, _CONVS = op.nn.conv2d(x, w, ..., **_HELD), op.nn.conv2d(x, joined(w, axis=0), **_HELD)
 _CHANNEL: Final = layout(nchw=1, nhwc=-1)
 
 
@@ -144,7 +144,7 @@ def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
 
 
 heads = cases("heads", "plain", "moved")
-_VIEW: Final = op.reshape(_biased(_product(w), b), newshape=q)
+_VIEW: Final = op.reshape(_biased(_product(w), b), ..., newshape=q)
 _WIDE: Final = op.reshape(_biased(_product(joined(w, axis=-1)), joined(b, axis=0)), newshape=all_heads(_VIEW))
 
 

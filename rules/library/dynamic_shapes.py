@@ -198,24 +198,24 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
     return tuple(places)
 
 
-_NUMBERS = op.arange(b, x, c)
-_SPREAD = op.expand_dims(_NUMBERS)
-_SPREAD_STEPS = op.expand_dims(_NUMBERS * k)
-_FLAT = op.nn.batch_flatten(x)
+_NUMBERS = op.arange(b, x, c, ...)
+_SPREAD = op.expand_dims(_NUMBERS, ...)
+_SPREAD_STEPS = op.expand_dims(_NUMBERS * k, ...)
+_FLAT = op.nn.batch_flatten(x, ...)
 
 
 def _counted(stop: Pattern) -> PCall:
-    return op.reshape(op.arange(0, stop, 1))
+    return op.reshape(op.arange(0, stop, 1, ...), ...)
 
 
-_ROWS = op.reshape(x)
+_ROWS = op.reshape(x, ...)
 _AT = _counted(z) * k + _counted(y)
 _AT_CONSTANT = _counted(z) * k + c
 _OF = op.take(_ROWS, _AT, axis=0)
 _OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
 _TAKEN = op.take(x, c, axis=p)
 _COPIES = (op.dyn.broadcast_to(_counted(y), k), op.dyn.broadcast_to(_counted(z), m))
-_PLACES = tuple(map(op.expand_dims, _COPIES))
+_PLACES = tuple([op.expand_dims(copy, ...) for copy in _COPIES])
 _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
 
 
@@ -228,7 +228,7 @@ def counts_from(start: Term, step: Term, least: Term) -> bool | str:
     )
 
 
-_TRUE = op.greater_equal(op.reshape(_NUMBERS), d)
+_TRUE = op.greater_equal(op.reshape(_NUMBERS, ...), d)
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
@@ -239,7 +239,7 @@ class Lookups(RuleSet):
         (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
     )
     arange_spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
-    arange_steps = (op.reshape(_NUMBERS * k, newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
+    arange_steps = (op.reshape(_NUMBERS * k, ..., newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
     arange_spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
     batch_flatten = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
     in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
@@ -266,15 +266,16 @@ def is_dynamic(x: Term) -> bool | str:
 _VIEWED: Final = op.dyn.reshape(
     inner(
         plain=x,
-        reshape=op.reshape(x),
-        expand_dims=op.expand_dims(x),
-        squeeze=op.squeeze(x),
-        flatten=op.nn.batch_flatten(x),
-        dynamic=op.dyn.reshape(x, z),
+        reshape=op.reshape(x, ...),
+        expand_dims=op.expand_dims(x, ...),
+        squeeze=op.squeeze(x, ...),
+        flatten=op.nn.batch_flatten(x, ...),
+        dynamic=op.dyn.reshape(x, z, ...),
     ),
     y,
+    ...,
 )
-_AGAIN: Final = op.reshape(op.expand_dims(x))
+_AGAIN: Final = op.reshape(op.expand_dims(x, ...), ...)
 
 
 @condition
@@ -286,9 +287,9 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
 
 
 computed_shape = cases("computed", "both", "last", "first")
-_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y), last=op.reshape(x), first=op.dyn.reshape(x, y))
+_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y, ...), last=op.reshape(x, ...), first=op.dyn.reshape(x, y, ...))
 _TURNED: Final = op.transpose(_MERGED, axes=p)
-_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z), last=op.dyn.reshape(_TURNED, z), first=op.reshape(_TURNED))
+_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z, ...), last=op.dyn.reshape(_TURNED, z, ...), first=op.reshape(_TURNED, ...))
 
 
 class DynamicViews(RuleSet):
@@ -337,7 +338,7 @@ def _met(of: Pattern) -> Pattern:
     return side(left=g(of, y), right=h(y, of))
 
 
-_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z))
+_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z, ...))
 _CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
 _COPY = op.dyn.broadcast_to(c, y)
 _FULL = op.dyn.full(op.reshape(c, newshape=()), y)

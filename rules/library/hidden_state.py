@@ -181,7 +181,7 @@ def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
     return found
 
 
-_STACK = op.reshape(x)
+_STACK = op.reshape(x, ...)
 
 
 def _through(whole: Pattern, flat: Pattern) -> Rule:
@@ -229,7 +229,7 @@ def _part(index: int | CaseValue) -> Rule:
 
 def _before(whole: Pattern, flat: Pattern) -> Rule:
     """The matrix of the rows of a result is the result of the matrix."""
-    return (op.reshape(whole) >> flat).when(flattens_rows(whole, op.reshape(whole))).exploring()
+    return (op.reshape(whole, ...) >> flat).when(flattens_rows(whole, op.reshape(whole, ...))).exploring()
 
 
 class HiddenStates(RuleSet):

@@ -260,7 +260,7 @@ class SinkTransposes(RuleSet):
     wide_concat = _concat_down((_TURNED, *many), (x, *map(_back, many)))
 
 
-_SHUFFLED: Final = op.reshape(_TURNED)
+_SHUFFLED: Final = op.reshape(_TURNED, ...)
 
 
 class CancelTransposes(RuleSet):

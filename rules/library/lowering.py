@@ -24,7 +24,7 @@ a, p = attributes("a p")
 class Inference(RuleSet):
     """Operators that do nothing in inference."""
 
-    dropout = op.nn.dropout(x)[0] >> x
+    dropout = op.nn.dropout(x, ...)[0] >> x
 
 
 _ROUNDS = "each operator rounds by itself"

@@ -143,9 +143,9 @@ class Selections(RuleSet):
     )
 
 
-_BATCHES = op.reshape(x, newshape=q)
+_BATCHES = op.reshape(x, ..., newshape=q)
 _TURNED = op.transpose(_BATCHES, axes=p)
-_KEYS = op.reshape(_TURNED)
+_KEYS = op.reshape(_TURNED, ...)
 
 
 def _turned_batches(dice: Dice, axes: Draft, x: Draft, batches: Draft, whole: Draft) -> Drafts:
@@ -259,7 +259,7 @@ def is_smaller(y: Term, x: Term) -> bool | str:
 
 _FOUND = op.gather_nd(x, c, batch_dims=p)
 _BOTH = op.logical_and(c, x)
-_MASK = op.where(op.broadcast_to(x), c, d)
+_MASK = op.where(op.broadcast_to(x, ...), c, d)
 scores = cases("scores", "products", "scaled", "masked", "biased")
 _WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + op.where(y, c, d), biased=x + c), attrs=a)
 _GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)

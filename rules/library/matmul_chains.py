@@ -104,8 +104,8 @@ def is_regular_divisor(c: Term) -> bool | str:
 
 side = cases("side", "left", "right")
 _NUMBER: Final = op.reshape(c, newshape=())
-_WIDE = op.broadcast_to(y)
-_HEADS = op.reshape(_WIDE)
+_WIDE = op.broadcast_to(y, ...)
+_HEADS = op.reshape(_WIDE, ...)
 _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
 _RESHAPED = "a product of another shape may sum in another order"
 
@@ -363,10 +363,10 @@ gathered_side = cases("side", "columns", "rows")
 _AXIS = gathered_side(columns=2, rows=1)
 _RANK = gather(taken=1, gathered=2)
 _GATHERED = gather(taken=op.take(w, i, axis=0), gathered=op.gather_nd(w, i, batch_dims=0))
-_REPEATED = rows(alone=x, broadcast=op.broadcast_to(x), tiled=op.tile(x))
-_VECTORS = rows(alone=x, broadcast=op.reshape(op.broadcast_to(x)), tiled=op.reshape(op.tile(x)))
+_REPEATED = rows(alone=x, broadcast=op.broadcast_to(x, ...), tiled=op.tile(x, ...))
+_VECTORS = rows(alone=x, broadcast=op.reshape(op.broadcast_to(x, ...), ...), tiled=op.reshape(op.tile(x, ...), ...))
 _WHOLE = gathered_side(columns=product(_GATHERED, _VECTORS), rows=product(_VECTORS, _GATHERED))
-_INDICES = op.reshape(i, newshape=rows(alone=(-1, 1), broadcast=choices(op.broadcast_to(x)), tiled=choices(op.tile(x))))
+_INDICES = op.reshape(i, newshape=rows(alone=(-1, 1), broadcast=choices(op.broadcast_to(x, ...)), tiled=choices(op.tile(x, ...))))
 _ALL = op.reshape(op.transpose(w, axes=gathered_side(columns=(2, 0, 1), rows=(1, 0, 2))), newshape=all_columns(w, _AXIS))
 _PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
 

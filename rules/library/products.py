@@ -82,10 +82,10 @@ def matrix_rows(w: Term) -> tuple[int, ...]:
     return (-1, size)
 
 
-_FLAT = op.nn.matmul(op.reshape(x), w, transpose_a=False, transpose_b=False)
-_VIEWED = op.reshape(_FLAT + b)
-_UNFLAT = op.reshape(_FLAT)
-_UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p))
+_FLAT = op.nn.matmul(op.reshape(x, ...), w, transpose_a=False, transpose_b=False)
+_VIEWED = op.reshape(_FLAT + b, ...)
+_UNFLAT = op.reshape(_FLAT, ...)
+_UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p), ...)
 
 
 class Products(RuleSet):
@@ -98,7 +98,7 @@ class Products(RuleSet):
     )
     unflatten_biased = (
         (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
-        .when(is_matrix(w), keeps_rows(x, op.reshape(x)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
         .inexact(_REGROUPS)
     )
     flatten_biased = (
@@ -111,7 +111,7 @@ class Products(RuleSet):
     )
     unflatten = (
         (_UNFLAT >> op.nn.matmul(x, w))
-        .when(is_matrix(w), keeps_rows(x, op.reshape(x)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
         .inexact(_REGROUPS)
     )
 

@@ -171,8 +171,8 @@ def only_axis(axis: AnyValue) -> int:
     return axis if isinstance(axis, int) else int(axis[0])
 
 
-_GROUPS = op.reshape(x, newshape=m)
-_IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), newshape=n)
+_GROUPS = op.reshape(x, ..., newshape=m)
+_IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), ..., newshape=n)
 
 
 def _some_groups(dice: Dice, groups: Draft, x: Draft, whole: Draft) -> Drafts:

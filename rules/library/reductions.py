@@ -85,7 +85,7 @@ def reduces_all(attrs: Attrs, x: Term) -> bool | str:
 
 
 _TURNED: Final = op.transpose(x, axes=p)
-_VIEWED: Final = op.reshape(x)
+_VIEWED: Final = op.reshape(x, ...)
 
 
 def _of_transpose(of: OperatorHole) -> Rule:
@@ -124,7 +124,7 @@ def copies(attrs: Attrs, wide: Term) -> float:
     return float(math.prod(sizes))
 
 
-_WIDE: Final = op.broadcast_to(x)
+_WIDE: Final = op.broadcast_to(x, ...)
 
 
 def _of_copies(whole: PCall) -> Rule:

@@ -53,8 +53,9 @@ VIEWS: Final = ("reshape", "expand_dims", "squeeze", "flatten")
 outer, inner = cases("outer", *VIEWS), cases("inner", *VIEWS)
 
 
-def _view(kind: CaseHole, of: Pattern, **attrs: AttrHole) -> Pattern:
-    return kind(reshape=op.reshape(of, **attrs), expand_dims=op.expand_dims(of), squeeze=op.squeeze(of), flatten=op.nn.batch_flatten(of))
+def _view(kind: CaseHole, of: Pattern, newshape: AttrHole | None = None) -> Pattern:
+    reshape = op.reshape(of, ...) if newshape is None else op.reshape(of, ..., newshape=newshape)
+    return kind(reshape=reshape, expand_dims=op.expand_dims(of, ...), squeeze=op.squeeze(of, ...), flatten=op.nn.batch_flatten(of, ...))
 
 
 _ONE, _PAIR = _view(outer, x), _view(outer, _view(inner, x, newshape=q), newshape=p)
@@ -177,15 +178,15 @@ def one_part(x: Term, whole: Term) -> bool | str:
 class Copies(RuleSet):
     """Data movement that moves nothing."""
 
-    concat_of_one = op.concatenate((x,)) >> x
-    broadcast_to_same = (op.broadcast_to(x) >> x).when(same_type(x, op.broadcast_to(x)))
-    tile_once = (op.tile(x) >> x).when(same_type(x, op.tile(x)))
-    pad_nothing = (op.nn.pad(x, pad_width=p) >> x).when(pads_nothing(p))
+    concat_of_one = op.concatenate((x,), ...) >> x
+    broadcast_to_same = (op.broadcast_to(x, ...) >> x).when(same_type(x, op.broadcast_to(x, ...)))
+    tile_once = (op.tile(x, ...) >> x).when(same_type(x, op.tile(x, ...)))
+    pad_nothing = (op.nn.pad(x, ..., pad_width=p) >> x).when(pads_nothing(p))
     split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
 
 
 g = operator("g", "add", "multiply", "subtract", "divide")
-_WIDE: Final = op.broadcast_to(x)
+_WIDE: Final = op.broadcast_to(x, ...)
 
 
 class Broadcasts(RuleSet):
@@ -214,7 +215,12 @@ def full_shape(x: Term) -> tuple[int, ...]:
 
 form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
 _FILLED: Final = form(
-    full=op.full(y), full_like=op.full_like(z, y), zeros=op.zeros(), ones=op.ones(), zeros_like=op.zeros_like(z), ones_like=op.ones_like(z)
+    full=op.full(y, ...),
+    full_like=op.full_like(z, y),
+    zeros=op.zeros(...),
+    ones=op.ones(...),
+    zeros_like=op.zeros_like(z),
+    ones_like=op.ones_like(z),
 )
 _VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
 filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")

@@ -138,7 +138,7 @@ def test_what_is_lowered_to_what_it_was_comes_back_too() -> None:
 class Choices(RuleSet):
     """A product of a mask and a constant as a choice, which is an operator since opset 9; a sum of a value with itself."""
 
-    choice = op.multiply(op.cast(x), y) >> op.where(x, y, op.zeros_like(y))
+    choice = op.multiply(op.cast(x, ...), y) >> op.where(x, y, op.zeros_like(y))
     twice = op.add(y, y) >> op.multiply(y, 2)
 
 

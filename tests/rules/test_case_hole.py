@@ -98,7 +98,7 @@ def test_places_and_axes() -> None:
     part = cases("part", "first", "second")
     turned = op.negative(op.split(x, indices_or_sections=2, axis=part(first=0, second=-1))[part(first=0, second=1)]) >> x
     assert [repr(direction.lhs) for direction in turned.directions()] == [
-        "negative(split(x, indices_or_sections=2, axis=0)[0])",
+        "negative(split(x, indices_or_sections=2)[0])",
         "negative(split(x, indices_or_sections=2, axis=-1)[1])",
     ]
 

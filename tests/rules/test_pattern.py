@@ -65,8 +65,11 @@ def test_makers_of_holes() -> None:
         (-x, "negative(x)"),
         (op.nn.matmul(x, y, transpose_a=True), "nn.matmul(x, y, transpose_a=True)"),
         (op.transpose(op.transpose(x, axes=p), axes=(1, 0)), "transpose(transpose(x, axes=p), axes=(1, 0))"),
-        (op.concatenate((x, y), axis=0), "concatenate((x, y), axis=0)"),
+        (op.concatenate((x, y), axis=1), "concatenate((x, y), axis=1)"),
         (op.concatenate([x]), "concatenate((x,))"),
+        (op.concatenate([x], axis=0), "concatenate((x,))"),
+        (op.concatenate([x], ...), "concatenate((x,), ...)"),
+        (op.nn.pad(x, ..., pad_width=p), "nn.pad(x, ..., pad_width=p)"),
         (op.split(x, attrs=p)[1], "split(x, attrs=p)[1]"),
         (op.reshape(x, newshape=double(p)), "reshape(x, newshape=double(p))"),
         (op.full(number(double(p)), shape=()), "full(double(p), shape=())"),
@@ -84,7 +87,7 @@ def test_equal_terms_have_equal_keys() -> None:
     assert op.sum(x, axis=(0,), keepdims=True).key == op.sum(x, keepdims=True, axis=(0,)).key
     assert (x + c).key != (x + tensor("c")).key
     assert term(1).key != term(1.0).key != term(True).key
-    assert op.split(x)[0].key != op.split(x)[1].key
+    assert op.split(x, ...)[0].key != op.split(x, ...)[1].key
 
 
 def test_numbers_and_sequences_are_terms() -> None:
@@ -131,7 +134,9 @@ def test_a_deep_term_is_no_trouble() -> None:
             lambda: op.transpose(x, attrs=(1, 0)),
             "transpose(attrs=...) takes a hole or a computed mapping that stands for all attributes, not (1, 0)",
         ),
-        (lambda: op.split(x)[-1], "split(x)[-1]: fields are counted from 0; parts of a tensor are op.strided_slice(...)"),
+        (lambda: op.split(x, ...)[-1], "split(x, ...)[-1]: fields are counted from 0; parts of a tensor are op.strided_slice(...)"),
+        (lambda: op.split(..., x), "split: `...` stands once, behind the operands, for all attributes that are not named"),
+        (lambda: op.split(x, ..., attrs=p), "split: `...` stands once, behind the operands, for all attributes that are not named"),
         (lambda: term(MISTAKE), "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
         (lambda: op.exp(HOLE), "p is an attribute, and no tensor; on a right side number(p) makes a constant of it"),
     ],
@@ -145,7 +150,7 @@ def test_what_is_refused(build: object, message: str) -> None:
 
 def test_a_pattern_does_not_unpack() -> None:
     with pytest.raises(RuleError, match=r"has no known length: take its parts with pattern\[i\]"):
-        list(op.split(x))
+        list(op.split(x, ...))
 
 
 def test_operators_are_looked_up_when_they_are_called() -> None:

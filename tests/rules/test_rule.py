@@ -204,7 +204,7 @@ def define(value: object) -> RuleSetMeta:
             lambda: define(op.exp(x) + y),
             "Bad.rule is a pattern without `>>`: a rule needs a right side",
         ),
-        (lambda: define(op.split(x)[0]), "Bad.rule is a pattern without `>>`: a rule needs a right side"),
+        (lambda: define(op.split(x, ...)[0]), "Bad.rule is a pattern without `>>`: a rule needs a right side"),
         (
             lambda: define(op.sum(x, axis=(0,)) >> x),
             "rule Bad.rule [sum(x, axis=(0,)) -> x]: the sides have different types: on x: Tensor[(2, 2), float32] the left side has type "
@@ -288,3 +288,10 @@ def test_a_rule_that_changes_values_says_what(narrow: Callable[[Rule, str], Rule
     assert narrow(rule, "rounds once instead of twice").note
     with pytest.raises(RuleError, match="say what it changes"):
         narrow(rule, " ")
+
+
+def test_an_attribute_without_a_default_is_named() -> None:
+    with pytest.raises(RuleError, match=r"does not say which newshape reshape has: name it, or write `\.\.\.` behind the operands"):
+        op.reshape(op.exp(x)) >> op.exp(x)
+    with pytest.raises(RuleError, match=r"the right side uses `\.\.\.`, which the left side does not bind"):
+        op.exp(op.reshape(x, ...)) >> op.reshape(op.exp(x), ...)

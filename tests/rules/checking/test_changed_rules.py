@@ -52,8 +52,7 @@ def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
     elif call.op.name == "nn.attention":
         yield {"scale": 0.5 if attrs["scale"] == 1.0 else 1.0}
         yield {"q_num_heads": 1, "kv_num_heads": 1}
-        if "is_causal" in attrs:
-            yield from ({"is_causal": value} for value in (False, True))
+        yield from ({"is_causal": value} for value in (False, True) if value != attrs["is_causal"])
     elif call.op.name == "nn.rotary_embedding":
         yield {"interleaved": True}
     elif call.op.name == "nn.group_norm":

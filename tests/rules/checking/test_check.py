@@ -46,7 +46,7 @@ MENDED = {
     "relu_of_scaled": ".when(is_float(x), is_positive(c))",
     "transposed_sum": ".when(same_rank(x, y))",
     "pads": "",
-    "products": "nn.matmul(..., transpose_a=False, transpose_b=False) on the left side, where any attributes match now",
+    "products": "nn.matmul without `...` on the left side",
     "keeps_no_infinity": ".inexact(..., nonfinite='mixed')",
     "makes_finite": ".finite(...)",
     "makes_undefined": ".finite(...)",

@@ -46,7 +46,9 @@ class Wrong(RuleSet):
     relu_of_scaled = (op.nn.relu(x) * c >> op.nn.relu(x * c)).exploring()
     transposed_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).exploring()
     pads = op.nn.pad(op.nn.pad(x, pad_width=p, pad_mode=q), pad_width=p, pad_mode=q) >> op.nn.pad(x, pad_width=p, pad_mode=q)
-    products = (each(op.nn.matmul(x, w), sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+    products = (each(op.nn.matmul(x, w, ...), sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(
+        "sums in blocks of another size"
+    )
     keeps_no_infinity = ((x + y) * z >> x * z + y * z).inexact("rounds in another order", nonfinite="resolved").exploring()
     makes_finite = ((x + y) - x >> y).when(same_type(y, x + y), has_dtype(x, "float32")).inexact("a sum less", nonfinite="mixed")
     makes_undefined = (op.sigmoid(x) >> op.exp(x) / (op.exp(x) + 1.0)).inexact("its definition", nonfinite="mixed").exploring()

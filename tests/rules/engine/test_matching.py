@@ -104,7 +104,7 @@ def test_tuples_and_fields() -> None:
     assert len(rows(ops.concatenate(tup(a, b)), rule)) == 1
     assert not rows(ops.concatenate(tup(a, b, a)), rule)
     halves = ops.split(a, indices_or_sections=2)
-    first = op.split(x)[0] >> x
+    first = op.split(x, ...)[0] >> x
     assert len(rows(tup(halves[0], halves[1]), first)) == 2
     assert reasons(halves[1], first) == ["the field is 1, not 0"]
 
@@ -360,3 +360,10 @@ def test_conditions_may_answer_as_numpy_does() -> None:
     assert made(ops.exp(a), (op.exp(x) >> op.exp(op.copy(x))).when(large(x)))
     small = var("small", (2,))
     assert reasons(ops.exp(small), (op.exp(x) >> op.exp(op.copy(x))).when(large(x))) == ["large(x): does not hold"]
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_attributes_that_are_not_named_have_their_defaults(axis: int) -> None:
+    along = ops.nn.softmax(var("m", (2, 3)), axis=axis)
+    assert bool(rewritten(func(along), op.nn.softmax(x) >> op.exp(x))[0]) == (axis == -1)
+    assert rewritten(func(along), op.nn.softmax(x, ...) >> op.exp(x))[0]

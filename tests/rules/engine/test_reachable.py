@@ -16,7 +16,7 @@ from passat.rules.rule import Rule
 FIRST = op.negative(op.abs(x)) >> op.sqrt(x)
 SECOND = op.sqrt(x) >> op.exp(x)
 OTHER = op.sin(x) >> op.cos(x)
-VIEW = op.reshape(op.exp(x)) >> op.exp(x)
+VIEW = op.reshape(op.exp(x), ...) >> op.exp(x)
 
 
 def calls(*names: str) -> set[Symbol]:

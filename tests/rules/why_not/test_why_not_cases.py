@@ -303,7 +303,7 @@ CASES: dict[str, Case] = {
         "Own.second",
         ops.exp(at("Split", ops.split(var("x", (4, 3)), indices_or_sections=2, axis=0))[0]),
         own,
-        NEAREST + "output 0 of split 'Split' is taken, not output 1 (3 of 4 parts agree)",
+        NEAREST + "output 0 of split 'Split' is taken, not output 1 (4 of 5 parts agree)",
         Kind.NEAR,
     ),
     "a condition": Case(
