@@ -186,3 +186,11 @@ def test_a_worker_that_computes_for_too_long_gets_a_signal() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_CPU, limits)
         signal.signal(signal.SIGXCPU, handler)
+
+
+def test_zeros_that_change_their_signs_together_are_excused() -> None:
+    text = """signs (float[3, 9] x) => (float[3, 1] y) <float[1] one = {1}, int64[1] axes = {1}>
+    { d = Sub(x, one)  n = Neg(d)  r = Reciprocal(n)  s = Sigmoid(r)  y = ReduceProd(s, axes) }"""
+    case = parse(text, x=np.where(np.arange(27).reshape(3, 9) % 3, 3, 1).astype(np.float32))
+    assert not np.any(passat.runner.Runner(case.model).run(case.feeds[0])[0])
+    assert examine(case, ROUNDED) is None
