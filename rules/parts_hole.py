@@ -55,8 +55,8 @@ def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
 
     >>> xs = tensors_of("xs", least=1)
     >>> from passat.rules.pattern import op, tensor
-    >>> op.concatenate((*xs, tensor("y")), axis=0)
-    concatenate((*xs, y), axis=0)
+    >>> op.concatenate((*xs, tensor("y")), axis=1)
+    concatenate((*xs, y), axis=1)
 
     Raises RuleError for bounds that leave nothing.
     """

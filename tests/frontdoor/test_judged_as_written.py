@@ -43,7 +43,7 @@ def nodes_of(model: ModelProto) -> tuple[str, ...]:
 
 def calls(of: Op) -> Iterator[Function]:
     """Functions of one call of an operator, on random operands with random attributes."""
-    pattern = PCall(of, tensors(" ".join(f"h{i}" for i in range(of.arity))))
+    pattern = PCall(of, (*tensors(" ".join(f"h{i}" for i in range(of.arity))), ...))
     wishes, dice = Wishes(pattern, ()), Dice(np.random.default_rng(0))
     for _ in range(TRIES):
         try:

@@ -181,9 +181,9 @@ def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_file(tmp_path: Path) -> None:
-    result = run("Doubles", "-o", tmp_path / "page.md")
+    result = run("Inference", "-o", tmp_path / "page.md")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "`Doubles.twice`" in (tmp_path / "page.md").read_text()
+    assert "`Inference.dropout`" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize(
