@@ -113,6 +113,8 @@ def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int,
         dense = np.zeros(count, to_numpy(values.dtype))
         dense[places] = found
         return dense.reshape(shape)
+    except MemoryError as error:
+        raise OnnxError(f"{what}: there is not enough memory for all its elements") from error
     except (ValueError, TypeError, OverflowError) as error:
         if isinstance(error, OnnxError):
             raise

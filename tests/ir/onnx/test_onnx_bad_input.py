@@ -314,6 +314,10 @@ def sparse(values: Sequence[float], indices: Sequence[int], dims: Sequence[int],
         (sparse([1.0], [-1], [2, 3]), "cannot be read: the index -1 lies outside its 6 elements"),
         (sparse([1.0], [0, 1, 2], [2, 3]), "cannot be read: it has 1 values, and indices of shape [3]"),
         (sparse([1.0], [2, 0], [2, 3], [1, 2]), "cannot be read: invalid entry in coordinates array"),
+        (
+            sparse([1.0], [0], [2**50, 1, 1]),
+            "declared as float32[1125899906842624, 1, 1], cannot be read: there is not enough memory for all its elements",
+        ),
         (sparse([1.0], [0], [-2, -3]), "the tensor 'w' has the shape [-2, -3]; no dimension may be negative"),
     ],
 )
