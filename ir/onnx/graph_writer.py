@@ -1,6 +1,6 @@
 """Writing one graph: each call of its plan as the node it was read from, as an opaque node, or through its operator's writer."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
@@ -41,8 +41,12 @@ class GraphWriter:
         self.read = model.constants.read
         self.emitter = NodeEmitter(model.constants.version, model.constants.value, self.read)
 
-    def write(self, results: Sequence[Expr], wanted: Sequence[str]) -> None:
-        """Writes what computes `results`, under the wanted names, which are taken already."""
+    def write(self, results: Sequence[Expr], wanted: Sequence[str], disputed: Container[str] = ()) -> None:
+        """Writes what computes `results`, under the wanted names, which are taken already.
+
+        What is declared of the `disputed` ones is wrong: no node that did not do so in the source reads a value by such a name, since
+        ONNX Runtime goes by it there.
+        """
         model = self.model
         self.outputs = frozenset(wanted)
         self.read.update(wanted)
@@ -54,6 +58,8 @@ class GraphWriter:
             if isinstance(result, Constant):
                 if not self.inner:
                     model.constants.add(result, name)
+            elif name in disputed and name not in (result.span.outputs if result.span else ()) and plan.is_read(result):
+                continue
             elif isinstance(result, TupleGetItem):
                 targets.setdefault((id(result.tuple_value), result.index), name)
             else:

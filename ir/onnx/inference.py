@@ -101,7 +101,17 @@ def node_types(
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
+    if op.op_type == "Split" and inferred == [UNKNOWN] * present:  # ONNX knows the rank where it does not know the size that is split
+        inferred = [_part(types[0], attrs.get("axis", 0))] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
+
+
+def _part(whole: Type, axis: int) -> Type:
+    """What is known of a part of a value that is split in parts of unknown sizes."""
+    if not isinstance(whole, TensorType):
+        return UNKNOWN
+    at = axis % whole.ndim
+    return whole.with_shape((*whole.shape[:at], ANY, *whole.shape[at + 1 :]))
 
 
 def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:

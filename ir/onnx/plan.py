@@ -109,6 +109,11 @@ class Plan:
             else:
                 return expr
 
+    def is_read(self, result: Expr) -> bool:
+        """Whether a call reads a value."""
+        place = _place(result)
+        return any(_place(self.resolve(part)) == place for call in self.calls for part in self.operands(call))
+
     def _merged(self, found: Sequence[tuple[int, Call, Sequence[Expr]]], roots: Sequence[Expr]) -> set[int]:
         """The products and convolutions that nothing but an addition of a bias reads: one node of ONNX is both."""
         from passat.ir.ops.linear import accepts_bias
@@ -122,6 +127,11 @@ class Plan:
             if id(part) in readers:
                 readers[id(part)] += 1
         return {product for product, count in readers.items() if count == 1}
+
+
+def _place(value: Expr) -> tuple[int, int]:
+    """What a value is: a call, or one of its results."""
+    return (id(value.tuple_value), value.index) if isinstance(value, TupleGetItem) else (id(value), -1)
 
 
 def _what(expr: Expr) -> str:

@@ -52,6 +52,24 @@ def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
     assert to_onnx(module).graph.output == model.graph.output
 
 
+def test_nobody_reads_a_value_by_the_name_of_an_output_that_is_declared_wrong(parse: Parse) -> None:
+    """ONNX Runtime goes by the declaration there, and runs no Scan whose body then has a value of no shape."""
+    model = parse(
+        "g (float[1, 3] x, float[4, 3] s) => (float[1, 3] y, float[4, 1, 3] z, float[N, M, N, M] w) {"
+        " a = Cos(x)"
+        " y, z = Scan<num_scan_inputs = 1, body = body (float[A, B] c, float[3] i) => (float[C, D] d, float[E, F] e)"
+        " { d = Max(c, a) e = Add(d, i) }>(x, s)"
+        " w = Identity(a) }",
+        opset=10,
+    )
+    feed = {"x": np.ones((1, 3), np.float32), "s": np.ones((4, 3), np.float32)}
+    expected = Runner(model).run(feed)
+    result = passat.optimize(model).model
+    assert [(node.op_type, *node.output) for node in result.graph.node] == [("Cos", "a"), ("Scan", "y", "z"), ("Identity", "w")]
+    for found, wanted in zip(Runner(result).run(feed), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
     module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
     assert warnings(module) == [

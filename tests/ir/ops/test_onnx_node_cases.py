@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -10,12 +11,15 @@ import pytest
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
+from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value, evaluate_call
 from passat.ir.expr import Call, Constant, Function, Tuple, TupleGetItem
 from passat.ir.onnx import OnnxError, from_onnx
-from passat.ir.op import Op
+from passat.ir.op import Op, OpTypeError
+from passat.ir.shape import ANY
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, TupleType, Type
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import settings_of
 from tests.fuzz.node_cases import mutated_case
@@ -112,6 +116,48 @@ def test_what_is_read_has_the_value_of_the_case(constant: bool) -> None:
         checked.update(names)
     assert not wrong, "\n".join(wrong)
     assert len(checked) > 100  # operators that had a case
+
+
+def vague(type_: Type) -> Type:
+    """A type that says no size."""
+    if isinstance(type_, TupleType):
+        return TupleType(map(vague, type_.fields))
+    return type_.with_shape((ANY,) * type_.ndim) if isinstance(type_, TensorType) else type_
+
+
+def says_less(type_: Type, other: Type) -> bool:
+    """Whether a type leaves open what another one says."""
+    if isinstance(type_, TupleType) and isinstance(other, TupleType):
+        return any(map(says_less, type_.fields, other.fields))
+    if not isinstance(type_, TensorType) or not isinstance(other, TensorType):
+        return isinstance(other, TensorType)
+    return any(size is ANY and said is not ANY for size, said in zip(type_.shape, other.shape, strict=True))
+
+
+def test_who_knows_the_sizes_of_operands_knows_no_less_of_results() -> None:
+    """ONNX's inference knows the rank of the parts of a Split of a vector of unknown size, and not that of one of seven elements."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases(None)
+    wrong: dict[str, str] = {}
+    asked: set[str] = set()
+    for case in cases:
+        if case.model is None:
+            continue
+        for call in post_order(from_onnx(case.model)["main"]):
+            if not isinstance(call, Call) or not isinstance(call.op, Op):
+                continue
+            operands = [arg.checked_type for arg in call.args]
+            attrs = Attrs({name: value for name, value in call.attrs.items() if name != "types"})
+            known = call.op.infer(operands, attrs)
+            for i, operand in enumerate(operands):
+                with suppress(OpTypeError):
+                    found = call.op.infer([*operands[:i], vague(operand), *operands[i + 1 :]], attrs)
+                    asked.add(call.op.name)
+                    if says_less(known, found):
+                        wrong[call.op.name] = f"{case.name}: {known!r}, and {found!r} without the sizes of operand {i}"
+    assert not wrong
+    assert len(asked) > 200
 
 
 def test_changed_cases_have_the_shapes_and_values_of_the_runtime() -> None:
