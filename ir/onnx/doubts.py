@@ -14,7 +14,7 @@ from passat.ir.onnx_mapping import OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.ops.pooling import window_counts
 from passat.ir.shape import ANY, Dim, broadcast
-from passat.ir.types import TensorType, Type
+from passat.ir.types import TensorType, TupleType, Type
 
 _LOSSES: Final = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
 _POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
@@ -32,7 +32,7 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
     says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, takes an empty list of axes
     to squeeze for all of them, drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there, and
     gives the places where a scalar is not zero one row, though ONNX says none. Losses of each element have the shape of the targets there,
-    whether these fit or not.
+    whether these fit or not. Sizes of Attention that are not known are 0 for inference.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
@@ -45,8 +45,8 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [_with_sizes(type_, 2) for type_ in results]
     if node.op_type == "Resize" and attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return [_with_sizes(type_, 0) for type_ in results]
-    if node.op_type == "Attention" and len(node.output) > _PRODUCT and node.output[_PRODUCT]:
-        return [*results[:-1], _with_sizes(results[-1], 3)]
+    if node.op_type == "Attention":
+        return _attention(node, operands, results)
     first = operands[0] if operands else UNKNOWN
     if node.op_type.startswith(("Arg", "Reduce")) and isinstance(first, TensorType) and 0 in first.shape:
         return [_with_sizes(type_, 0) for type_ in results]
@@ -80,6 +80,16 @@ def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequ
         if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
             return "has an empty list of axes, which ONNX and ONNX Runtime take for different ones"
     return ""
+
+
+def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
+    """ONNX takes sizes that are not known for 0: those of the values, and of keys that were there before."""
+    found = list(results)
+    if not all(isinstance(operand, TensorType) and operand.is_static for operand in operands if not isinstance(operand, TupleType)):
+        found = [type_.with_shape(size or ANY for size in type_.shape) if isinstance(type_, TensorType) else type_ for type_ in found]
+    if len(node.output) > _PRODUCT and node.output[_PRODUCT]:
+        found[-1] = _with_sizes(found[-1], 3)
+    return found
 
 
 def _is_places_of_a_scalar(node: NodeProto, operands: Sequence[Type]) -> bool:

@@ -59,14 +59,14 @@ def _times(call: Call, factor: float, name: str, emit: Emitter) -> str:
 @define_op(
     "nn.relu",
     exact="integers",
-    kernel=lambda x: np.maximum(x, x.dtype.type(0)),
+    kernel=lambda x: np.where(x < 0, x.dtype.type(0), x),
     onnx="Relu",
     elementwise=True,
     idempotent=True,
     monotonic=True,
 )
 def relu(x: TensorType) -> TensorType:
-    """max(x, 0); of nan nan. ONNX Relu-14."""
+    """max(x, 0); of nan nan, of -0.0 -0.0. ONNX Relu-14."""
     return same_type(x, SIGNED_NUMBERS)
 
 

@@ -217,7 +217,8 @@ def sigmoid(x: TensorType) -> TensorType:
 
 def _clip(x: Array, a_min: float | None, a_max: float | None) -> Array:
     low, high = _bounds(x.dtype, a_min, a_max)
-    return np.asarray(np.minimum(np.maximum(x, low), high))
+    held = np.where(x < low, low, x)  # of zeros of both signs ONNX Runtime keeps that of the operand, NumPy may take the other
+    return np.asarray(np.where(held > high, high, held))
 
 
 def _bounds(dtype: np.dtype[AnyValue], a_min: float | None, a_max: float | None) -> tuple[Array, Array]:
@@ -231,8 +232,8 @@ def _bounds(dtype: np.dtype[AnyValue], a_min: float | None, a_max: float | None)
 
 @define_op("clip", kernel=_clip, elementwise=True, idempotent=True)
 def clip(x: TensorType, *, a_min: float | None = None, a_max: float | None = None) -> TensorType:
-    """min(a_max, max(x, a_min)); nan stays nan. A bound of None is the lowest or highest *finite* value of the element type, so infinities
-    go. Bounds of integers are integers. ONNX Clip-13 with constant bounds.
+    """min(a_max, max(x, a_min)); nan stays nan, and a zero keeps its sign at a bound of 0. A bound of None is the lowest or highest
+    *finite* value of the element type, so infinities go. Bounds of integers are integers. ONNX Clip-13 with constant bounds.
     """
     same_type(x, ARITHMETIC)
     for bound in (a_min, a_max):

@@ -176,7 +176,7 @@ def _strided_slice(shape: Shape, dtype: str, dice: Dice) -> Attributes:
 
 
 def _clip(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"a_min": dice.pick((None, 0, -1, 2)), "a_max": dice.pick((None, 1, 5, -3))}
+    return {"a_min": dice.pick((None, 0, -0.0, -1, 2)), "a_max": dice.pick((None, 1, -0.0, 5, -3))}
 
 
 def _batch_norm(shape: Shape, dtype: str, dice: Dice) -> Attributes:

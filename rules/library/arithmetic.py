@@ -262,7 +262,7 @@ def lower_bound(attrs: Attrs, x: Term) -> float:
     low, high = limits_of_clip(attrs, x.type.dtype)
     if high < 0:
         raise Refuse(f"the upper bound {high} is below 0")
-    return 0.0 if low < 0 or attrs.a_min is None else float(attrs.a_min)
+    return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # of -0.0 as well: what is below comes out as 0.0 here
 
 
 @computed

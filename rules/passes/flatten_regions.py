@@ -38,7 +38,7 @@ _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 class FlattenRegions(FunctionPass):
     """Stacks of rows become matrices, where products take in more biases and residuals than reshapes are put in."""
 
-    info = PassInfo(3, "FlattenRegions", ["InferType"], provides=("types",), preserves=("types",), after=["FlattenHiddenState"])
+    info = PassInfo(3, "FlattenRegions", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Flattens the stacks of one function. Programs that were read from an opset before 15 stay as they are, and where rounding must

@@ -41,8 +41,8 @@ def spell() -> RulePass:
 @register_pass(_PREFIX + "Raise")
 def raise_operators() -> RulePass:
     """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
-    after = ["LinearAlgebra", "CombineParallelBatchMatmul"]  # passes that take programs apart
-    return RulePass((ConstantFolding, *RAISING), name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=after)
+    # In the stage of the passes that take programs apart, which so decides between their forms and its own.
+    return RulePass((ConstantFolding, *RAISING), name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=["LinearAlgebra"])
 
 
 @register_pass(_PREFIX + "RaiseAttention")

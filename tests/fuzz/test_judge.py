@@ -65,6 +65,13 @@ def test_a_wrong_operator_is_found_and_left_alone(monkeypatch: pytest.MonkeyPatc
     assert found.key(smaller.model) == "values.Sub"
 
 
+@pytest.mark.parametrize(("sizes", "said"), [((0, 3), True), ((3, 0), False), ((2, 3), True)])
+def test_a_concat_of_what_does_not_fit_says_nothing(sizes: tuple[int, int], said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    swapping(monkeypatch, "Neg", "Relu")
+    text = "g (float[2,3] x, float[m,n] y) => (float[p,3] a) { n = Neg(x) a = Concat<axis = -2>(n, y) }"
+    assert (examine(parse(text, x=X, y=np.zeros(sizes, np.float32)), EXACT) is not None) == said
+
+
 def test_a_finding_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     swapping(monkeypatch, "Sub", "Add")
     case = parse(CHAIN, x=X, y=Y)

@@ -95,6 +95,17 @@ def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
 
 
+@pytest.mark.parametrize("columns", [3, 12])
+def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int) -> None:
+    """As ONNX's inference takes them to be."""
+    text = """g (float[2, 4, 6] q, float[2, 5, 6] k, float[2, 5, m] v) => (int64[3] y)
+        { a = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v) y = Shape (a) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23]> {text}')
+    feed = {name: np.ones((2, 4 if name == "q" else 5, columns if name == "v" else 6), np.float32) for name in "qkv"}
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run(feed)[0].tolist() == [2, 4, columns]
+
+
 @pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("columns", [0, 1, 4])
 def test_a_loss_of_each_element_has_the_shape_of_the_targets(op_type: str, columns: int) -> None:

@@ -43,7 +43,7 @@ MENDED = {
     "swapped": "",
     "less_itself": ".inexact(...)",
     "halves": "",
-    "relu_of_scaled": ".when(is_float(x), is_positive(c))",
+    "relu_of_scaled": ".inexact(...).when(is_float(x), is_positive(c))",
     "transposed_sum": ".when(same_rank(x, y))",
     "pads": "",
     "products": "nn.matmul without `...` on the left side",

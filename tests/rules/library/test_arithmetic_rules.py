@@ -319,6 +319,15 @@ def test_a_bound_stays_as_it_was_written() -> None:
     assert dict(merged.attrs) == {"a_min": 0.1, "a_max": 0.7}  # type: ignore[attr-defined]  # a call
 
 
+@pytest.mark.parametrize(("low", "high"), [(-0.0, None), (0.0, -0.0), (-1.0, -0.0)])
+def test_zeros_keep_their_signs_where_a_clip_takes_a_relu_in(low: float, high: float | None) -> None:
+    before = func(ops.clip(ops.nn.relu(x), a_min=low, a_max=high))
+    after = optimise(before, Clips).function
+    assert operators(after) == ["clip"]
+    feed = [Tensor.dense(np.array([[-0.0, 0.0, -2.0], [2.0, np.nan, -1e-40]], np.float32))]
+    assert np.array_equal(np.signbit(run(after, feed)[0]), np.signbit(run(before, feed)[0]))
+
+
 def test_a_clip_to_bytes_needs_no_bytes() -> None:
     body = ops.cast(ops.cast(ops.clip(count, a_min=0, a_max=255), dtype="uint8"), dtype="int32")
     assert operators(optimise(func(body), Clips, Casts).function) == ["clip"]

@@ -36,7 +36,7 @@ def read(text: str) -> IRModule:
         ),
         (
             "(int32[3, 3] x, int32[3, 5] w) => (int32[a, b] y) <int64[1] three = {3}> { s = Identity(three)  p = Split(x, s)  y = MatMul(p, w) }",
-            ["copy", "onnx.Split", "onnx.MatMul"],
+            ["copy", "onnx.Split", "nn.matmul"],
             ["split", "nn.matmul"],
         ),
     ],
