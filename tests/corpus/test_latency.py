@@ -125,3 +125,24 @@ def test_a_gelu_between_products_stays_one_that_onnx_runtime_fuses(tmp_path: Pat
     result.save(tmp_path / "after.onnx")
     assert fused_operators.count(tmp_path / "before.onnx") == {"Gelu": 1}
     assert fused_operators.count(tmp_path / "after.onnx")["Gelu"] == 1
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_a_gelu_between_two_layers_stays_one(level: int, tmp_path: Path) -> None:
+    """The scale of a Gelu could go into the weights before it, which would take apart what ONNX Runtime fuses."""
+    graph = gelu(0.5)
+    random = np.random.default_rng(0)
+    weights = {"w1": random.normal(size=(8, 8)), "b1": random.normal(size=8), "w2": random.normal(size=(8, 8)), "b2": random.normal(size=8)}
+    graph.initializer.extend(numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items())
+    last = graph.output[0].name
+    before = [helper.make_node("MatMul", ["in", "w1"], ["m"]), helper.make_node("Add", ["m", "b1"], ["x"])]
+    after = [helper.make_node("MatMul", [last, "w2"], ["n"]), helper.make_node("Add", ["n", "b2"], ["out"])]
+    inner = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*before, *inner, *after])
+    graph.input[0].name, graph.output[0].name = "in", "out"
+    source = saved(graph, tmp_path / "source.onnx")
+    result = tmp_path / "result.onnx"
+    onnx.save(optimize(source, opt_level=level).model, result)
+    assert fused_operators.count(source)
+    assert fused_operators.fewer(fused_operators.count(source), fused_operators.count(result)) == {}
