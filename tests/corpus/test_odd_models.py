@@ -131,6 +131,7 @@ MODELS: dict[str, tuple[str, Change]] = {
     "the domain of ONNX by its other name": (CHAIN, lambda model: setattr(model.graph.node[0], "domain", "ai.onnx")),
     "imports that nobody needs": (CHAIN, lambda model: model.opset_import.append(helper.make_opsetid("foo.bar", 3))),
     "an import twice": (CHAIN, lambda model: model.opset_import.append(helper.make_opsetid("ai.onnx", 18))),
+    "IR version 0": (CHAIN, old(0)),
     "IR version 1": (CHAIN, old(1)),
     "IR version 3": (PRODUCT, old(3)),
     "IR version 3, an initializer that is an input": (PRODUCT, both(old(3), with_input)),

@@ -73,7 +73,13 @@ def test_an_unknown_opset(version: int, parse: Parse) -> None:
     assert "export the model for an older version" in text
 
 
-@pytest.mark.parametrize("version", [99, 0])
+def test_no_ir_version(parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    model.ClearField("ir_version")
+    assert message(lambda: from_onnx(model)).startswith("the model says no IR version (`model.ir_version`)")
+
+
+@pytest.mark.parametrize("version", [99, -1])
 def test_an_unknown_ir_version(version: int, parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", ir=version)
     assert f"the model has IR version {version}; the installed onnx" in message(lambda: from_onnx(model))
