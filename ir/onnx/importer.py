@@ -71,7 +71,9 @@ def _check_versions(frame: Frame) -> None:
     newest = onnx.defs.onnx_opset_version()
     advice = f"the installed onnx {onnx.__version__} knows versions 1 to %d; upgrade onnx, or export the model for an older version"
     if not frame.model.HasField("ir_version"):
-        raise OnnxError("the model says no IR version (`model.ir_version`), without which ONNX Runtime loads no model; set it, to 10 for instance")
+        raise OnnxError(
+            "the model says no IR version (`model.ir_version`), without which ONNX Runtime loads no model; set it, to 10 for instance"
+        )
     if not 0 <= frame.model.ir_version <= onnx.IR_VERSION:  # ONNX Runtime takes 0 for an old one
         raise OnnxError(f"the model has IR version {frame.model.ir_version}; {advice % onnx.IR_VERSION}")
     if not 1 <= frame.version <= newest:

@@ -52,11 +52,13 @@ def is_pooled(x: Term) -> bool | str:
 
 @computed
 def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
-    """The newshape that counts the one size which it copied. Refuses where another size is open or 0: counting would not find it."""
+    """The newshape that counts the one size which it copied, and whose name is known. Refuses where another size is open or 0: counting
+    would not find it. Of a size without a name ONNX Runtime may believe that it is another, and then refuse to count it."""
     if newshape.count(0) != 1 or any(entry < 0 for entry in newshape) or len(newshape) < 2:
         raise Refuse(f"newshape={newshape} does not copy one size among others that are known")
-    if isinstance(x.type.shape[newshape.index(0)], int):
-        raise Refuse(f"the size that newshape={newshape} copies from {x.type!r} is known")
+    size = x.type.shape[newshape.index(0)]
+    if isinstance(size, int) or size is ANY:
+        raise Refuse(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
     return tuple(entry or -1 for entry in newshape)
 
 

@@ -95,6 +95,18 @@ def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
 
 
+def test_no_size_is_counted_of_which_onnx_runtime_believes_another() -> None:
+    """Its inference is wrong about a ConvTranspose whose paddings follow from its sizes."""
+    text = """g (float[1, 2, 2, 1, 5] x) => (float[14, 3, p, 4, 1] y)
+        <float[2, 2, 1, 3, 1] w = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, int64[5] sizes = {14, 3, 0, 4, 1}> {
+            a = ConvTranspose <auto_pad = "SAME_UPPER", group = 2, output_padding = [0, 1, 1], strides = [3, 3, 3]> (x, w)
+            b = Relu (a) y = Reshape (b, sizes) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 19]> {text}')
+    feed = {"x": np.ones((1, 2, 2, 1, 5), np.float32)}
+    result = optimize(model, verify=False).model
+    np.testing.assert_array_equal(Runner(result, threads=1).run(feed)[0], Runner(model, threads=1).run(feed)[0])
+
+
 @pytest.mark.parametrize("columns", [3, 12])
 def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int) -> None:
     """As ONNX's inference takes them to be."""
