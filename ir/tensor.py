@@ -196,7 +196,15 @@ class Tensor:
         if not isinstance(other, Tensor) or self.shape != other.shape or self.dtype != other.dtype:
             return False
         # Keys that were given to lazy tensors say that contents are equal, but not that they differ.
-        return self.key() == other.key() or self.content_key() == other.content_key()
+        if self._key is not None and self._key == other._key:
+            return True
+        if self._content_key is not None and other._content_key is not None:
+            return self._content_key == other._content_key
+        values = self.uniform(), other.uniform()
+        if values != (None, None):
+            return None not in values and _element_bytes(values[0]) == _element_bytes(values[1])
+        one, two = self.numpy(), other.numpy()  # comparing takes a tenth of the time of two digests
+        return one.tolist() == two.tolist() if one.dtype == np.object_ else bool(np.array_equal(_bits(one), _bits(two)))
 
     def __hash__(self) -> int:
         return hash((self.dtype, self.shape))

@@ -102,10 +102,8 @@ class Noise:
         for tensor in model.graph.initializer:
             if tensor.data_type in FLOATS:
                 array = numpy_helper.to_array(tensor)
-                name = tensor.name
-                tensor.CopyFrom(
-                    numpy_helper.from_array((array * _factors(random, array, tensor.data_type, together)).astype(array.dtype), name)
-                )
+                moved = np.asarray(array * _factors(random, array, tensor.data_type, together), array.dtype)  # of a scalar a scalar comes out
+                tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
         del model.graph.node[:]
         for node in nodes:
             model.graph.node.append(node)
@@ -120,7 +118,7 @@ class Noise:
                 model.graph.node.append(_product(made.output[i], factor.name, name, kind, len(model.graph.node)))
         assert outputs == {value.name for value in model.graph.output}
         feed = {
-            name: (value * _factors(random, value, helper.np_dtype_to_tensor_dtype(value.dtype), together)).astype(value.dtype)
+            name: np.asarray(value * _factors(random, value, helper.np_dtype_to_tensor_dtype(value.dtype), together), value.dtype)
             if not isinstance(value, list) and value.dtype.name in EPSILON
             else value
             for name, value in self.feed.items()

@@ -20,7 +20,7 @@ from tests.fuzz.graphs import Case, counted, random_case
 from tests.fuzz.judge import Settings, bits_differ, examine
 from tests.fuzz.minimize import Minimizer
 from tests.fuzz.mutation import is_text, mutated, mutated_bytes
-from tests.fuzz.noise import inner_values
+from tests.fuzz.noise import DRAWS, Noise, inner_values
 from tests.fuzz.values import FLOAT, OUTSIDE, STRING, is_finite, random_array
 from tests.fuzz.worker import limit_cpu, work
 
@@ -63,6 +63,13 @@ def test_a_wrong_operator_is_found_and_left_alone(monkeypatch: pytest.MonkeyPatc
     smaller, found = Minimizer(case, found, EXACT, 60).run()
     assert [node.op_type for node in smaller.model.graph.node] == ["Sub"]
     assert found.key(smaller.model) == "values.Sub"
+
+
+def test_scalars_are_moved_like_other_numbers() -> None:
+    case = parse("g (float x) => (string y) <float half = {0.5}> { a = Mul(x, half) y = Cast<to = 8>(a) }", x=np.asarray(0.3, np.float32))
+    noise = Noise(case.model, case.feeds[0])
+    assert len(noise.variants()) == DRAWS
+    assert noise.of(0, np.asarray("0.15", object)).share == 1
 
 
 @pytest.mark.parametrize(("sizes", "said"), [((0, 3), True), ((3, 0), False), ((2, 3), True)])
