@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Refuse(Exception):
-    """Raised by a computed attribute that has no value for a match; its text is the reason."""
+    """Raised where a rule does not apply to a match, as by a computed attribute that has no value there; its text is the reason."""
 
 
 class Term:

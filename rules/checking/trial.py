@@ -16,9 +16,10 @@ from passat.ir.types import TensorType, compatible
 from passat.rules.checking.case import Case, Program, Unfit, build
 from passat.rules.checking.compare import difference, rounding
 from passat.rules.checking.evaluation import Evaluation, TooLargeError, flatten, is_float, limit_of
+from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Bindings, Matcher, Refusal
+from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
@@ -96,7 +97,7 @@ class Trier:
                     matched = True
                     try:
                         _, built = self._matcher.decide(graph, row)
-                    except Refusal as refusal:
+                    except Refuse as refusal:
                         reasons.append(str(refusal))
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
@@ -113,7 +114,7 @@ class Trier:
                 continue
             try:
                 built = dict(self._grouper.build(graph, group))
-            except Refusal as refusal:
+            except Refuse as refusal:
                 reasons.append(str(refusal))
                 continue
             whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))

@@ -12,9 +12,9 @@ from typing import Final
 from passat.ir.expr import Expr
 from passat.ir.op import KnownValue
 from passat.ir.types import Type
-from passat.rules.conditions import Term, knows_all_elements
+from passat.rules.conditions import Refuse, Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics
 from passat.rules.engine.variant import symbol_of
 from passat.rules.expansion import fitted, holes_in
@@ -94,7 +94,7 @@ class Eager:
             new = NewNode(head, payload, operands, type_, known)
             try:
                 made = matcher.decide(graph, row, new)[1]
-            except Refusal as refusal:
+            except Refuse as refusal:
                 statistics.refuse(str(refusal))
                 graph.decisions.append(Decision(matcher.rule_name, place, str(refusal)))
                 continue

@@ -11,7 +11,7 @@ from passat.ir.op import Op, OpTypeError
 from passat.ir.types import TensorType, Type
 from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, symbol
-from passat.rules.engine.matching import Bindings, Matcher, Refusal
+from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import subterms
 from passat.rules.rule import MERGING, Rule
@@ -52,7 +52,7 @@ class Grouper:
             try:
                 match = self.matcher.bind(graph, row)
                 shapes = tuple(_across(graph, match, part) for part in self._joined)
-            except (Refusal, Refuse) as refusal:
+            except Refuse as refusal:
                 statistics.refuse(str(refusal))
                 continue
             shared = (match.node(hole) for hole in self.rule.left.shared)
@@ -70,18 +70,16 @@ class Grouper:
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
-        """What takes the place of each root: (root, node). Raises Refusal where the types do not agree."""
+        """What takes the place of each root: (root, node). Raises Refuse where the types do not agree."""
         try:
             types = [graph.types[graph.find(root)] for root, _ in group]
             made = build_together(self.rule, [match for _, match in group], types, _Maker(graph))
-        except Refuse as refuse:
-            raise Refusal(str(refuse)) from None
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to be joined along
-            raise Refusal(f"ill-typed: {error}") from None
+            raise Refuse(f"ill-typed: {error}") from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
             if not same_type(wanted, given):
-                raise Refusal(f"the part has type {given!r}, the root {wanted!r}")
+                raise Refuse(f"the part has type {given!r}, the root {wanted!r}")
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
 
 

@@ -41,10 +41,6 @@ from passat.rules.substitution import Substitution, bound_keys, same_type, scala
 _NOT_THERE: Final = "nothing else computes its right side"
 
 
-class Refusal(Exception):
-    """A match that the rule does not apply to; its text is the reason."""
-
-
 class Matcher:
     """One direction of a rule, with its commutative variants: what to look for, and how to decide.
 
@@ -192,47 +188,45 @@ class Matcher:
 
     def decide(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> tuple[int, int]:
         """The class of the root, which may be a `new` node and has none then (-1), and the node that the right side becomes there. Raises
-        Refusal with the reason."""
+        Refuse with the reason."""
         try:
             match = self.bind(graph, row, new)
             built = self._there(match) if self.rule.kind == JOINING else self._build(match)
-        except Refuse as refuse:
-            raise Refusal(str(refuse)) from None
-        except (OpTypeError, InferError) as error:
-            raise Refusal(f"ill-typed: {error}") from None
-        except Refusal:
+        except Refuse:
             raise
+        except (OpTypeError, InferError) as error:
+            raise Refuse(f"ill-typed: {error}") from None
         except Exception as error:
             error.add_note(f"in the rule {self.name} ({self.rule.source})")
             raise
         root = -1 if new is not None else graph.find(row[0])
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
-            raise Refusal(f"the right side has type {made!r}, the left side {wanted_type!r}")
+            raise Refuse(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
-        """What a row binds, where attributes, literals and conditions agree. Raises Refusal with the reason."""
+        """What a row binds, where attributes, literals and conditions agree. Raises Refuse with the reason."""
         match = Bindings(self, graph, row, new)
         checks, binds = self._attributes
         for column, name, wanted in checks:
             given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
             if given != wanted:
-                raise Refusal(f"{name or 'the field'} is {given!r}, not {wanted!r}")
+                raise Refuse(f"{name or 'the field'} is {given!r}, not {wanted!r}")
         for column, name, hole in binds:
             attrs = graph.attrs[row[column]]
             value = attrs if name == "" else _attribute(attrs, name)
             if match.attrs.setdefault(hole, value) != value:
-                raise Refusal(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
+                raise Refuse(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
         for literal in self._literals:
             constant = graph.constant_of(row[self._slots[literal.key]])
             element = constant.uniform() if isinstance(constant, Tensor) else None
             if element is None or element != literal.value:
-                raise Refusal(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
+                raise Refuse(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
         for condition in self.rule.conditions:
             answer = match.ask(condition, decides=True)
             if answer is not True and (reason := condition.refusal(answer, f"{self.name} ({self.rule.source})")):
-                raise Refusal(f"{condition!r}: {reason}")
+                raise Refuse(f"{condition!r}: {reason}")
         return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
@@ -273,7 +267,7 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
     def _there(self, match: "Bindings") -> int:
-        """What computes the right side already, up to the order of operands, in another class than the root. Raises Refusal where nothing
+        """What computes the right side already, up to the order of operands, in another class than the root. Raises Refuse where nothing
         does."""
         graph, row, made = match.graph, match.row, list[int]()
         for node, operands in self._plan:
@@ -281,10 +275,10 @@ class Matcher:
             payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
             found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
             if found is None:
-                raise Refusal(_NOT_THERE)
+                raise Refuse(_NOT_THERE)
             made.append(found)
         if not made or graph.find(made[-1]) == graph.find(row[0]):
-            raise Refusal(_NOT_THERE)
+            raise Refuse(_NOT_THERE)
         return made[-1]
 
 
@@ -318,7 +312,7 @@ class Bindings(Substitution):
         values = [self.value(arg) for arg in call.args]
         try:
             return self.graph.ask(call.function, values, decides=decides)
-        except (Refuse, Refusal, OpTypeError, InferError, RuleError, MemoryError):
+        except (Refuse, OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:
             rule = self.matcher.rule
@@ -381,7 +375,7 @@ def _attribute(attrs: Attrs, name: str) -> AnyValue:
     try:
         return attrs[name]
     except KeyError:
-        raise Refusal(f"the attribute {name} is absent") from None
+        raise Refuse(f"the attribute {name} is absent") from None
 
 
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:

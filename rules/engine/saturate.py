@@ -6,13 +6,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+from passat.rules.conditions import Refuse
 from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Budget, LimitReached, Limits
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
@@ -177,7 +178,7 @@ class Saturator:
                 size = len(graph)
                 try:
                     made = grouper.build(graph, group)
-                except Refusal as refusal:
+                except Refuse as refusal:
                     statistics.refuse(str(refusal))
                     continue
                 self._spend(len(made), unions)
@@ -346,7 +347,7 @@ class Saturator:
                 size = len(graph)
                 try:
                     root, built = matcher.decide(graph, row)
-                except Refusal as refusal:
+                except Refuse as refusal:
                     statistics.refuse(str(refusal))
                     self._refused[number, row] = None
                     if steps is not None:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from passat.rules.conditions import Refuse
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
 from passat.rules.engine.limits import INTERRUPTED
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import unwritable
@@ -180,7 +181,7 @@ class Collector:
             place = view.place(one.root)
             try:
                 root, built = rule.decide(graph, row)
-            except Refusal as refusal:
+            except Refuse as refusal:
                 self._note(Kind.REFUSED, str(refusal), place, pass_name)
                 continue
             if graph.find(built) == root:

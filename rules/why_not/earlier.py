@@ -6,7 +6,8 @@ from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.conditions import Refuse
+from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import PCall, subterms
 from passat.rules.rule import Rule
 from passat.rules.why_not.align import Aligner, Alignment
@@ -69,7 +70,7 @@ def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
     """Whether the conditions of the rule hold."""
     try:
         matcher.decide(view.graph, one.row(matcher))
-    except Refusal:
+    except Refuse:
         return False
     return True
 

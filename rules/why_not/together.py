@@ -2,7 +2,7 @@
 
 from passat.rules.conditions import Refuse
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Bindings, Refusal
+from passat.rules.engine.matching import Bindings
 from passat.rules.why_not.answer import Finding, Kind, bare, listed
 from passat.rules.why_not.view import View
 
@@ -16,7 +16,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
     for row in sorted({row for variant in grouper.matcher.variants for row in variant.search(graph, roots)}):
         try:
             matches.setdefault(row[0], grouper.matcher.bind(graph, row))
-        except (Refusal, Refuse) as refusal:
+        except Refuse as refusal:
             refused.setdefault(str(refusal), []).append(row[0])
     found = []
     for reason, nodes in refused.items():

@@ -102,7 +102,9 @@ class Noise:
         for tensor in model.graph.initializer:
             if tensor.data_type in FLOATS:
                 array = numpy_helper.to_array(tensor)
-                moved = np.asarray(array * _factors(random, array, tensor.data_type, together), array.dtype)  # of a scalar a scalar comes out
+                moved = np.asarray(
+                    array * _factors(random, array, tensor.data_type, together), array.dtype
+                )  # of a scalar a scalar comes out
                 tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
         del model.graph.node[:]
         for node in nodes:

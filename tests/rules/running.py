@@ -34,8 +34,9 @@ from passat.passmgr import PassContext
 from passat.passmgr.statistics import Statistics
 from passat.rules.checking import compare
 from passat.rules.checking.values import EXTREME, PLAIN, draw_array
+from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
@@ -222,7 +223,7 @@ def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]
             for row in variant.search(graph, [root]):
                 try:
                     _, built = matcher.decide(graph, row)
-                except Refusal as refusal:
+                except Refuse as refusal:
                     reasons.append(str(refusal))
                 else:
                     body = rebuild(graph, {node: node for node in range(len(graph))}, built)

@@ -7,7 +7,7 @@ from passat.ir.expr import Expr, Function
 from passat.ir.shape import SymDim
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
 from passat.rules.engine.graph import Graph, Symbol, symbol
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -335,7 +335,7 @@ def test_a_refusal_is_no_error_of_the_program() -> None:
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
     (row,) = matcher.variants[0].search(graph, [root])
-    with pytest.raises(Refusal, match="2 dimensions, not 5"):
+    with pytest.raises(Refuse, match="2 dimensions, not 5"):
         matcher.decide(graph, row)
 
 

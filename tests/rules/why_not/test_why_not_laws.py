@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
+from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.matching import Matcher, Refusal
+from passat.rules.engine.matching import Matcher
 from passat.rules.library import Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Slices, Transposes, Units, Views
 from passat.rules.rule import Rule
 from passat.rules.why_not import Inquiry, Kind
@@ -39,7 +40,7 @@ def test_a_match_is_a_complete_alignment(function: Function) -> None:
         for row in matches:
             try:
                 matcher.bind(graph, row)
-            except Refusal:
+            except Refuse:
                 continue
             held[row[0]].add(row)
         aligner = Aligner(matcher, view)
