@@ -16,7 +16,7 @@ from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_mo
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Journal
-from passat.rules.engine.limits import INTERRUPTED, Limits
+from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
@@ -204,8 +204,7 @@ class RulePass(FunctionPass):
             for reason, count in statistics.reasons.items():
                 ctx.remark(name, f"{rule} refused {count} times: {reason}")
         for stopped in report.stopped:
-            said = stopped if stopped == INTERRUPTED else f"stopped at the limit of {stopped}"
-            ctx.remark(name, f"{said}; the best so far was taken")
+            ctx.remark(name, f"{stopped}; the best so far was taken")
         for gap in report.gaps:
             proven = "the program taken out is proven the cheapest"
             close = f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"

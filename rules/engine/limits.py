@@ -3,14 +3,43 @@
 import math
 import os
 import time
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from passat.rules.engine.interruption import interrupted
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20) if hasattr(os, "sysconf") else 0.0
 
-INTERRUPTED: Final = "interrupted"
-"""What is said where it was not a limit, but the user."""
+
+class StopReason(StrEnum):
+    """What ends a saturation: that nothing new is found, one of the limits, the user, or a failure of egglog's."""
+
+    SATURATED = "saturated"
+    NODES = "nodes"
+    MATCHES = "matches"
+    ROUNDS = "rounds"
+    UNIONS = "unions"
+    TIME = "time"
+    MEMORY = "memory"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class Stop(NamedTuple):
+    """The end of a saturation: its reason, and which limit that was, or what egglog said."""
+
+    reason: StopReason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        if self.reason is StopReason.FAILED:
+            return self.detail
+        limit = f"stopped at the limit of {self.reason}: {self.detail}"
+        return limit if self.detail else str(self.reason)
+
+
+SATURATED: Final = Stop(StopReason.SATURATED)
+INTERRUPTED: Final = Stop(StopReason.INTERRUPTED)
 
 
 class Limits(NamedTuple):
@@ -32,7 +61,11 @@ class Limits(NamedTuple):
 
 
 class LimitReached(Exception):
-    """Saturation has come to a limit; the text says which."""
+    """Saturation has come to a limit, or the user has ended it."""
+
+    def __init__(self, reason: StopReason, detail: str = "") -> None:
+        self.stop = Stop(reason, detail)
+        super().__init__(str(self.stop))
 
 
 class Budget:
@@ -49,19 +82,19 @@ class Budget:
         """Raises LimitReached where nodes, matches or time have run out, or the user has asked to stop."""
         limits = self.limits
         if interrupted():
-            raise LimitReached(INTERRUPTED)
+            raise LimitReached(StopReason.INTERRUPTED)
         if nodes > limits.nodes:
-            raise LimitReached(f"nodes: more than {limits.nodes}")
+            raise LimitReached(StopReason.NODES, f"more than {limits.nodes}")
         if self.matches > limits.matches:
-            raise LimitReached(f"matches: more than {limits.matches}")
+            raise LimitReached(StopReason.MATCHES, f"more than {limits.matches}")
         if time.perf_counter() - self._start > limits.seconds:
-            raise LimitReached(f"time: more than {limits.seconds:g} s")
+            raise LimitReached(StopReason.TIME, f"more than {limits.seconds:g} s")
 
     def spend(self, unions: int) -> None:
         """Counts unions that are about to be made. Raises LimitReached where there may not be so many."""
         most = self.limits.unions
         if most is not None and self.unions + unions > most:
-            raise LimitReached(f"unions: more than {most}")
+            raise LimitReached(StopReason.UNIONS, f"more than {most}")
         self.unions += unions
 
     def watch_memory(self) -> None:
@@ -71,7 +104,7 @@ class Budget:
     def check_memory(self) -> None:
         """Raises LimitReached where the process has grown too much since `watch_memory`. Asking takes some 20 us."""
         if resident_megabytes() - self._resident > self.limits.memory:
-            raise LimitReached(f"memory: more than {self.limits.memory:g} MB")
+            raise LimitReached(StopReason.MEMORY, f"more than {self.limits.memory:g} MB")
 
 
 def resident_megabytes() -> float:

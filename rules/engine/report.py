@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from passat.rules.engine.limits import SATURATED, Stop, StopReason
+
 _REASONS = 5
 """At most this many different reasons of refusal are kept per rule."""
 
@@ -37,15 +39,13 @@ class Round:
 
 @dataclass
 class Saturation:
-    """What a saturation did: rounds run, why it stopped (`saturated`, or a limit), and statistics per rule and round. `failed` says that
-    the engine did, after which nothing more was looked for."""
+    """What a saturation did: rounds run, why it stopped, and statistics per rule and round."""
 
     rounds: int = 0
-    stopped: str = "saturated"
+    stopped: Stop = SATURATED
     nodes: int = 0
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
     history: list[Round] = field(default_factory=list)
-    failed: bool = False
 
     def of(self, rule: str) -> RuleStatistics:
         """The statistics of a rule."""
@@ -67,7 +67,7 @@ class EngineReport:
 
     rounds: int = 0
     nodes: int = 0
-    stopped: list[str] = field(default_factory=list)
+    stopped: list[Stop] = field(default_factory=list)
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
     eager: int = 0
     merged: int = 0
@@ -97,9 +97,9 @@ class EngineReport:
         self.rounds = max(self.rounds, result.rounds)
         self.nodes += result.nodes
         self.add_rules(result.rules)
-        if result.failed:
+        if result.stopped.reason is StopReason.FAILED:
             self.failures.append(f"{result.stopped}; the best so far was taken")
-        elif result.stopped != "saturated":
+        elif result.stopped != SATURATED:
             self.stopped.append(result.stopped)
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:

@@ -12,7 +12,7 @@ from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
-from passat.rules.engine.limits import Budget, LimitReached, Limits
+from passat.rules.engine.limits import Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.reachable import reachable
@@ -70,11 +70,11 @@ class Saturator:
             for phase in self._phases():
                 self._run_phase(phase)
         except LimitReached as limit:
-            self.result.stopped = str(limit)
+            self.result.stopped = limit.stop
         except EngineError as error:
             self._mirror.abandon()
             self._follow(self._decided)
-            self.result.stopped, self.result.failed = str(error), True
+            self.result.stopped = Stop(StopReason.FAILED, str(error))
         self._mirror.close()
         self.result.nodes = len(self.graph)
         return self.result
@@ -210,7 +210,7 @@ class Saturator:
             if may_explode(self.graph, self._initial):
                 learnt = self._follow(self._mirror.merges())
                 if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._limits.matches):
-                    raise LimitReached(f"matches: the next round would find more than {self._limits.matches}")
+                    raise LimitReached(StopReason.MATCHES, f"the next round would find more than {self._limits.matches}")
             moved, tables = self._mirror.step(self._phase)
             self.result.rounds += 1
             learnt |= self._follow(moved)
@@ -227,7 +227,7 @@ class Saturator:
         self._load(unions)
         self._follow(self._mirror.merges())
         if done >= self._limits.rounds:
-            self.result.stopped = f"rounds: more than {self._limits.rounds}"
+            self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
     # ---- egglog's side
 

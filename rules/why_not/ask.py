@@ -14,6 +14,7 @@ from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.passes import default_pipeline
@@ -185,7 +186,7 @@ class Inquiry:
         assert self.watched is not None
         alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("left alone")]
         ended = [(ran.name, history.run.saturation) for ran in holding for history in ran.runs]
-        stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != "saturated")
+        stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != SATURATED)
         return [
             Finding(Kind.CUT, f"{how} (in {name}); it may match what would have come later", passes=(name,)) for name, how in stopped
         ] + [Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)]

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from passat.rules.conditions import Refuse
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.journal import Application, Run
-from passat.rules.engine.limits import INTERRUPTED
+from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
@@ -187,7 +187,7 @@ class Collector:
             if graph.find(built) == root:
                 by = listed(made.get(root, []))
                 self._note(Kind.NOTHING_NEW, f"{by} had put that there" if by else "nobody had to put that there", place, pass_name)
-            elif run.saturation.stopped != "saturated":
+            elif run.saturation.stopped != SATURATED:
                 self._note(Kind.CUT, self._limit(run, rule), place, pass_name)
             else:
                 self._note(*self._overlooked(history, rule, one), place, pass_name)
@@ -281,6 +281,7 @@ def _stage_of(run: Run, rule: Matcher) -> Stage:
 
 def stopped_text(saturation: Saturation) -> str:
     """How a saturation stopped that did not come to its end."""
-    if saturation.failed:
-        return f"the engine failed ({saturation.stopped})"
-    return "saturation was interrupted" if saturation.stopped == INTERRUPTED else f"saturation stopped at the limit of {saturation.stopped}"
+    stop = saturation.stopped
+    if stop.reason is StopReason.FAILED:
+        return f"the engine failed ({stop})"
+    return f"saturation {'was ' if stop == INTERRUPTED else ''}{stop}"

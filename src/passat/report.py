@@ -176,7 +176,7 @@ class Report:
             for text, times in remarks.items():
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
                 limit = text.startswith("stopped at the limit") or text.endswith("the best so far was taken")
-                if not (text.startswith(INTERRUPTED) and any(f": {INTERRUPTED}" in earlier for earlier in self.limits)):
+                if not (text.startswith(str(INTERRUPTED)) and any(f": {INTERRUPTED}" in earlier for earlier in self.limits)):
                     (self.limits if limit else self.remarks).append(said)
 
 

@@ -159,7 +159,7 @@ def _run(run: Run, first: bool) -> dict[str, AnyValue]:
         "first": first,
         "initial": run.initial,
         "applications": len(run.applications),
-        "stopped": shown(run.saturation.stopped),
+        "stopped": shown(str(run.saturation.stopped)),
         "rounds": [list(each) for each in _history(run)],
     }
 

@@ -13,7 +13,7 @@ from passat.rules.cost import NodeCount, program_cost
 from passat.rules.engine import limits as limits_module
 from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.limits import Budget, LimitReached, Limits
+from passat.rules.engine.limits import SATURATED, Budget, LimitReached, Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
@@ -222,7 +222,7 @@ def test_what_was_put_off_is_done_in_the_end() -> None:
         graph.load(function.body)
         saturator = Saturator(graph, [Stage.of(matchers)], Limits(rounds=500, rule_matches=budget))
         result = saturator.run()
-        assert result.stopped == "saturated"
+        assert result.stopped == SATURATED
         nodes = range(len(graph))
         forms = {(graph.symbols[node], graph.payloads[node], tuple(map(graph.find, graph.operands[node]))) for node in nodes}
         found.append((len(forms), len({graph.find(node) for node in nodes})))

@@ -7,7 +7,7 @@ from passat.ir.tensor import Tensor
 from passat.rules.conditions import has_rank, is_constant
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST, Graph
-from passat.rules.engine.limits import Limits
+from passat.rules.engine.limits import SATURATED, Limits, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
@@ -42,7 +42,7 @@ def heads(saturator: Saturator, cls: int) -> list[str]:
 
 def test_a_program_without_matches_needs_no_round() -> None:
     found = saturate(ops.exp(a), NEGATE)
-    assert (found.result.rounds, found.result.unions, found.result.stopped) == (0, 0, "saturated")
+    assert (found.result.rounds, found.result.unions, found.result.stopped) == (0, 0, SATURATED)
     assert found.members == {}
 
 
@@ -164,7 +164,7 @@ def test_rounds_are_counted(limit: int) -> None:
     associate = ((x + y) + z >> x + (y + z)).exploring().named("R.associate")
     found = saturate(deep, associate, COMMUTE, limits=Limits(rounds=limit))
     assert found.result.rounds == limit
-    assert found.result.stopped == f"rounds: more than {limit}"
+    assert found.result.stopped == (StopReason.ROUNDS, f"more than {limit}")
 
 
 def test_two_saturations_of_one_program_are_equal() -> None:
