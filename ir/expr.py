@@ -6,7 +6,7 @@
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,12 @@ class Expr:
         if self._checked_type is None:
             raise ValueError("the type of this expression has not been inferred yet; run InferType, or passat.ir.infer.infer_type(expr)")
         return self._checked_type
+
+    def assume_type(self, type_: Type | None) -> Self:
+        """Takes a type for that of the expression, which who made it knows, so that inference does not look for it; with None it does.
+        Returns the expression."""
+        self._checked_type = type_
+        return self
 
     def __add__(self, other: "ExprLike") -> "Expr":
         return _binary("add", self, other)

@@ -38,10 +38,9 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [UNKNOWN] * len(results)
     if len(operands) < (2 if node.op_type == "PRelu" else 1):  # the type check reports missing operands
         return list(results)
-    automatic = attrs.get("auto_pad", "NOTSET").startswith("SAME")
-    if node.op_type in _POOLING and (automatic or attrs.get("ceil_mode")):
+    if node.op_type in _POOLING and (_is_padded_alike(attrs) or attrs.get("ceil_mode")):
         return [_with_sizes(type_, 2, _windows(node.op_type, attrs, operands[0])) for type_ in results]
-    if node.op_type == "ConvTranspose" and automatic:
+    if _has_paddings_of_two_kinds(node, attrs):
         return [_with_sizes(type_, 2) for type_ in results]
     if node.op_type == "Resize" and attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return [_with_sizes(type_, 0) for type_ in results]
@@ -75,6 +74,8 @@ def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequ
         return ""
     if _is_places_of_a_scalar(node, operands):
         return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"
+    if _has_paddings_of_two_kinds(node, attrs):
+        return "has paddings that follow from its sizes, for which ONNX and ONNX Runtime find different ones"
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         data = operands[0]
         if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
@@ -90,6 +91,20 @@ def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type
     if len(node.output) > _PRODUCT and node.output[_PRODUCT]:
         found[-1] = _with_sizes(found[-1], 3)
     return found
+
+
+def _is_padded_alike(attrs: Mapping[str, AnyValue]) -> bool:
+    """Whether paddings follow from sizes."""
+    return str(attrs.get("auto_pad", "NOTSET")).startswith("SAME")
+
+
+def _has_paddings_of_two_kinds(node: NodeProto, attrs: Mapping[str, AnyValue]) -> bool:
+    """Whether paddings follow from sizes, and more is wanted of them: windows with gaps, or an output that is padded."""
+    if not _is_padded_alike(attrs):
+        return False
+    if node.op_type in _POOLING:
+        return any(gap != 1 for gap in attrs.get("dilations", ()))
+    return node.op_type == "ConvTranspose" and any(attrs.get("output_padding", ()))
 
 
 def _is_places_of_a_scalar(node: NodeProto, operands: Sequence[Type]) -> bool:

@@ -129,8 +129,7 @@ class Engine:
         else:
             outer, *inner = children(region)  # the condition belongs to what is around it
             made = with_children(region, [outer, *(self._body(part, done, report) for part in inner)])
-        made._checked_type = region._checked_type
-        return made
+        return made.assume_type(region._checked_type)
 
     def _body(self, body: Expr, done: "_Done", report: EngineReport) -> Expr:
         nodes = post_order(body, parts_of=_own_parts)

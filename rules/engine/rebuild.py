@@ -70,15 +70,12 @@ def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...], provena
     else:
         assert symbol.kind == CONST
         return Constant(graph.tensors[payload], span)
-    made._checked_type = graph.types[cls]
-    return made
+    return made.assume_type(graph.types[cls])
 
 
 def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
     """A region with other operands; itself where they are the same."""
-    made = with_children(region, (*operands, *children(region)[len(outer_parts(region)) :]))
-    made._checked_type = region._checked_type
-    return made
+    return with_children(region, (*operands, *children(region)[len(outer_parts(region)) :])).assume_type(region._checked_type)
 
 
 def parts_of(expr: Expr) -> tuple[Expr, ...]:

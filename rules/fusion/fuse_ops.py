@@ -168,10 +168,8 @@ class _Fuser:
         type_ = body.checked_type
         params = tuple(group.params.values())
         function = Function(params, body, None if isinstance(type_, IncompleteType) else type_, (), attrs)
-        function._checked_type = FuncType([param.checked_type for param in params], type_)
-        call = Call(function, group.args)
-        call._checked_type = type_
-        return call
+        function.assume_type(FuncType([param.checked_type for param in params], type_))
+        return Call(function, group.args).assume_type(type_)
 
     def _group(self, root: int) -> _Made:
         found = self._parts.get(root)
@@ -187,5 +185,5 @@ class _Fuser:
     def _typed(made: Expr, node: Expr) -> Expr:
         """The expression with the type of the one in whose place it stands."""
         if made._checked_type is None and not isinstance(made, Function):
-            made._checked_type = node._checked_type
+            made.assume_type(node._checked_type)
         return made

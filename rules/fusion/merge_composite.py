@@ -74,7 +74,7 @@ class _Merger:
             else:
                 made = with_children(node, [done[id(part)] for part in children(node)])
                 if not isinstance(made, Function) and made._checked_type is None:
-                    made._checked_type = node._checked_type
+                    made.assume_type(node._checked_type)
                 done[id(node)] = made
         result = done[id(self._function)]
         assert isinstance(result, Function)
@@ -125,8 +125,7 @@ class _Merger:
         for node in post_order(match.root, into=lambda node: id(node) in match.inner):
             if id(node) in match.inner:
                 copy = with_children(node, [made.get(id(part), part) for part in children(node)])
-                copy._checked_type = node._checked_type
-                made[id(node)] = copy
+                made[id(node)] = copy.assume_type(node._checked_type)
                 names.append(_name(node))
             elif isinstance(node, Constant):
                 made.setdefault(id(node), node)

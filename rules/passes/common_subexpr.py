@@ -24,8 +24,7 @@ def share(function: Function, skip: Skip) -> Function:
         if is_sealed(node):
             made[id(node)] = node
             continue
-        found = with_children(node, [made[id(part)] for part in children(node)])
-        found._checked_type = node._checked_type
+        found = with_children(node, [made[id(part)] for part in children(node)]).assume_type(node._checked_type)
         key = _key(found)
         made[id(node)] = found if key is None or skip(found) else first.setdefault(key, found)
     result = made[id(function)]

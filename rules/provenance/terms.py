@@ -232,8 +232,7 @@ def label_and_maker(
     if kind == FUNCTION:
         variables = [param for param in parts[:-1] if isinstance(param, Var)]
         return label, lambda made: Function(variables, made[-1])
-    name = GlobalVar(row[1])
-    name._checked_type = parts[0].checked_type if parts else None
+    name = GlobalVar(row[1]).assume_type(parts[0].checked_type if parts else None)
     return label, lambda _: name
 
 

@@ -115,9 +115,7 @@ def _replace_results(body: Expr, replaced: Mapping[int, Expr]) -> Expr:
     fields = [replaced.get(id(field), field) for field in body.fields]
     if all(new is old for new, old in zip(fields, body.fields, strict=True)):
         return body
-    made = Tuple(fields, body.span)
-    made._checked_type = TupleType(field.checked_type for field in fields)
-    return made
+    return Tuple(fields, body.span).assume_type(TupleType(field.checked_type for field in fields))
 
 
 def _regions_of(body: Expr, results: Sequence[tuple[Recipe, Instance, Sequence[Tensor], Sequence[Expr]]]) -> list[Region] | None:

@@ -95,9 +95,8 @@ def sample_of(instance: Instance) -> Sample:
     if not same:
         infer_type(body)
     for node, copy in zip(region.nodes, copies, strict=True):
-        copy._checked_type = node.checked_type if same else refine(copy.checked_type, node.checked_type)
-    body._checked_type = None
-    infer_type(body)
+        copy.assume_type(node.checked_type if same else refine(copy.checked_type, node.checked_type))
+    infer_type(body.assume_type(None))
     return Sample(trace, variables, copies, body)
 
 
@@ -163,8 +162,7 @@ class Recipe:
             made = Call(item.op, parts, item.attrs, span=span)
         else:
             made = TupleGetItem(parts[0], item.field, span) if item.field >= 0 else Tuple(parts, span)
-        made._checked_type = item.type_
-        return made
+        return made.assume_type(item.type_)
 
 
 def recipe_of(sample: Sample, nodes: Sequence[Expr], result: Expr) -> Recipe | None:

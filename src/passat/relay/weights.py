@@ -39,7 +39,8 @@ def type_weights(name: str, operands: Sequence[Expr], attrs: Mapping[str, AnyVal
         shape = (units, data.shape[-1])
     if shape is not None:
         for var in untyped:
-            var.type_annotation = var._checked_type = TensorType(shape, data.dtype)
+            var.type_annotation = TensorType(shape, data.dtype)
+            var.assume_type(var.type_annotation)
 
 
 def known_type(expr: Expr) -> Type | None:

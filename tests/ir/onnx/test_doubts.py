@@ -107,6 +107,21 @@ def test_no_size_is_counted_of_which_onnx_runtime_believes_another() -> None:
     np.testing.assert_array_equal(Runner(result, threads=1).run(feed)[0], Runner(model, threads=1).run(feed)[0])
 
 
+@pytest.mark.parametrize("op_type", ["AveragePool", "LpPool", "MaxPool"])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_shapes_declared_behind_windows_with_gaps_are_not_believed(op_type: str, auto_pad: str) -> None:
+    """As ONNX's inference writes them into a model: it gives a pooling with paddings of its own four rows here, ONNX Runtime two."""
+    text = f"""g (float[1,1,4,5] x) => (float[p, 2] y, int64[4] z)
+        <int64[1] a = {{-1}}, int64[1] b = {{2}}, float[1,1,4,5] w, float[1,1,4,5] r, int64[2] s>
+        {{ w = {op_type} <auto_pad = "{auto_pad}", dilations = [2,1], kernel_shape = [3,2]> (x) r = Relu(w) s = Concat <axis = 0> (a, b)
+           y = Reshape (r, s) z = Shape (r) }}"""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 22]> {text}')
+    feed = {"x": np.arange(20, dtype=np.float32).reshape(1, 1, 4, 5)}
+    expected = Runner(model, threads=1).run(feed)
+    for want, got in zip(expected, Runner(optimize(model, verify=False).model, threads=1).run(feed), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
 @pytest.mark.parametrize("columns", [3, 12])
 def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int) -> None:
     """As ONNX's inference takes them to be."""
