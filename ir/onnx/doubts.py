@@ -19,6 +19,8 @@ from passat.ir.types import TensorType, TupleType, Type
 _LOSSES: Final = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
 _POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
+_VALUES: Final = 2
+"""The operand of Attention that its results are made of."""
 _PRODUCT: Final = 3
 """The last output of Attention, the product of queries and keys."""
 _BROADCASTING: Final = 7
@@ -46,12 +48,11 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "Attention":
         return _attention(node, operands, results)
-    first = operands[0] if operands else UNKNOWN
-    if node.op_type.startswith(("Arg", "Reduce")) and isinstance(first, TensorType) and 0 in first.shape:
+    if _reduces_nothing(node, operands):
         return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         return [UNKNOWN]
-    if node.op_type == "SplitToSequence" and len(operands) > 1 and not attrs.get("keepdims", 1):
+    if _splits_in_ones(node, attrs, operands):
         return [UNKNOWN] * len(results)
     if _is_places_of_a_scalar(node, operands):
         return [_with_sizes(type_, 0) for type_ in results]
@@ -76,6 +77,12 @@ def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequ
         return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"
     if _has_paddings_of_two_kinds(node, attrs):
         return "has paddings that follow from its sizes, for which ONNX and ONNX Runtime find different ones"
+    if _reduces_nothing(node, operands):
+        return "has an operand without elements, whose other sizes ONNX and ONNX Runtime reduce differently"
+    if node.op_type == "Attention" and len(operands) > _VALUES and not _has_known_end(operands[_VALUES]):
+        return "has values of unknown size, which ONNX takes for 0"
+    if _splits_in_ones(node, attrs, operands):
+        return "drops an axis for ONNX Runtime, which keepdims does not say for ONNX"
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         data = operands[0]
         if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
@@ -105,6 +112,19 @@ def _has_paddings_of_two_kinds(node: NodeProto, attrs: Mapping[str, AnyValue]) -
     if node.op_type in _POOLING:
         return any(gap != 1 for gap in attrs.get("dilations", ()))
     return node.op_type == "ConvTranspose" and any(attrs.get("output_padding", ()))
+
+
+def _has_known_end(type_: Type) -> bool:
+    """Whether the last size is a number."""
+    return isinstance(type_, TensorType) and all(isinstance(size, int) for size in type_.shape[-1:])
+
+
+def _reduces_nothing(node: NodeProto, operands: Sequence[Type]) -> bool:
+    return node.op_type.startswith(("Arg", "Reduce")) and isinstance(operands[0], TensorType) and 0 in operands[0].shape
+
+
+def _splits_in_ones(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
+    return node.op_type == "SplitToSequence" and len(operands) > 1 and not attrs.get("keepdims", 1)
 
 
 def _is_places_of_a_scalar(node: NodeProto, operands: Sequence[Type]) -> bool:

@@ -122,12 +122,24 @@ def test_shapes_declared_behind_windows_with_gaps_are_not_believed(op_type: str,
         np.testing.assert_array_equal(want, got)
 
 
+@pytest.mark.parametrize("reduce", ["ReduceSum<keepdims = 1>(x, axes)", "ReduceSum<keepdims = 0>(x, axes)"])
+def test_shapes_declared_behind_a_reduction_of_nothing_are_not_believed(reduce: str) -> None:
+    text = f"g (float[3,2,0] x) => (int64[k] y) <int64[1] axes = {{-2}}> {{ w = {reduce} r = Relu(w) y = Shape(r) }}"
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> {text}'))
+    feed = {"x": np.zeros((3, 2, 0), np.float32)}
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run(feed)[0].tolist() == Runner(model, threads=1).run(feed)[0].tolist()
+
+
 @pytest.mark.parametrize("columns", [3, 12])
-def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int) -> None:
+@pytest.mark.parametrize("declared", [False, True])
+def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int, declared: bool) -> None:
     """As ONNX's inference takes them to be."""
     text = """g (float[2, 4, 6] q, float[2, 5, 6] k, float[2, 5, m] v) => (int64[3] y)
-        { a = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v) y = Shape (a) }"""
+        { a = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v) b = Relu (a) y = Shape (b) }"""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23]> {text}')
+    if declared:
+        model = onnx.shape_inference.infer_shapes(model)
     feed = {name: np.ones((2, 4 if name == "q" else 5, columns if name == "v" else 6), np.float32) for name in "qkv"}
     result = optimize(model, verify=False).model
     assert Runner(result, threads=1).run(feed)[0].tolist() == [2, 4, columns]
