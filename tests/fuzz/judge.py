@@ -198,16 +198,22 @@ def _has_float16(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def _joins_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether a Concat of the main graph has operands that fit only because one has no elements. ONNX does not allow that; ONNX Runtime
-    leaves the elements open that nothing is written to, and with its optimizations on says that the result has another shape."""
+    """Whether a Concat or ConcatFromSequence of the main graph has operands that fit only because one has no elements. ONNX does not allow
+    that; ONNX Runtime leaves the elements open that nothing is written to, and with its optimizations on says that the result has another
+    shape."""
     values = {name: np.shape(value) for name, value in feed.items()} | {
         tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer
     }
     values |= {name: np.shape(value) for name, (_, value) in inner_values(model, feed).items()}
+    parts = {node.output[0]: node.input for node in model.graph.node if node.op_type == "SequenceConstruct"}
     for node in model.graph.node:
-        shapes = [values[name] for name in node.input if name in values] if node.op_type == "Concat" else []
-        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-        if len({(*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1:
+        if node.op_type not in ("Concat", "ConcatFromSequence"):
+            continue
+        joined = node.input if node.op_type == "Concat" else parts.get(node.input[0], ())
+        shapes = [values[name] for name in joined if name in values]
+        given = {attribute.name: attribute.i for attribute in node.attribute}
+        axis = given.get("axis", 1)
+        if len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1:
             return True
     return False
 
