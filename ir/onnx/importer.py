@@ -104,6 +104,7 @@ class Importer:
         self.opsets = frame.opsets
         self.functions = {(function.domain, function.name, function.overload): function for function in frame.model.functions}
         self.declared: dict[str, onnx.TypeProto] = {}
+        self._around: list[dict[str, onnx.TypeProto]] = []
         self.source = GraphProto()
         self._read_anywhere: set[str] | None = None
 
@@ -165,13 +166,18 @@ class Importer:
         for sparse in graph.sparse_initializer:
             self._define(sparse.values.name, partial(read_sparse, sparse, self.frame.folder), scope)
         said = () if self._nothing_believed else (*graph.value_info, *graph.output)
-        outer, self.declared = self.declared, {value.name: value.type for value in said if value.name not in self._disbelieved}
+        self._around.append(self.declared)
+        self.declared = {value.name: value.type for value in said if value.name not in self._disbelieved}
         try:
             self._read_sorted(graph, scope)
             fields = self._results(graph, scope)
         finally:
-            self.declared = outer
+            self.declared = self._around.pop()
         return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
+
+    def believed(self) -> frozenset[str]:
+        """The values whose declarations are relied on, in this graph and in those around it."""
+        return frozenset().union(self.declared, *self._around)
 
     def _define(self, name: str, read: Callable[[], Tensor], scope: Scope) -> None:
         """Defines a constant. One that cannot be read, and that nobody reads, is left out with a warning, as ONNX Runtime does."""

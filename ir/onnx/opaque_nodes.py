@@ -122,8 +122,9 @@ def _result_types(
     names = [name for name in outputs if name]
     declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in names] or [UNKNOWN]
     grounds = importer.grounds.of(operands)
-    if importer.declared and (sentence := contradiction(node, seen.attrs, [operand.checked_type for operand in operands])):
-        raise DisbeliefError(frozenset(importer.declared), f"{title} {sentence}")
+    sentence = contradiction(node, seen.attrs, [operand.checked_type for operand in operands])
+    if sentence and (believed := importer.believed()):
+        raise DisbeliefError(believed, f"{title} {sentence}")
     try:
         plain, found = _types(op, operands, values, importer.functions.get((op.domain, node.op_type, node.overload)))
         follows = "neither is relied on where they differ"

@@ -110,7 +110,9 @@ def _raised(module: IRModule, opset: int) -> IRModule:
             return split_evenly(new, opset)
         if isinstance(new, Call) and _loses_its_kernel(new, found, opset):
             raise _no_form(new, found, opset, "ONNX Runtime has no kernel of float64 for it there")
-        if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp) or new.op.domain:
+        if isinstance(new, Call) and not isinstance(new.op, OpaqueOp):
+            return _typed(new, old)
+        if not isinstance(new, Call) or new.op.domain:  # type: ignore[attr-defined]  # the operator is opaque
             return new
         node = NodeProto.FromString(new.attrs.get("protos", b""))
         if any(_changes(inner, found, opset) for inner in inner_nodes(node.attribute)):
@@ -123,6 +125,14 @@ def _raised(module: IRModule, opset: int) -> IRModule:
 
     body = infer_type(rewrite(module["main"].body, replace))
     return IRModule({"main": module["main"].with_body(body)}, attrs={**module.attrs, "onnx": _frame(frame, found, opset)})
+
+
+def _typed(call: Expr, old: Expr) -> Expr:
+    """The call with its type. Where a window turns out not to fit, now that a size is known, ONNX Runtime has a result all the same."""
+    try:
+        return infer_type(call)
+    except InferError:
+        return call.assume_type(old.checked_type)
 
 
 def _loses_its_kernel(call: Call, found: int, opset: int) -> bool:

@@ -52,6 +52,18 @@ def test_the_places_of_a_scalar(scalar: str, declared: str) -> None:
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}'))
 
 
+def test_the_places_of_a_scalar_in_a_branch() -> None:
+    """What is declared around the branch comes from the same inference."""
+    text = """g (bool c, float u) => (int64 y) <int64[1, 0] a> {
+        a = If (c) <then_branch = t () => (int64[1, 0] s) { s = NonZero(u) }, else_branch = e () => (int64[1, 0] n)
+            <int64[1, 0] empty = {}> { n = Identity(empty) }>
+        y = Size(a) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}')
+    feed = {"c": np.asarray(True), "u": np.asarray(2, np.float32)}
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run(feed) == Runner(model, threads=1).run(feed) == [1]
+
+
 @pytest.mark.parametrize("declared", ["0,k", "1,k", "j,k"])
 def test_the_places_of_a_scalar_that_comes_in(declared: str) -> None:
     text = f"g (float u) => (int64[{declared}] a, int64[1] y) {{ a = NonZero(u) y = Shape<end = 1>(a) }}"
