@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto, helper
 
 import passat
 from benchmarks.differences import EPSILON, difference
@@ -28,6 +28,7 @@ NOISE_FACTOR: Final = 16
 """How many times what rounding does to the original a result may differ."""
 UNSTABLE: Final = 0.1
 """An output that moves by more than this part of its size when nothing but rounding changes cannot be compared."""
+_POOLING: Final = ("AveragePool", "LpPool", "MaxPool")
 PACKAGE: Final = Path(passat.__file__).resolve().parents[2]
 
 
@@ -186,7 +187,7 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         if sentence and to_the_bit and _has_float16(case.model, feed):
             # ONNX Runtime rounds a chain of operators on float16 where it ends, so that nodes which do nothing make a difference.
             sentence = _beyond_rounding(case, i, want, got, settings)
-        if sentence and not _joins_what_does_not_fit(case.model, feed):
+        if sentence and not _has_what_does_not_fit(case.model, feed):
             return Finding("values", sentence, feed=i)
     return None
 
@@ -197,24 +198,28 @@ def _has_float16(model: ModelProto, feed: Mapping[str, Any]) -> bool:
     return TensorProto.FLOAT16 in kinds
 
 
-def _joins_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether a Concat or ConcatFromSequence of the main graph has operands that fit only because one has no elements. ONNX does not allow
-    that; ONNX Runtime leaves the elements open that nothing is written to, and with its optimizations on says that the result has another
-    shape."""
+def _has_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
+    """Whether a node of the main graph has operands that ONNX does not allow, and ONNX Runtime does not look at: a Concat or
+    ConcatFromSequence of what fits only because it has no elements, of whose result some elements stay open and whose shape depends on
+    whether it is optimized; a pooling whose window is larger than what it goes over, which counts otherwise from opset 19 on."""
     values = {name: np.shape(value) for name, value in feed.items()} | {
         tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer
     }
     values |= {name: np.shape(value) for name, (_, value) in inner_values(model, feed).items()}
     parts = {node.output[0]: node.input for node in model.graph.node if node.op_type == "SequenceConstruct"}
     for node in model.graph.node:
-        if node.op_type not in ("Concat", "ConcatFromSequence"):
-            continue
-        joined = node.input if node.op_type == "Concat" else parts.get(node.input[0], ())
-        shapes = [values[name] for name in joined if name in values]
-        given = {attribute.name: attribute.i for attribute in node.attribute}
-        axis = given.get("axis", 1)
-        if len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1:
-            return True
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if node.op_type in _POOLING and node.input[0] in values:
+            kernel = given.get("kernel_shape", ())
+            gaps, pads = given.get("dilations", [1] * len(kernel)), given.get("pads", [0] * 2 * len(kernel))
+            room = map(sum, zip(values[node.input[0]][2:], pads[: len(kernel)], pads[len(kernel) :], strict=False))
+            if any(size < gap * (length - 1) + 1 for size, gap, length in zip(room, gaps, kernel, strict=False)):
+                return True
+        if node.op_type in ("Concat", "ConcatFromSequence"):
+            joined = node.input if node.op_type == "Concat" else parts.get(node.input[0], ())
+            axis, shapes = given.get("axis", 1), [values[name] for name in joined if name in values]
+            if len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1:
+                return True
     return False
 
 

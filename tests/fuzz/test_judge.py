@@ -79,6 +79,13 @@ def test_a_concat_of_what_does_not_fit_says_nothing(sizes: tuple[int, int], said
     assert (examine(parse(text, x=X, y=np.zeros(sizes, np.float32)), EXACT) is not None) == said
 
 
+@pytest.mark.parametrize(("size", "said"), [(1, False), (2, True)])
+def test_a_window_that_does_not_fit_says_nothing(size: int, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    swapping(monkeypatch, "Neg", "Relu")
+    text = "g (float[1,1,m,n] x) => (float[1,1,p,q] a) { n = Neg(x) a = MaxPool<kernel_shape = [2,2], strides = [2,2]>(n) }"
+    assert (examine(parse(text, x=np.ones((1, 1, size, size), np.float32)), EXACT) is not None) == said
+
+
 def test_a_finding_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     swapping(monkeypatch, "Sub", "Add")
     case = parse(CHAIN, x=X, y=Y)
