@@ -360,11 +360,13 @@ class Importer:
         except MemoryError:
             return None  # its shapes or attributes ask for more than there is
         except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
-            sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
-            if not sentence:
-                raise
-            self.findings.contradiction(sentence, node.span)  # an operand or attribute is missing, or of another kind
-            return None
+            # An operand or attribute is missing, or of another kind.
+            if proto.domain in ("", "ai.onnx"):
+                sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
+                if not sentence:
+                    raise
+                self.findings.contradiction(sentence, node.span)
+            return None  # of ONNX Runtime's own operators onnx.checker knows nothing
         type_ = found._checked_type
         if type(type_) is TupleType:
             if len(type_.fields) < node.n_outputs:

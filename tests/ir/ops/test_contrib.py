@@ -95,6 +95,16 @@ def test_what_is_not_known_stays_opaque(op_type: str, operands: list[Array], att
     assert (node.op_type, node.domain) == (op_type, DOMAIN)
 
 
+@pytest.mark.parametrize(
+    ("op_type", "names"), [("FusedMatMul", ["x0", ""]), ("FusedMatMul", ["", "x1"]), ("BiasGelu", ["", "x1"]), ("QuickGelu", [""])]
+)
+def test_an_absent_operand_is_for_onnx_runtime_to_refuse(op_type: str, names: list[str]) -> None:
+    model = model_of(op_type, [X, Y][: len(names)], {})
+    model.graph.node[0].input[:] = names
+    call = call_of(from_onnx(model))
+    assert call.op.name == f"onnx.{DOMAIN}.{op_type}"  # type: ignore[attr-defined]  # an operator
+
+
 def test_a_function_of_the_model_with_that_name_is_no_such_operator() -> None:
     model = model_of("QuickGelu", [X], {})
     body = helper.make_node("Neg", ["a"], ["b"])
