@@ -156,7 +156,8 @@ class Saturator:
         """Follows the reducing rules from the nodes that rules have just made to those that these lead to: a scale on its way through ten
         operators takes one round of egglog's so, and not ten. Returns the unions with those added.
 
-        What is matched here is retired a round later: nobody has looked at it yet from above.
+        What is matched here is retired a round later: nobody has looked at it yet from above. Without the chase two Llama exports of hidden
+        192 and 256 come out 0.5 % dearer, also where LinearAlgebra has 20 rounds and not 8, and take 0.98 to 1.02 of the time.
         """
         retired, self._retired = self._retired, {}
         for _ in range(self._limits.rounds):
