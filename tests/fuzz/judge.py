@@ -28,6 +28,9 @@ NOISE_FACTOR: Final = 16
 """How many times what rounding does to the original a result may differ."""
 UNSTABLE: Final = 0.1
 """An output that moves by more than this part of its size when nothing but rounding changes cannot be compared."""
+_REUSED: Final = "Shape mismatch attempting to re-use buffer"
+"""What ONNX Runtime says where it has planned to keep a tensor in the place of one without elements: that depends on which nodes stand
+beside each other, such as a Softmax of no numbers of 16 bits and a DequantizeLinear that is read twice."""
 _POOLING: Final = ("AveragePool", "LpPool", "MaxPool")
 PACKAGE: Final = Path(passat.__file__).resolve().parents[2]
 
@@ -179,7 +182,9 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
             return None  # it did run once: something in it is random
         try:
             got = runner.run(feed)
-        except Exception as error:  # likewise
+        except Exception as error:  # ONNX Runtime's own, with no common base
+            if _REUSED in str(error) and _has_no_elements(case.model, feed):
+                return None
             return Finding("does not run", _told(error), feed=i)
         # In another opset ONNX Runtime may have another kernel, which rounds otherwise.
         to_the_bit = settings.math == "exact" and settings.opset is None
@@ -190,6 +195,12 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         if sentence and not _has_what_does_not_fit(case.model, feed):
             return Finding("values", sentence, feed=i)
     return None
+
+
+def _has_no_elements(model: ModelProto, feed: Mapping[str, Any]) -> bool:
+    """Whether some tensor of the main graph has no elements."""
+    arrays = [value for _, value in inner_values(model, feed).values()] + list(feed.values())
+    return any(np.size(array) == 0 for array in arrays) or any(0 in tensor.dims for tensor in model.graph.initializer)
 
 
 def _has_float16(model: ModelProto, feed: Mapping[str, Any]) -> bool:
