@@ -212,7 +212,7 @@ class GraphWriter:
             for name, body, count in zip(attrs["bodies"], bodies, captured, strict=True):
                 if not isinstance(body, Function):
                     raise OnnxError(f"the attribute {name} of {op.op_type} has to be a function")
-                graph = self._region(body, outer[start : start + count])
+                graph = self._region(body, outer[start : start + count], ranked=op.op_type == "Scan")
                 node.attribute.add(name=name, type=_GRAPH, g=graph)
                 start += count
         elif outer:
@@ -230,8 +230,9 @@ class GraphWriter:
         self.model.imports.setdefault(op.domain, attrs["opset"])
         self.nodes.append(node)
 
-    def _region(self, function: Function, captured: Sequence[str]) -> GraphProto:
-        """A function as a subgraph, whose last parameters stand for outer values of the given names."""
+    def _region(self, function: Function, captured: Sequence[str], *, ranked: bool) -> GraphProto:
+        """A function as a subgraph, whose last parameters stand for outer values of the given names. `ranked`: the ranks of its results are
+        declared where they are known, since ONNX Runtime runs no Scan otherwise, and may not infer those of what is written here."""
         from passat.ir.onnx.exporter import result_fields
 
         graph: GraphProto = GraphProto.FromString(function.attrs.get("onnx", b""))
@@ -250,8 +251,10 @@ class GraphWriter:
         for i, field in enumerate(fields):
             if i == len(graph.output):
                 graph.output.append(value_info("output", field.checked_type))
-            if contradicts(graph.output[i].type, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
-                graph.output[i].type.CopyFrom(type_proto(field.checked_type))
+            declared, found = graph.output[i].type, type_proto(field.checked_type)
+            bare = ranked and found.tensor_type.HasField("shape") and not declared.tensor_type.HasField("shape")
+            if bare or contradicts(declared, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
+                declared.CopyFrom(found)
             # A result that is an input of the subgraph, and was so in the source, goes by the input's name.
             name = graph.output[i].name
             graph.output[i].name = passed[id(field)] if id(field) in passed and field.name_hint == name else take(name)  # type: ignore[attr-defined]  # parameters are variables

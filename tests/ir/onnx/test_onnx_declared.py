@@ -70,6 +70,18 @@ def test_nobody_reads_a_value_by_the_name_of_an_output_that_is_declared_wrong(pa
         np.testing.assert_array_equal(found, wanted)
 
 
+def test_a_scan_runs_on_parts_whose_sizes_are_computed(parse: Parse) -> None:
+    """As conversion writes them: where sizes of parts are no constants, ONNX infers no rank."""
+    model = parse(
+        "g (float[0, 2, 4] x, float[7] s) => (float[p, q, r] y) {"
+        " y, z = Scan<num_scan_inputs = 1, body = body (float[A, B, C] c, float i) => (float[] d, float[] e) { d, e = Split<axis = 0>(c) }>(x, s) }",
+        opset=17,
+    )
+    feed = {"x": np.zeros((0, 2, 4), np.float32), "s": np.zeros(7, np.float32)}
+    result = passat.optimize(model, opset=22, verify=False).model
+    assert [value.shape for value in Runner(result).run(feed)] == [value.shape for value in Runner(model).run(feed)] == [(0, 2, 4)]
+
+
 def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
     module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
     assert warnings(module) == [
