@@ -299,3 +299,14 @@ def test_zeros_of_unknown_sizes_do_not_explode() -> None:
     result = optimize(model, opt_level=4, config={"rules.math": "finite"})
     assert len(result.model.graph.node) == 1
     assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)
+
+
+def test_an_empty_product_does_not_explode() -> None:
+    """Products without elements, sums and multiples of them: classes of 74 nodes that use each other match a pattern of five calls more often
+    than memory lasts."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[5,0,4,0] x) => (float[5,0,4,1] y)'
+        " <float[1,1,1,1] c = {1.18}, float[5,1,0,1] m = {}> { s = Mul (x, x) w = MatMul (s, m) q = Add (w, w) y = Mul (q, c) }"
+    )
+    result = optimize(model, opt_level=3, config={"rules.math": "reassociate"})
+    assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)
