@@ -1,6 +1,7 @@
 """How much of a model's result is mere rounding: its values when every number on the way is moved by a few units in the last place.
 
-Zeros change their signs as well, which rules that are not exact may do: in every other draw one by one, in the others all of a tensor.
+Zeros change their signs as well, which rules that are not exact may do: in every other draw one by one, in the others all of a tensor. Results
+that have become zero for want of smaller numbers are moved by up to the smallest normal number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from tests.fuzz.values import FLOATS, Array, is_finite
 UNITS = 8
 """Units in the last place by which numbers are moved."""
 DRAWS = 8
+UNDERFLOWING = frozenset(("Mul", "Div", "Pow", "Exp"))
+"""Operators whose result is only ever zero, for operands that are not, because it is too small for a number."""
 
 
 def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
@@ -76,6 +79,24 @@ class Noise:
         before, after = (self.feed.get(name, self.inner.get(name, (0, None))[1]) for name in (node.input[0], node.output[0]))
         return before is not None and after is not None and bool(np.any(np.isinf(after) & np.isfinite(before)))
 
+    def _lost(self, node: NodeProto, result: Array) -> Array | None:
+        """Where the result of an operator that multiplies is 0 though no operand is; None where it nowhere is so."""
+        values = [self._value(name) for name in node.input]
+        if not np.any(result == 0) or any(value is None for value in values):
+            return None
+        lost = result == 0
+        for value in values:
+            lost = lost & (value != 0)
+        return lost if lost.shape == result.shape and np.any(lost) else None
+
+    def _value(self, name: str) -> Array | None:
+        """The value of that name: an input, a result or a constant."""
+        if name in self.feed:
+            return self.feed[name] if isinstance(self.feed[name], np.ndarray) else None
+        if name in self.inner:
+            return self.inner[name][1]  # type: ignore[no-any-return]  # tensors only
+        return next((numpy_helper.to_array(tensor) for tensor in self.model.graph.initializer if tensor.name == name), None)
+
     def variants(self) -> list[list[Any]]:
         """The outputs for several draws of noise; fewer where the model does not run on some."""
         if self._variants is None:
@@ -117,7 +138,15 @@ class Noise:
                 made.output[i] = f"{name} before noise"
                 factor = numpy_helper.from_array(_factors(random, array, kind, together), f"{name} noise")
                 model.graph.initializer.append(factor)
-                model.graph.node.append(_product(made.output[i], factor.name, name, kind, len(model.graph.node)))
+                lost = self._lost(node, array) if node.op_type in UNDERFLOWING and kind != TensorProto.BFLOAT16 else None
+                product = name if lost is None else f"{name} without what is lost"
+                model.graph.node.append(_product(made.output[i], factor.name, product, kind, len(model.graph.node)))
+                if lost is not None:
+                    # A sum with -0 is the number itself, whatever its sign.
+                    smallest = np.where(lost, np.finfo(array.dtype).tiny * random.uniform(-1, 1, array.shape), -0.0).astype(array.dtype)
+                    model.graph.initializer.append(numpy_helper.from_array(smallest, f"{name} lost"))
+                    added = helper.make_node("Add", [product, f"{name} lost"], [name], name=f"noise {len(model.graph.node)}")
+                    model.graph.node.append(added)
         assert outputs == {value.name for value in model.graph.output}
         feed = {
             name: np.asarray(value * _factors(random, value, helper.np_dtype_to_tensor_dtype(value.dtype), together), value.dtype)

@@ -215,3 +215,10 @@ def test_zeros_that_change_their_signs_together_are_excused() -> None:
     case = parse(text, x=np.where(np.arange(27).reshape(3, 9) % 3, 3, 1).astype(np.float32))
     assert not np.any(passat.runner.Runner(case.model).run(case.feeds[0])[0])
     assert examine(case, ROUNDED) is None
+
+
+def test_a_square_that_is_too_small_for_a_number_is_rounded() -> None:
+    """A root of it is nine orders of magnitude larger than what was lost; the rule that leaves both out makes the number itself."""
+    case = parse("g (float[2] x) => (float[2] y) { s = Mul(x, x) y = Sqrt(s) }", x=np.array([1e-40, 1e-30], np.float32))
+    assert Noise(case.model, case.feeds[0]).of(0, np.zeros(2, np.float32)).absolute > 1e-21
+    assert examine(case, ROUNDED) is None
