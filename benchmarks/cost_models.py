@@ -21,12 +21,12 @@ from typing import Final
 import numpy as np
 
 from passat import optimize
+from passat.choose import choose_feed, take_turns, time_of
 from passat.ir.infer import infer_type
 from passat.ir.onnx import from_onnx
 from passat.measure import Measured
 from passat.rules.cost import NODES, ROOFLINE, CostModel, Roofline, program_cost
 from passat.runner import Runner
-from passat.turns import choose_feed, take_turns, time_of
 
 TEN: Final = ("bert", "convnext", "gpt2", "llama", "mixtral", "resnet", "swin", "t5", "vit", "whisper")
 

@@ -47,9 +47,9 @@ import peers
 from differences import difference
 from optimize import OPTIMISERS, OURS
 
+from passat.choose import choose_feed, take_turns, time_of
 from passat.feeds import Trial, make_feed, symbols
 from passat.runner import Runner
-from passat.turns import choose_feed, take_turns, time_of
 
 INPUT: Final = "input"
 CONTROL: Final = "control"

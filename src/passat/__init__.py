@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.module import IRModule
-    from passat.optimizer import optimize
+    from passat.optimizer import Result, optimize
     from passat.report import MismatchError, Report, UnverifiedError
-    from passat.result import Result
     from passat.runtime import cpu, device
 
 __all__ = [
@@ -54,7 +53,7 @@ _HOMES = {
     "MismatchError": "passat.report",
     "PassError": "passat.crash",
     "Report": "passat.report",
-    "Result": "passat.result",
+    "Result": "passat.optimizer",
     "TVMError": "passat.error",
     "UnverifiedError": "passat.report",
     "cpu": "passat.runtime",

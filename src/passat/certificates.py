@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.catalogue import leaves
 from passat.ir.bounded_read import read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
@@ -15,7 +16,6 @@ from passat.ir.onnx import from_onnx
 from passat.ir.whole_file import write_whole
 from passat.passmgr import UnknownPassError, get_entry
 from passat.pipelines import check_rule_sets
-from passat.rule_pages.catalogue import leaves
 from passat.rules import RulePass
 from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.form import check_form

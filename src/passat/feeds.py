@@ -1,10 +1,9 @@
-"""Random inputs for a model: by element type and shape, with sizes for symbolic dimensions and ranges for integers.
-
-Everything here is a function of its arguments: the same seed makes the same inputs.
-"""
+"""Inputs for a model: random ones, by element type and shape, with sizes for symbolic dimensions and ranges for integers; or given ones."""
 
 import math
+import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from passat.ir.tensor import Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorShapeProto, TypeProto
+
 
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "float": np.dtype(np.float32),
@@ -186,3 +186,110 @@ def _declared_dim(dim: "TensorShapeProto.Dimension") -> int | str | None:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None
     return dim.dim_param or None
+
+
+MOST_BYTES: Final = 1 << 32
+"""Files whose arrays take more bytes are not read."""
+
+
+class InputsError(ValueError):
+    """Inputs that are not such as the model takes, or a file that holds none. The message names the file and the input."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenInputs:
+    """Arrays by the names of inputs; `name` is what messages call them."""
+
+    name: str
+    arrays: Mapping[str, Array]
+
+    def sizes(self, specs: Sequence[InputSpec]) -> dict[str, int]:
+        """The sizes of symbolic dimensions. Raises InputsError where names, element types or shapes are not those of the inputs."""
+        wanted = [spec.name for spec in specs]
+        for strange, said in (
+            ([name for name in self.arrays if name not in wanted], "which the model does not take"),
+            ([name for name in wanted if name not in self.arrays], "which are missing"),
+        ):
+            if strange:
+                raise InputsError(f"{self.name}: {_listed(strange)}, {said}; the model takes {_listed(wanted)}")
+        sizes: dict[str, int] = {}
+        for spec in specs:
+            self._check_type(spec)
+            self._check_shape(spec, sizes)
+        for spec in specs:  # sizes like n + 1, once n is known
+            self._check_sums(spec, sizes)
+        return sizes
+
+    def feed(self, specs: Sequence[InputSpec]) -> dict[str, AnyValue]:
+        """The arrays as a session takes them."""
+        return {spec.name: self._array(spec) for spec in specs if spec.name in self.arrays}
+
+    def _array(self, spec: InputSpec) -> Array:
+        """The array of an input: texts as objects, and bfloat16 from the bytes that a file has of it."""
+        array, wanted = np.asarray(self.arrays[spec.name]), ELEMENT_TYPES[spec.element_type]
+        if spec.element_type == "string" and array.dtype.kind == "U":
+            return array.astype(object)
+        if array.dtype.kind == "V" and array.dtype != wanted and spec.element_type == "bfloat16" and array.dtype.itemsize == 2:
+            return array.view(wanted)
+        return array
+
+    def _check_type(self, spec: InputSpec) -> None:
+        if spec.is_sequence or "optional(" in spec.type:
+            raise InputsError(f"{self.name}: the input {spec.name!r} is no tensor ({spec.type}), which no file of arrays holds")
+        try:
+            array, wanted = self._array(spec), ELEMENT_TYPES[spec.element_type]
+        except FeedError:
+            raise InputsError(f"{self.name}: the input {spec.name!r} has type {spec.type}, which arrays of NumPy do not have") from None
+        if array.dtype != wanted:
+            raise InputsError(f"{self.name}: the input {spec.name!r} has element type {array.dtype}, the model takes {wanted}")
+
+    def _check_shape(self, spec: InputSpec, sizes: dict[str, int]) -> None:
+        shape = self._array(spec).shape
+        if spec.of_any_rank:
+            return
+        if len(shape) != len(spec.shape):
+            raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
+        for dim, size in zip(spec.shape, shape, strict=True):
+            name = dim if isinstance(dim, str) and dim and parse_dim(dim) == SymDim.named(dim) else None
+            if name is not None and sizes.setdefault(name, size) != size:
+                raise InputsError(f"{self.name}: the size {name} is {sizes[name]} in one input, and {size} in {spec.name!r}")
+            if isinstance(dim, int) and dim != size:
+                raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
+
+    def _check_sums(self, spec: InputSpec, sizes: Mapping[str, int]) -> None:
+        for dim, size in zip(spec.shape, self._array(spec).shape, strict=False):
+            value = parse_dim(dim) if isinstance(dim, str) and dim else None
+            if isinstance(value, SymDim) and sizes.keys() >= set(names_in(value)) and evaluate_dim(value, sizes) != size:
+                raise InputsError(f"{self.name}: the input {spec.name!r} has size {size} where {dim} is {evaluate_dim(value, sizes)}")
+
+
+def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
+    """The arrays of a file that `numpy.savez` has written. Nothing in it is executed. Raises InputsError."""
+    name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise InputsError(f"{name} is no regular file")
+    try:
+        with zipfile.ZipFile(name) as archive:
+            total = sum(entry.file_size for entry in archive.infolist())
+        if total > MOST_BYTES:
+            raise InputsError(f"{name} holds {total} bytes, which is more than the {MOST_BYTES} that are read")
+        with np.load(name, allow_pickle=False) as loaded:
+            arrays = {each: loaded[each] for each in loaded.files}
+        if strange := [each for each, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise InputsError(f"{name}: {_listed(strange)} is no array as numpy.savez writes it")
+        return GivenInputs(f"the inputs in {name}", arrays)
+    except OSError as error:
+        raise InputsError(f"{name} cannot be read: {error.strerror or error}") from error
+    except InputsError:
+        raise
+    except Exception as error:  # damaged archives and headers make zipfile, zlib, numpy and tokenize raise errors of every kind
+        said = " ".join(str(error).split())[:200]
+        raise InputsError(f"{name} is no file of arrays as numpy.savez writes it: {said or type(error).__name__}") from None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "no inputs"
+
+
+def _shape(spec: InputSpec) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in spec.shape)}]"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from passat.ir.module import IRModule
 from passat.measure import Measured
-from passat.passmgr import CrashReproducer, PassContext, Sequential
+from passat.passmgr import CrashReproducer, PassContext, PassInfo, PassInstrument, Sequential
 from passat.report import Report
 from passat.rulefile import PathLike, read_rules
 from passat.rules import RuleSet
@@ -15,12 +15,47 @@ from passat.rules.engine.journal import Journal
 from passat.settings import DEFAULT_LEVEL, Settings
 from passat.source import Source
 from passat.verify import Comparing, comparing
-from passat.vetoes import VetoWatch
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from passat.tracing import Tracing
+    from passat.explaining import Tracing
+
+
+class VetoWatch(PassInstrument):
+    """Remembers which passes the instruments behind it let run, in order. `again()` lets the same ones run."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, bool]] = []
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """Takes it that somebody will veto the pass."""
+        self.answers.append((info.name, False))
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Nobody has. A pass that the context requires was not asked about, and its name is not that of the last answer."""
+        if self.answers and self.answers[-1] == (info.name, False):
+            self.answers[-1] = info.name, True
+
+    def again(self) -> "PassInstrument":
+        """An instrument that vetoes what was vetoed."""
+        return _SameVetoes(tuple(self.answers))
+
+
+class _SameVetoes(PassInstrument):
+    def __init__(self, answers: tuple[tuple[str, bool], ...]) -> None:
+        self._answers = answers
+        self._next = 0
+
+    def enter_pass_ctx(self) -> None:
+        self._next = 0
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        if self._next == len(self._answers) or self._answers[self._next][0] != info.name:
+            return True
+        self._next += 1
+        return self._answers[self._next - 1][1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +118,7 @@ def begin(wanted: Settings) -> Job:
     if wanted.record or wanted.explain or wanted.certificate:
         journal = options.get("rules.journal") or around.get_config("rules.journal") or Journal()
         options["rules.journal"] = journal
-        from passat.tracing import Tracing  # and with it all of explanations and certificates
+        from passat.explaining import Tracing  # and with it all of explanations and certificates
 
         tracing = Tracing(journal)
     report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
+from passat.catalogue import registered_rule_passes, runners
 from passat.passmgr import EVERYTHING, Pass, get_entry, list_passes
 from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
-from passat.rule_pages.catalogue import registered_rule_passes, runners
 from passat.rules import Rule, RulePass, RuleSet
 from passat.rules.library import rule_sets
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, RuleSetMeta

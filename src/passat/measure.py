@@ -6,14 +6,17 @@ Runtime does not run, such as a Reshape, which only looks at the same bytes in a
 optimisations are off, the kernels are what they are, and weights that are constants are packed once, as they would be.
 """
 
+import contextlib
 import hashlib
+import json
+import math
 import os
 import platform
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,6 +25,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.bounded_read import read_bounded
 from passat.ir.cost import nbytes
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr, Function, Tuple, Var
@@ -32,12 +36,73 @@ from passat.ir.op import Op, get_op, list_ops
 from passat.ir.shape import Any, SymDim, assumed_size
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
-from passat.measurements import Measurements, cache_folder
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
 from passat.runner import Runner, VerifyError, runtime_version, sentence_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+
+FILE: Final = "measurements-2.jsonl"
+"""The number is that of how times are taken and written down: files of other numbers are not read."""
+LIMIT: Final = 1 << 26
+"""Bytes from which on a file is begun anew."""
+
+
+def cache_folder() -> Path:
+    """The folder of caches, as the environment names it: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`."""
+    own = os.environ.get("PASSAT_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    # Of a relative path the XDG specification says that it is to be ignored.
+    return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
+
+
+class Measurements:
+    """Seconds by key, for one machine and version of what runs the models.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Measurements("a machine", "a runtime", Path(folder)).put("add", 0.5)
+    ...     Measurements("a machine", "a runtime", Path(folder)).get("add")
+    0.5
+    """
+
+    def __init__(self, machine: str, runtime: str, folder: Path | None = None) -> None:
+        self.path = (cache_folder() if folder is None else folder) / FILE
+        self._scope = [machine, runtime]
+        self._known: dict[str, float] = {}
+        try:
+            lines = read_bounded(self.path, LIMIT).splitlines() if self.path.is_file() else []
+        except (OSError, ValueError):
+            return
+        for line in lines:
+            try:
+                *scope, key, seconds = json.loads(line)
+            except (ValueError, TypeError, RecursionError):
+                continue
+            if scope == self._scope and isinstance(key, str) and isinstance(seconds, float) and 0 < seconds < math.inf:
+                self._known[key] = seconds
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: str) -> float | None:
+        """What was measured under a key, in this process or before it."""
+        return self._known.get(key)
+
+    def put(self, key: str, seconds: float) -> None:
+        """Keeps a measurement; where the file cannot be written, in this process alone."""
+        self._known[key] = seconds
+        with contextlib.suppress(OSError, ValueError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_file() or not self.path.exists():
+                full = self.path.exists() and self.path.stat().st_size >= LIMIT
+                with open(self.path, "wb" if full else "ab", buffering=0) as file:
+                    # The first line feed ends a line that a process could not finish.
+                    file.write(f"\n{json.dumps([*self._scope, key, float(seconds)])}\n".encode())
+
 
 SECONDS: Final = 60.0
 """How long a model measures, all operators together, where nobody says."""
@@ -100,7 +165,7 @@ class Measured:
         self._reasons: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_again, (self.threads, self.seconds, self._folder))
+        return (partial(Measured, threads=self.threads, seconds=self.seconds, folder=self._folder), ())
 
     def begin(self) -> None:
         """Starts to count, and to spend the time, anew: what there was no time for is measured when it is next asked for."""
@@ -168,7 +233,8 @@ class Measured:
         if ROOFLINE.call(op, types, result, attrs) > _LONGEST:
             raise _UnmeasurableError(f"one run would take more than {_LONGEST:g} s")
         single = _single(op, types, attrs)
-        key = f"{op.name} {hashlib.sha256(single.model.SerializeToString(deterministic=True)).hexdigest()} {_flags(constants)}"
+        flags = "".join("c" if constant else "x" for constant in constants)
+        key = f"{op.name} {hashlib.sha256(single.model.SerializeToString(deterministic=True)).hexdigest()} {flags}"
         known = self._times.get(key)
         if known is not None:
             return _Price(known + EPSILON, "remembered")
@@ -220,19 +286,12 @@ def this_machine() -> Machine:
     return measured().machine
 
 
-def _again(threads: int, seconds: float, folder: Path | None) -> Measured:
-    return Measured(threads=threads, seconds=seconds, folder=folder)
-
-
 @cache
 def machine_name(threads: int) -> str:
     """What times depend on: the processor, its cores, the threads that ONNX Runtime gets."""
     name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    except OSError:
-        pass  # not Linux
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # which Linux has
+        name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
     return f"{name}, {os.cpu_count()} cores, {threads} threads"
 
 
@@ -282,10 +341,6 @@ def _sized(value: AnyValue) -> AnyValue:
     if isinstance(value, tuple):
         return tuple(_sized(item) for item in value)
     return assumed_size(value) if isinstance(value, (SymDim, Any)) else value
-
-
-def _flags(constants: Sequence[bool]) -> str:
-    return "".join("c" if constant else "x" for constant in constants)
 
 
 def _time(single: _Single, constants: Sequence[bool], threads: int) -> float:

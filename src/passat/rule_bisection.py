@@ -22,9 +22,8 @@ from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTr
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
 from passat.pipelines import Passes
-from passat.rule_runs import Outcome, Questions, RuleRuns, in_words
+from passat.rule_search import Outcome, Questions, RuleRuns, first_application, in_words, smallest_set
 from passat.rules import RuleSet
-from passat.rules.bisecting import first_application, smallest_set
 from passat.rules.engine.journal import Application, Journal, Run
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule, equation_of

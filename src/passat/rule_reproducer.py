@@ -19,8 +19,7 @@ from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.bisection import CHECKS, make_check
-from passat.checks import CheckError
+from passat.bisection import CHECKS, CheckError, make_check
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.ir.bounded_read import read_bounded
 from passat.ir.module import IRModule
@@ -31,7 +30,7 @@ from passat.passmgr.debugging.bisect import PassRaisedError
 from passat.passmgr.debugging.reproducer import context_data, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
-from passat.rule_runs import ALL, Questions, RuleRuns, in_words
+from passat.rule_search import ALL, Questions, RuleRuns, in_words
 from passat.rules import RuleSet
 from passat.rules.matched import matched_part
 from passat.runner import VerifyError

@@ -1,6 +1,6 @@
 """Running models on ONNX Runtime, which is imported when a model is first run.
 
-This module, `passat.sessions` and `passat.ir.onnx.ort_evaluator` know ONNX Runtime. It raises a class of its own for each kind of refusal,
+This module, `passat.session` and `passat.ir.onnx.ort_evaluator` know ONNX Runtime. It raises a class of its own for each kind of refusal,
 with no common base but Exception; that is what is caught where models run.
 """
 
@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
+from passat.apart import ApartSession, EndedError, NoProcessError, RefusedError, is_installed
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
-from passat.sessions.apart import ApartSession, EndedError, NoProcessError, RefusedError, is_installed
-from passat.sessions.session import Session, SessionSettings
+from passat.session import Session, SessionSettings
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.feeds import WIDE_RANGE, InputSpec, Trial, make_feed, size_assignments, symbols
-from passat.given_inputs import GivenInputs, InputsError, read_inputs
+from passat.apart import EndedError
+from passat.feeds import WIDE_RANGE, GivenInputs, InputsError, InputSpec, Trial, make_feed, read_inputs, size_assignments, symbols
 from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, finite_share, judge
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
-from passat.sessions.apart import EndedError
 from passat.settings import ArgumentError
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ from onnx import ModelProto
 from typer.testing import CliRunner, Result
 
 import passat
-from passat.checks import CheckError, Slower
+from passat import apart
+from passat.apart import ApartSession, EndedError, RefusedError
+from passat.bisection import CheckError, Slower
 from passat.cli.app import app
 from passat.ir.onnx import from_onnx
 from passat.ir.op import Op
@@ -24,9 +26,7 @@ from passat.measure import Measured
 from passat.passmgr import module_pass
 from passat.report import MismatchError, UnverifiedError
 from passat.runner import Runner, loads
-from passat.sessions import apart
-from passat.sessions.apart import ApartSession, EndedError, RefusedError
-from passat.sessions.session import Session, SessionSettings
+from passat.session import Session, SessionSettings
 from passat.verify import Reference, compare_models
 
 ENDED = "ONNX Runtime ended its process with signal 11"
@@ -158,7 +158,7 @@ def test_a_process_that_is_killed_while_it_works_is_told() -> None:
 def test_an_interruption_ends_it_and_no_half_answer_is_taken_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(parsed(FINE), apart=True)
     with monkeypatch.context() as patched:
-        patched.setattr("passat.sessions.wire.read", lambda _: _interrupt())
+        patched.setattr("passat.apart.read", lambda _: _interrupt())
         with pytest.raises(KeyboardInterrupt):
             runner.run({"x": np.zeros((2, 2), np.float32)})
     assert runner.run({"x": np.ones((2, 2), np.float32)})[0].tolist() == [[1, 1], [1, 1]]
@@ -290,7 +290,7 @@ def test_where_passat_cannot_be_imported_models_run_in_this_process(monkeypatch:
 def python(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
     model = f'<ir_version: 10, opset_import: ["": 18]> {FINE}'
     head = (
-        "import numpy as np, os, sys, onnx\nfrom passat.sessions import apart\nfrom passat.runner import Runner\n"
+        "import numpy as np, os, sys, onnx\nfrom passat import apart\nfrom passat.runner import Runner\n"
         f"m = onnx.parser.parse_model({model!r})\n"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", head + code], capture_output=True, text=True, check=False, timeout=60)
@@ -334,8 +334,8 @@ def test_a_forked_process_has_one_of_its_own() -> None:
 def test_what_a_library_prints_is_no_answer() -> None:
     """The output stream of the other process is the error stream of this one."""
     serving = (
-        "import os; from passat.sessions import keeper; run = keeper.Session.run; "
-        "keeper.Session.run = lambda *given: (os.write(1, b'printed'), run(*given))[1]; keeper.serve()"
+        "import os; from passat import session; run = session.Session.run; "
+        "session.Session.run = lambda *given: (os.write(1, b'printed'), run(*given))[1]; session.serve()"
     )
     code = f"apart._COMMAND = {serving!r}\n"
     done = python(code + START + "print(r.run({'x': np.ones((2, 2), np.float32)})[0].sum())")

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import passat
 import passat.ir.onnx
-from passat.cli.app import app
-from passat.cli.errors import Terminated
+from passat.cli.app import Terminated, app
 from passat.ir.onnx.errors import raise_interrupt
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher

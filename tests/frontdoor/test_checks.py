@@ -13,8 +13,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from passat.bisection import make_check
-from passat.checks import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty
+from passat.bisection import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, make_check
 from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx

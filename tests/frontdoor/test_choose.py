@@ -18,7 +18,7 @@ import passat
 import passat.choose
 import passat.measure
 from passat import optimize
-from passat.choose import MARGIN, SURE, Candidate, Moved, fastest, programs
+from passat.choose import MARGIN, SURE, Candidate, Moved, NothingToTimeError, choose_feed, fastest, programs, take_turns
 from passat.cli.app import app
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal
@@ -32,7 +32,6 @@ from passat.passmgr import Pass, PassContext, Sequential, module_pass
 from passat.report import Timing
 from passat.rules import CostError, NodeCount, RuleSet, op, rule_pass, tensors
 from passat.runner import Runner
-from passat.turns import NothingToTimeError, choose_feed, take_turns
 from passat.verify import AS_USUAL, Comparing
 
 x = tensors("x")[0]

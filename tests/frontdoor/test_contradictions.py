@@ -10,8 +10,7 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 import passat
-from passat.cli.app import app
-from passat.cli.errors import end, errors
+from passat.cli.app import app, end, errors
 from passat.ir.diagnostics import Diagnostic, DiagnosticLevel
 from passat.ir.onnx import OnnxError
 from passat.ir.text import parse

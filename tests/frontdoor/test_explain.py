@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import passat
 from passat.certificates import check_certificate, read_certificate
 from passat.cli.app import app
-from passat.explaining import FROM, PROVENANCE, RULES, explain_model
-from passat.rules.provenance.explanation import ExplainError
+from passat.explaining import FROM, PROVENANCE, RULES, ExplainError, explain_model
 from passat.rules.provenance.plain import CertificateError
 from tests.frontdoor.small_pipeline import SMALL
 from tests.share import share

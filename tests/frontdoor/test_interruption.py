@@ -11,9 +11,8 @@ from onnx import ModelProto, TensorProto, helper
 from typer.testing import CliRunner
 
 import passat
-from passat.cli.app import app
-from passat.cli.errors import Terminated
-from passat.progress import ProgressLine
+from passat.cli.app import Terminated, app
+from passat.render import ProgressLine
 
 
 def negations() -> ModelProto:

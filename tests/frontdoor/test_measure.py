@@ -18,8 +18,7 @@ from passat.ir.infer import infer_type
 from passat.ir.op import get_op, list_ops
 from passat.ir.shape import ANY, SymDim
 from passat.ir.types import TensorType, TupleType, Type
-from passat.measure import Measured, _copies, _single, machine_name, measured, this_machine
-from passat.measurements import FILE
+from passat.measure import FILE, Measured, _copies, _single, machine_name, measured, this_machine
 from passat.passmgr import PassContext
 from passat.rules import CostError, CostModel, Machine, Roofline
 from passat.rules.cost import ConstantAware, cost_model

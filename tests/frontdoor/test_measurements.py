@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from passat.measurements import FILE, Measurements, cache_folder
+from passat.measure import FILE, Measurements, cache_folder
 
 MACHINE, RUNTIME = "a machine", "a runtime 1.0"
 
@@ -96,7 +96,7 @@ def test_lines_that_are_no_times_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_file_that_became_too_large_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = filled(tmp_path).stat().st_size
-    monkeypatch.setattr("passat.measurements.LIMIT", size)
+    monkeypatch.setattr("passat.measure.LIMIT", size)
     cache(tmp_path).put("add", 1.0)
     assert (len(cache(tmp_path)), cache(tmp_path).get("add")) == (1, 1.0)
 
@@ -110,7 +110,7 @@ def test_a_key_may_hold_anything(tmp_path: Path) -> None:
 USER = """
 import sys
 from pathlib import Path
-from passat.measurements import Measurements
+from passat.measure import Measurements
 times = Measurements("a machine", "a runtime 1.0", Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.readline()

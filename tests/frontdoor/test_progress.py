@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from passat.progress import ProgressLine
+from passat.render import ProgressLine
 
 
 def terminal(force: bool) -> tuple[Console, io.StringIO]:

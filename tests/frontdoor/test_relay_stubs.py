@@ -9,8 +9,7 @@ import pytest
 
 from passat.ir.op import get_op
 from passat.relay import derived, derived_nn
-from passat.relay.building import Exprs
-from passat.relay.derive import signature_of
+from passat.relay.building import Exprs, signature_of
 
 HOME = Path(__file__).resolve().parents[2] / "src" / "passat" / "relay"
 WIDTH = 140

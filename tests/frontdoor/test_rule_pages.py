@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from passat.catalogue import call_of, library_subjects, meaning, named_functions, operators_of, registered_rule_passes, runners, subjects_of
 from passat.cli.app import app
 from passat.listing import rule_rows
 from passat.pipelines import build_pipeline
-from passat.rule_pages.catalogue import library_subjects, operators_of, registered_rule_passes, runners, subjects_of
-from passat.rule_pages.markdown import library_page, page
-from passat.rule_pages.words import call_of, meaning, named_functions
+from passat.rule_pages import library_page, page
 from passat.rules import library
 from passat.rules.conditions import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
@@ -125,7 +124,7 @@ def test_parts_that_a_long_equation_repeats_have_a_letter() -> None:
 
 
 def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
-    code = "import hashlib; from passat.rule_pages.markdown import library_page; print(hashlib.sha256(library_page().encode()).hexdigest())"
+    code = "import hashlib; from passat.rule_pages import library_page; print(hashlib.sha256(library_page().encode()).hexdigest())"
     made = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}

@@ -13,14 +13,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from passat.checks import Slower
+from passat.bisection import Slower
 from passat.ir.onnx import load
 from passat.passmgr import FlappingError, PassContext
 from passat.pipelines import build_pipeline
 from passat.report import histogram
 from passat.rule_bisection import bisect_rules
 from passat.rule_reproducer import save_bisection
-from passat.rule_runs import ALL, RuleRuns
+from passat.rule_search import ALL, RuleRuns
 from passat.rulefile import load_rules
 from passat.runner import Runner
 from tests.frontdoor.wrong_rules import BERT, RAISING, RESNET, bisect, branches, chain, found, run, value_info, write, write_rules

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from passat.cli.app import app
-from passat.cli.errors import Terminated
-from passat.progress import ProgressLine
+from passat.cli.app import Terminated, app
+from passat.render import ProgressLine
 
 HEAD = """
 from passat.rules import *

@@ -10,7 +10,7 @@ import pytest
 COMMAND = """
 import time
 from passat.cli.app import app, main
-from passat.cli.errors import errors
+from passat.cli.app import errors
 
 @app.command()
 def work(as_json: bool = False) -> None:

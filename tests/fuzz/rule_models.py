@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, ModelProto, helper
 
+from passat.catalogue import library_subjects
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Expr, Function
@@ -19,7 +20,6 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type, tensor_type
-from passat.rule_pages.catalogue import library_subjects
 from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
 from passat.rules.checking.dice import Dice

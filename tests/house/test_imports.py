@@ -135,7 +135,7 @@ def module_name(path: Path) -> str:
     [
         ("egglog", ("rules/engine/egraph.py",)),
         ("onnx", ("ir/onnx/",)),
-        ("onnxruntime", ("src/passat/runner.py", "src/passat/sessions/", "ir/onnx/ort_evaluator.py")),
+        ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py")),
         ("typer", ("src/passat/",)),
         ("rich", ("src/passat/",)),
         ("torch", ()),

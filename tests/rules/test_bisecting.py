@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.rules.bisecting import first_application, smallest_set
+from passat.rule_search import first_application, smallest_set
 from tests.share import share
 
 RULES = [f"Set.r{i}" for i in range(128)]

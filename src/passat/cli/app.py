@@ -1,16 +1,203 @@
-"""The command `passat` itself: what its subcommands hang on, and how it starts."""
+"""The command `passat` itself: what its subcommands hang on, how it starts, prints and fails.
+
+A command fails with one sentence on the error stream and an exit code, never a traceback. Where a model is wrong in several places, all of
+them stand below the sentence, each with the nodes that it is about.
+
+Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted,
+143 terminated.
+"""
 
 import contextlib
+import errno
 import io
+import json
+import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, cast
 from typing import Any as AnyValue
 
 import typer
 from typer.core import TyperGroup
 
 from passat import __version__
-from passat.cli.errors import FAILURE, terminate_in_order, usage_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from passat.ir.diagnostics import Diagnostic
+
+
+FAILURE: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+TRACEBACK: Final = "PASSAT_TRACEBACK"
+"""Where this environment variable is set, errors come with the traceback of Python."""
+
+
+_UsageError: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+"""What typer finds wrong with arguments; the class has no public name in all of its versions."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come."""
+
+
+class CommandError(Exception):
+    """Ends a command with a sentence and an exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def fail(message: str, code: int = FAILURE) -> NoReturn:
+    """Ends the command with a sentence on the error stream."""
+    raise CommandError(message, code)
+
+
+@contextlib.contextmanager
+def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
+    """Turns what may go wrong into one sentence and an exit code. `outcome` says what an interruption left undone."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        what, code = interruption(error)
+        end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
+    except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
+        end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
+    except (BrokenPipeError, typer.Exit):
+        raise  # whoever read the output has left, or all has been said
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        message, code = explain(error)
+        sentence, *picture = message.split("\n", 1)  # of a pipeline, the place where it is wrong is shown
+        end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json, _details(error))
+
+
+@contextlib.contextmanager
+def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Lets what typer finds wrong with the arguments of a command pass, and prints it in JSON as well where they ask for that."""
+    as_json = "--json" in arguments
+    try:
+        yield
+    except KeyboardInterrupt as error:  # outside of `errors`, where typer would end without a word
+        end(*interruption(error), as_json)
+    except _UsageError as error:
+        if as_json:
+            _print_json(" ".join(error.format_message().split()))
+        raise
+
+
+def interruption(error: KeyboardInterrupt) -> tuple[str, int]:
+    """What an interruption is called, and its exit code."""
+    return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+
+
+def terminate_in_order() -> None:
+    """Makes the first SIGTERM an interruption, so that files are closed, unless somebody else handles it."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the second time is meant otherwise
+    raise Terminated
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """The sentence and the exit code for an error."""
+    from passat.bisection import CheckError
+    from passat.certificates import TrustError
+    from passat.crash import PassError
+    from passat.explaining import ExplainError
+    from passat.feeds import InputsError
+    from passat.ir.diagnostics import DiagnosticError
+    from passat.ir.onnx import OnnxError
+    from passat.passmgr import BisectError, ConfigError, PassDependencyError, PipelineError, PluginError, ReproducerError, UnknownPassError
+    from passat.report import MismatchError, UnverifiedError
+    from passat.rulefile import RuleFileError
+    from passat.rules.cost import CostError
+    from passat.rules.pattern import RuleError
+    from passat.rules.provenance.plain import CertificateError
+    from passat.runner import CustomOpsError, VerifyError
+    from passat.settings import ArgumentError
+
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, OnnxError):
+        return str(error.args[0]), FAILURE
+    if isinstance(
+        error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, UnknownPassError, CheckError, ReproducerError, TrustError)
+    ):
+        return str(error), USAGE
+    if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError)):
+        return str(error), FAILURE
+    if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError, PluginError)):
+        return str(error), FAILURE
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        full = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        return f"{where}{full}", FAILURE
+    if isinstance(error, MemoryError):
+        return "there is not enough memory", FAILURE
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    text = " ".join(str(error.args[0] if isinstance(error, DiagnosticError) else error).split())
+    return f"Passat itself failed: {type(error).__name__}: {text}{notes}; {TRACEBACK}=1 shows where", FAILURE
+
+
+def _details(error: Exception) -> "Sequence[Diagnostic]":
+    """What stands below the sentence: all that is wrong, where it is more than the sentence says."""
+    from passat.crash import PassError
+    from passat.ir.diagnostics import DiagnosticError
+    from passat.ir.onnx import OnnxError
+
+    if isinstance(error, PassError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, DiagnosticError) and (len(error.diagnostics) > 1 or not isinstance(error, OnnxError)):
+        return error.diagnostics
+    return ()
+
+
+def end(message: str, code: int, as_json: bool = False, details: "Sequence[Diagnostic]" = ()) -> None:
+    """Prints a sentence, with the details below it, and leaves. In JSON the details are the list `errors` of sentences."""
+    print(f"error: {message}", file=sys.stderr)
+    if details:
+        from passat.ir.diagnostic_text import render_diagnostics
+
+        colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        print(f"\n{render_diagnostics(details, colour)}", file=sys.stderr)
+    if as_json:
+        _print_json(message, details)
+    raise typer.Exit(code)
+
+
+def _print_json(message: str, details: "Sequence[Diagnostic]" = ()) -> None:
+    listed = {"errors": [diagnostic.sentence for diagnostic in details]} if details else {}
+    print(json.dumps({"error": message, **listed}))
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A console; where it is no terminal, it is wide, unless COLUMNS says how wide."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, highlight=False, width=160)
+
+
+def show(what: "RenderableType") -> None:
+    """Prints a table or a text, without spaces at the ends of lines where nobody sees them."""
+    out = console()
+    if out.is_terminal:
+        out.print(what)
+        return
+    with out.capture() as capture:
+        out.print(what)
+    print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
 
 class Commands(TyperGroup):

@@ -15,7 +15,7 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.errors import USAGE, fail
+from passat.cli.app import USAGE, fail
 
 if TYPE_CHECKING:
     from passat.passmgr import PassContext, Plan

@@ -1,21 +1,23 @@
-"""`passat bisect` and `passat rules bisect`."""
+"""`passat bisect`, `passat rules bisect`, and `passat replay`, which replays what they and crashes have left in a folder."""
 
+import contextlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import app, rules_app
-from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, check_output_folder, command
-from passat.cli.errors import end, errors, explain
-from passat.cli.output import console
+from passat.cli.app import USAGE, CommandError, app, console, end, errors, explain, rules_app
+from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, command, load
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection
+    from passat.passmgr import Replay
     from passat.rule_bisection import RuleBisection
+    from passat.rule_reproducer import RuleReplay
 
 
 class Finding(Protocol):
@@ -94,7 +96,7 @@ def _bisect(
     """Searches, and prints what was found. `write` writes it into a folder, and tells so as data and in words; `unsaved` stands in place of
     that data where nothing is written."""
     from passat.ir.onnx import OnnxError
-    from passat.progress import ProgressLine
+    from passat.render import ProgressLine
     from passat.runner import custom_operators
 
     if save is not None:
@@ -122,3 +124,43 @@ def _bisect(
 def _lines(paths: list[str]) -> str:
     """A line for each file that was written."""
     return "".join(f"{path} was written\n" for path in paths)
+
+
+DIFFERENT = 3
+
+
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that --reproducer or --save wrote.", show_default=False)],
+    *,
+    rules: RulesOption = None,
+    check: Annotated[
+        str | None, typer.Option(metavar="CMD", help="The command that said what is bad, of a folder that `passat rules bisect` wrote.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a pass again that raised, or rules that made a model bad, from the folder that `passat optimize --reproducer DIR` or
+    `passat rules bisect --save DIR` wrote.
+
+    Exit codes: 0 it does not fail, 1 it fails the same way, 2 the folder cannot be used, 3 it fails in another way.
+    Nothing in the folder is run; rules and commands of your own have to be given again.
+    """
+    with errors(as_json):
+        try:
+            from passat.crash import replay_folder
+            from passat.rule_reproducer import is_bisection, replay_bisection
+
+            sets = load(rules)
+            with contextlib.redirect_stdout(sys.stderr):
+                found: Sequence[Replay | RuleReplay]
+                found = replay_bisection(folder, sets, check) if is_bisection(folder) else replay_folder(folder, sets)
+        except Exception as error:  # 1 says that it fails the same way, so nothing else may
+            sentence, _ = explain(error)
+            raise CommandError(sentence, USAGE) from error
+        last = found[-1]
+        if as_json:
+            told = {"failed": last.failure is not None, "same": last.same, "error": last.failure, "said": list(map(str, found))}
+            print(json.dumps(told, indent=2))
+        else:
+            print("\n".join(map(str, found)))
+    raise typer.Exit(0 if last.failure is None else 1 if last.same else DIFFERENT)

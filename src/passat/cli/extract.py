@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from passat.cli.app import app
+from passat.cli.app import app, errors, fail
 from passat.cli.arguments import JsonOption, not_nan
-from passat.cli.errors import errors, fail
 
 
 @app.command()

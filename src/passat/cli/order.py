@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from passat.cli.app import app
+from passat.cli.app import USAGE, app, errors, fail, show
 from passat.cli.arguments import JsonOption, PassOptions, check_names, check_outputs, command, load
-from passat.cli.errors import USAGE, errors, fail
-from passat.cli.output import show
 
 if TYPE_CHECKING:
     from passat.passmgr import Plan

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from passat.cli.app import rules_app
+from passat.cli.app import FAILURE, USAGE, console, end, errors, fail, interruption, rules_app
 from passat.cli.arguments import JsonOption, RulesOption, check_outputs, load
-from passat.cli.errors import FAILURE, USAGE, end, errors, fail, interruption
-from passat.cli.output import console
 
 if TYPE_CHECKING:
     from passat.rules.checking.trying import Checked
@@ -54,7 +52,7 @@ def check_rules(
     Exit code 0 where all are sound, 1 where one is not. Ctrl-C prints what was found so far, with exit code 130.
     """
     with errors(as_json):
-        from passat.progress import ProgressLine
+        from passat.render import ProgressLine
         from passat.rules.checking.check_sets import check_each, related
         from passat.rules.checking.text import reports_text
 
@@ -90,8 +88,8 @@ def rules_doc(
     """Print a page in Markdown on rules: equations, guards in words, kinds, what they may do to values, operators."""
     with errors(as_json=False):
         check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
-        from passat.rule_pages.catalogue import subjects_of
-        from passat.rule_pages.markdown import library_page, page
+        from passat.catalogue import subjects_of
+        from passat.rule_pages import library_page, page
 
         text = page(subjects_of(rule_sets(what))) if what else library_page()
         if output is None:

@@ -1,16 +1,38 @@
-"""Which rule or pass made which node of a result, and in which e-graph an expression can be looked at."""
+"""What an optimisation keeps for its page beside the report, and what the page shows of it: which rule or pass made which node of a result,
+the e-graphs with all their nodes, what rules did in full."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any as AnyValue
 
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Expr, Var
+from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.rules.engine.graph import CALL, GET, TUPLE, Graph
+from passat.page.program import Strings, attrs_text, constant_text, program_of, shown, type_text
+from passat.report import Report
+from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
 from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
+from passat.rules.provenance.histories import Histories
 from passat.rules.provenance.trail import Passed
 from passat.rules.provenance.walks import counterparts, is_only_rebuilt
 from passat.rules.rule import without_operators
+
+if TYPE_CHECKING:
+    from passat.passmgr import Plan
+
+
+class Record(NamedTuple):
+    """The program before and after, the plan of the pipeline, all saturations in order, and how many of these belong to the first run of
+    the pipeline: others made candidates, where the time was to decide. `passed` are the passes of the first run."""
+
+    before: IRModule
+    after: IRModule
+    plan: "Plan"
+    runs: Sequence[Run]
+    first: int
+    passed: Sequence[Passed] = ()
 
 
 class Place(NamedTuple):
@@ -122,3 +144,173 @@ def _name(expr: Expr) -> object:
     if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
         return (expr.op, expr.attrs, expr.span)
     return None
+
+
+MOST: Final = 2_000
+"""Of each e-graph at most so many nodes are told, those around which rules did something."""
+MOST_TOGETHER: Final = 40_000
+"""And of all e-graphs together."""
+_DEPTH: Final = 2
+_USERS: Final = 8
+"""Of the users of a class so many are told where there is little room."""
+
+
+def egraphs_of(runs: Sequence[Run], strings: Strings) -> list[dict[str, AnyValue] | None]:
+    """For each run its e-graph, bounded; None where no room is left. Those in which most was found come first."""
+    left = MOST_TOGETHER
+    found: list[dict[str, AnyValue] | None] = [None] * len(runs)
+    for number in sorted(range(len(runs)), key=lambda i: (-len(runs[i].members), -len(runs[i].applications), i)):
+        if left > 0:
+            made = found[number] = _egraph(runs[number], strings, min(MOST, left))
+            left -= made["nodes"]
+    return found
+
+
+def _egraph(run: Run, strings: Strings, most: int) -> dict[str, AnyValue]:
+    """One e-graph in columns. Operands are places in the list of classes; -1 where the class has been left out."""
+    graph = run.graph
+    nodes_of = _nodes(run)
+    classes = _chosen_classes(run, nodes_of, most)
+    place = {cls: at for at, cls in enumerate(classes)}
+    columns: dict[str, list[AnyValue]] = {name: [] for name in ("cls", "label", "attrs", "cost", "rule", "taken", "operands")}
+    for cls in classes:
+        for node in nodes_of[cls]:
+            rule = without_operators(run.provenance.get(node, ("", 0))[0])
+            columns["cls"].append(place[cls])
+            columns["label"].append(strings.number(_label(graph, node)))
+            columns["attrs"].append(strings.number(_attrs(graph, node)))
+            columns["cost"].append(None if run.space is None else float(f"{run.space.costs[node]:.4g}"))
+            columns["rule"].append(strings.number(rule))
+            columns["taken"].append(int(run.choice is not None and run.choice.get(cls) == node))
+            columns["operands"].append([place.get(graph.find(part), -1) for part in graph.operands[node]])
+    return {
+        "classes": classes,
+        "types": [strings.number(type_text(graph.types[cls])) for cls in classes],
+        "constant": [at for at, cls in enumerate(classes) if cls in graph.constants],
+        "root": place.get(graph.find(run.root), -1),
+        "nodes": len(columns["cls"]),
+        "total": len(graph),
+        **columns,
+    }
+
+
+def _nodes(run: Run) -> dict[int, list[int]]:
+    """The nodes of each class, of those that have become equal one."""
+    graph = run.graph
+    found: dict[int, list[int]] = {}
+    seen: set[object] = set()
+    for node in range(len(graph)):
+        cls = graph.find(node)
+        content = (cls, graph.symbols[node], graph.payloads[node], tuple([graph.find(part) for part in graph.operands[node]]))
+        taken = run.choice is not None and run.choice.get(cls) == node
+        if content not in seen or taken:
+            seen.add(content)
+            found.setdefault(cls, []).append(node)
+    return found
+
+
+def _chosen_classes(run: Run, nodes_of: dict[int, list[int]], most: int) -> list[int]:
+    """The classes to tell, in the order of the program: all, or those in which rules did something, and what is around them."""
+    if sum(map(len, nodes_of.values())) <= most:
+        return sorted(nodes_of)
+    graph = run.graph
+    users: dict[int, list[int]] = {}
+    for cls, nodes in nodes_of.items():
+        for node in nodes:
+            for part in graph.operands[node]:
+                users.setdefault(graph.find(part), []).append(cls)
+    kept: set[int] = set()
+    room = most
+    for start in _seeds(run):
+        queue, near = deque([(start, 0)]), {start}
+        while queue and room > 0:
+            cls, depth = queue.popleft()
+            if cls not in kept and len(nodes_of[cls]) <= room:
+                kept.add(cls)
+                room -= len(nodes_of[cls])
+            if depth < _DEPTH:
+                below = [graph.find(part) for node in nodes_of[cls] for part in graph.operands[node]]
+                around = [other for other in (*below, *users.get(cls, ())[:_USERS]) if other not in near]
+                near.update(around)
+                queue.extend((other, depth + 1) for other in around)
+        if room <= 0:
+            break
+    return sorted(kept)
+
+
+def _seeds(run: Run) -> list[int]:
+    """Where to look first: where each rule applied for the first time, then where each did for the second time, and so on."""
+    turns: dict[str, int] = {}
+    found: list[tuple[int, int, int]] = []
+    for number, application in enumerate(run.applications):
+        turn = turns[application.rule] = turns.get(application.rule, 0) + 1
+        found += [(turn, number, run.graph.find(root)) for root, _ in application.unions]
+    ordered = [cls for _, _, cls in sorted(found)]
+    return list(dict.fromkeys([*ordered, *sorted(cls for cls in run.members if run.graph.find(cls) == cls), run.graph.find(run.root)]))
+
+
+def _label(graph: Graph, node: int) -> str:
+    symbol, payload = graph.symbols[node], graph.payloads[node]
+    if symbol.kind == CALL and symbol.op is not None:
+        return shown(symbol.op.name, 80)
+    if symbol.kind == CONST:
+        return "constant"
+    if symbol.kind == GET:
+        return f".{payload}"
+    if symbol.kind == LEAF:
+        leaf = graph.leaves[payload]
+        return shown(leaf.name_hint, 80) if isinstance(leaf, Var) else type(leaf).__name__
+    return symbol.kind
+
+
+def _attrs(graph: Graph, node: int) -> str:
+    symbol, payload = graph.symbols[node], graph.payloads[node]
+    if symbol.kind == CALL and symbol.op is not None:
+        defaults = symbol.op.defaults
+        return attrs_text({name: value for name, value in graph.attrs[payload].items() if name not in defaults or value != defaults[name]})
+    return constant_text(graph.tensors[payload]) if symbol.kind == CONST else ""
+
+
+def add_statistics(report: Report, record: Record) -> None:
+    """Adds to the rules of a report what a record knows of them."""
+    rules = {rule.name: rule for rule in report.rules}
+    for run in record.runs[: record.first]:
+        for name, statistics in run.saturation.rules.items():
+            rule = rules.get(without_operators(name))
+            if rule is not None:
+                rule.seconds += statistics.seconds
+                for reason, count in statistics.reasons.items():
+                    rule.reasons[reason] = rule.reasons.get(reason, 0) + count
+    made, calls = made_by_rules(record)
+    histories = Histories(record.runs[: record.first], [each for each in record.passed if each.end <= record.first])
+    taken = set() if report.kept else set(map(without_operators, histories.rules()))
+    eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
+    for rule in report.rules:
+        rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
+        if rest > 0:
+            rule.reasons["(other reasons)"] = rest
+        rule.made = made.get(rule.name, 0)
+        rule.share = rule.made / calls if calls else 0.0
+        rule.taken = rule.name in taken or (None if rule.name in eager else False)  # what eager rules make leaves no choice
+    report.recorded = True
+
+
+def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
+    """How many of the calls of the result each rule made, and how many calls there are."""
+    origins, counts = Origins(record.runs, record.passed), dict[str, int]()
+    calls = program_of(record.after, most=1 << 62).calls
+    for node in calls:
+        rule = origins.rule_of(node.expr)
+        if rule:
+            counts[rule] = counts.get(rule, 0) + 1
+    return counts, len(calls)
+
+
+def silent_rules(record: Record) -> list[str]:
+    """The rules that ran and of whose left sides nothing was found."""
+    runs = record.runs[: record.first]
+    stages = [stage for run in runs for stage in run.stages]
+    heard = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]
+    ran = map(without_operators, heard)
+    matched = {without_operators(name) for run in runs for name, statistics in run.saturation.rules.items() if statistics.matches}
+    return [name for name in dict.fromkeys(ran) if name not in matched]

@@ -1,18 +1,91 @@
-"""How Relay's functions build calls: operands checked, Python values turned into attributes, what is known of types."""
+"""How Relay's functions build calls: operands checked, Python values turned into attributes, what is known of types.
+
+Functions of operators whose parameters are Relay's too are made from the declarations of the operators. The operands come first, then the
+attributes, in the order of the declaration; all by position or by name. A single operand `x` is called `data` and two of them `lhs` and
+`rhs`, as in Relay.
+
+Weights that were declared by name alone, `relay.var("weight")`, as the networks of `relay.testing` do it, get their types when a call is
+built, from the attributes of the operator and the type of its data, where Relay finds them when it infers types.
+"""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import TypeAlias
 
 import numpy as np
 
 from passat.ir.dtypes import from_numpy
-from passat.ir.expr import Call, Constant, Expr, Tuple, const
-from passat.ir.op import get_op
-from passat.ir.types import TensorType, TupleType
+from passat.ir.expr import Call, Constant, Expr, Tuple, Var, const
+from passat.ir.infer import infer_type
+from passat.ir.infer_error import InferError
+from passat.ir.op import Op, get_op, list_ops
+from passat.ir.shape import Dim
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
-from passat.relay.weights import known_type, type_weights
+
+_PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
+_CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
+
+
+def is_untyped(operand: object) -> bool:
+    """Whether an operand is a variable of which no type is known."""
+    return isinstance(operand, Var) and operand._checked_type is None
+
+
+def type_weights(name: str, operands: Sequence[Expr], attrs: Mapping[str, AnyValue], units: int | None = None) -> None:
+    """Gives variables without a type, among the operands behind the data, the type that the operator `name` wants of them."""
+    untyped = [operand for operand in operands[1:] if isinstance(operand, Var) and is_untyped(operand)]
+    data = _type_of_data(operands[0]) if untyped else None
+    if not isinstance(data, TensorType) or not data.shape:
+        return
+    shape: tuple[Dim, ...] | None = None
+    if name in _PER_CHANNEL:
+        axis = attrs.get("axis", 1)
+        shape = (data.shape[axis],) if -data.ndim <= axis < data.ndim else None
+    elif name in _CONVOLUTIONS:
+        shape = _kernel_shape(data, attrs, transposed=name.endswith("_transpose"))
+    elif name == "nn.dense" and units is not None:
+        shape = (units, data.shape[-1])
+    if shape is not None:
+        for var in untyped:
+            var.type_annotation = TensorType(shape, data.dtype)
+            var.assume_type(var.type_annotation)
+
+
+def known_type(expr: Expr) -> Type | None:
+    """The type of an expression, where it follows from annotations alone; variables without one are left as they are."""
+    if expr._checked_type is None:
+        new = post_order(expr, into=lambda node: node._checked_type is None)
+        if any(is_untyped(node) for node in new):
+            return None
+        infer_type(expr)
+    return expr.checked_type
+
+
+def _type_of_data(data: Expr) -> Type | None:
+    try:
+        return known_type(data)
+    except InferError:
+        return None  # which InferType will tell, with its place
+
+
+def _kernel_shape(data: TensorType, attrs: Mapping[str, AnyValue], transposed: bool) -> tuple[Dim, ...] | None:
+    channels, window = attrs.get("channels"), attrs.get("kernel_size")
+    place = attrs["data_layout"].find("C")
+    if channels is None or window is None or not 0 <= place < data.ndim:
+        return None
+    inner, outer, groups = data.shape[place], channels, attrs.get("groups", 1)
+    if groups != 1:
+        if not isinstance(inner, int):
+            return None
+        inner, outer = (inner, outer // groups) if transposed else (inner // groups, outer)
+    sizes: dict[str, Dim] = {"O": outer, "I": inner}
+    letters = [letter for letter in attrs["kernel_layout"] if letter not in sizes]
+    sizes.update(zip(letters, window, strict=False))
+    return tuple(sizes[letter] for letter in attrs["kernel_layout"]) if len(letters) == len(window) else None
+
 
 Numbers: TypeAlias = int | Sequence[int]
 Exprs: TypeAlias = Expr | Sequence[Expr]
@@ -112,3 +185,67 @@ def only_dtype(name: str, out_dtype: str | None, data: Expr) -> None:
 
 def _one_of(values: Iterable[object]) -> str:
     return " or ".join(repr(value) for value in values)
+
+
+_NAMES = {("x",): ("data",), ("x", "y"): ("lhs", "rhs")}
+
+
+def signature_of(op: Op) -> inspect.Signature:
+    """The parameters of the function of an operator; those without a default come first.
+
+    >>> from passat.ir.op import get_op
+    >>> list(signature_of(get_op("nn.leaky_relu")).parameters)
+    ['data', 'alpha']
+    """
+    kinds = [parameter.annotation for parameter in inspect.signature(op.relation).parameters.values()]
+    names = _NAMES.get(op.operand_names, op.operand_names)
+    operands = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Exprs if kind is TupleType else "Expr")
+        for name, kind in zip(names, kinds, strict=False)
+    ]
+    attrs = [parameter.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for parameter in op.attr_params.values()]
+    attrs.sort(key=lambda parameter: parameter.default is not parameter.empty)
+    return inspect.Signature([*operands, *attrs], return_annotation=Call)
+
+
+def function_of(op: Op) -> Callable[..., Call]:
+    """The function that builds calls of an operator. It raises TypeError for arguments that do not fit."""
+    signature = signature_of(op)
+    arity = op.arity
+    kinds = [parameter.annotation for parameter in inspect.signature(op.relation).parameters.values()][:arity]
+
+    def build(*args: object, **kwargs: object) -> Call:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"relay.{op.name}{signature_text(signature)}: {error}") from None
+        given = list(bound.arguments.items())
+        operands = [operand(op.name, name, value, kind) for (name, value), kind in zip(given, kinds, strict=False)]
+        return call(op.name, *operands, **dict(given[arity:]))
+
+    build.__name__ = build.__qualname__ = op.name.rpartition(".")[2]
+    build.__doc__ = op.doc
+    build.__module__ = "passat.relay"
+    build.__signature__ = signature  # type: ignore[attr-defined]  # what inspect and help() read
+    return build
+
+
+def signature_text(signature: inspect.Signature) -> str:
+    """The names of parameters, with their defaults.
+
+    >>> from passat.ir.op import get_op
+    >>> signature_text(signature_of(get_op("nn.softmax")))
+    '(data, axis=-1)'
+    """
+    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    return str(inspect.Signature(plain))
+
+
+def namespace(prefix: str, respelled: Collection[str]) -> dict[str, Callable[..., Call]]:
+    """The functions of the operators whose names begin with `prefix` and have no further dot, but for those spelled out by hand."""
+    found = {}
+    for op in list_ops():
+        name = op.name.removeprefix(prefix)
+        if op.name.startswith(prefix) and "." not in name and name not in respelled:
+            found[name] = function_of(op)
+    return found

@@ -1,6 +1,6 @@
 """Relay's functions of tensors, derived from the declarations of the operators. For type checkers they stand in `derived.pyi`."""
 
-from passat.relay.derive import namespace
+from passat.relay.building import namespace
 from passat.relay.tensor import __all__ as spelled_out
 
 _functions = namespace("", spelled_out)

@@ -1,6 +1,6 @@
 """Relay's functions of neural networks, derived from the operators' declarations. For type checkers they stand in `derived_nn.pyi`."""
 
-from passat.relay.derive import namespace
+from passat.relay.building import namespace
 from passat.relay.nn_functions import __all__ as functions
 from passat.relay.nn_windows import __all__ as windows
 

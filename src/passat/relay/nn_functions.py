@@ -10,8 +10,7 @@ import numpy as np
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
 from passat.ir.ops.padding import plain_value
 from passat.ir.types import TensorType
-from passat.relay.building import call, only, only_dtype, operand, rank
-from passat.relay.weights import known_type, type_weights
+from passat.relay.building import call, known_type, only, only_dtype, operand, rank, type_weights
 
 __all__ = [
     "batch_matmul",

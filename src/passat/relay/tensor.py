@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
-from passat.relay.building import Numbers, call, int_vector, is_dynamic, numbers, only, operand, rank
-from passat.relay.weights import known_type
+from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
 
 __all__ = [
     "arange",

@@ -11,13 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import passat
+from passat.catalogue import leaves
 from passat.ir.ops.static_forms import ARE_STATIC_FORMS
-from passat.page.egraphs import egraphs_of
-from passat.page.program import program_of, twins
-from passat.page.statistics import made_by_rules
-from passat.page.texts import Strings, script_json
+from passat.page.origins import egraphs_of, made_by_rules
+from passat.page.program import Strings, program_of, script_json, twins
 from passat.pipelines import build_pipeline
-from passat.rule_pages.catalogue import leaves
 from passat.rules import RuleSet, op, tensors
 from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
@@ -197,7 +195,7 @@ def test_large_programs_are_cut_and_that_is_said() -> None:
 
 
 def test_large_egraphs_are_cut_around_what_rules_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passat.page.egraphs.MOST", 30)
+    monkeypatch.setattr("passat.page.origins.MOST", 30)
     result = passat.optimize(layered(20), record=True, verify=False)
     assert result.record is not None
     strings = Strings()

@@ -12,10 +12,10 @@ from typing import cast
 
 import pytest
 
+from passat.catalogue import library_subjects
 from passat.cli.rules import rule_sets
 from passat.ir.types import IncompleteType
 from passat.listing import rule_rows
-from passat.rule_pages.catalogue import library_subjects
 from passat.rules import RuleSet, library
 from passat.rules.checking.case import Case
 from passat.rules.checking.check import INSTANCES, check_rule

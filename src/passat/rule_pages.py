@@ -8,16 +8,18 @@ from typing import Any as AnyValue
 from typing import Final
 
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
-from passat.passmgr import Pass, PassContext
-from passat.rule_pages.catalogue import (
+from passat.catalogue import (
     Subject,
+    call_of,
     leaves,
     library_subjects,
+    meaning,
+    named_functions,
     operators_of,
     registered_rule_passes,
     runners,
 )
-from passat.rule_pages.words import call_of, meaning, named_functions
+from passat.passmgr import Pass, PassContext
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass

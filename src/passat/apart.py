@@ -15,10 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from passat.sessions import wire
-from passat.sessions.session import SessionSettings
+from passat.session import Array, Head, SessionSettings, WireError, pack, read, unpack, write
 
-_COMMAND: Final = "from passat.sessions.keeper import serve; serve()"
+_COMMAND: Final = "from passat.session import serve; serve()"
 _NUMBERS: Final = count()
 
 
@@ -54,7 +53,7 @@ class ApartSession:
         with contextlib.suppress(OSError):  # a folder that is gone
             cwd = os.getcwd()
         place = {"path": model if isinstance(model, str) else None, "cwd": cwd}
-        arrays: list[wire.Array] = [] if isinstance(model, str) else [np.frombuffer(model, np.uint8)]
+        arrays: list[Array] = [] if isinstance(model, str) else [np.frombuffer(model, np.uint8)]
         request = {"do": "load", "session": self._number, **place, "settings": self._settings._asdict()}
         reply, _ = self._keeper.ask(request, arrays, seconds)
         weakref.finalize(self, self._keeper.drop, self._number).atexit = False
@@ -65,9 +64,9 @@ class ApartSession:
         """The values of all outputs, in order. Raises RefusedError, EndedError."""
         if not self._keeper.is_there():
             self._load()
-        arrays: list[wire.Array] = []
-        reply, values = self._keeper.ask({"do": "run", "session": self._number, "feed": wire.pack(dict(feed), arrays)}, arrays)
-        found: list[AnyValue] = wire.unpack(reply["values"], values)
+        arrays: list[Array] = []
+        reply, values = self._keeper.ask({"do": "run", "session": self._number, "feed": pack(dict(feed), arrays)}, arrays)
+        found: list[AnyValue] = unpack(reply["values"], values)
         return found
 
 
@@ -99,9 +98,7 @@ class _Keeper:
         """Whether it is running."""
         return self is _state.keeper and self._process.poll() is None
 
-    def ask(
-        self, request: Mapping[str, AnyValue], arrays: list[wire.Array], seconds: float | None = None
-    ) -> tuple[wire.Head, list[wire.Array]]:
+    def ask(self, request: Mapping[str, AnyValue], arrays: list[Array], seconds: float | None = None) -> tuple[Head, list[Array]]:
         """The answer to a request. Raises EndedError, also where it takes longer than so many seconds, and RefusedError."""
         with self._lock:
             timer = None if seconds is None else threading.Timer(seconds, self._process.kill)
@@ -110,9 +107,9 @@ class _Keeper:
                     timer.start()
                 self._greet()
                 for number in self._take_dropped():
-                    wire.write(self._requests, {"do": "drop", "session": number})
-                wire.write(self._requests, request, arrays)
-                reply, found = wire.read(self._replies)
+                    write(self._requests, {"do": "drop", "session": number})
+                write(self._requests, request, arrays)
+                reply, found = read(self._replies)
             except (EOFError, BrokenPipeError, ConnectionError):
                 raise EndedError(f"ONNX Runtime ended its process with {show_code(self._end())}") from None
             except BaseException:  # half a message may be under way
@@ -130,8 +127,8 @@ class _Keeper:
         if self._greeted:
             return
         try:
-            greeting, _ = wire.read(self._replies)
-        except (EOFError, wire.WireError) as error:
+            greeting, _ = read(self._replies)
+        except (EOFError, WireError) as error:
             _state.is_possible = self._end(kill=True) < 0 and isinstance(error, EOFError)  # somebody has ended it
             raise NoProcessError("the process that keeps sessions does not start") from error
         if "missing" in greeting:
@@ -144,7 +141,7 @@ class _Keeper:
         if self.is_there() and self._lock.acquire(blocking=False):
             try:
                 for each in self._take_dropped():
-                    wire.write(self._requests, {"do": "drop", "session": each})
+                    write(self._requests, {"do": "drop", "session": each})
             except OSError:  # it has ended, and the session with it
                 pass
             finally:

@@ -1,0 +1,297 @@
+"""Sessions of ONNX Runtime, and the process that keeps some for another one: `serve` answers its requests, one after the other.
+
+Messages between the two have a head in JSON, and arrays as they are in memory. Nothing that is read is executed. What is imported here
+is imported by that process too, which should start fast.
+"""
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any as AnyValue
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+_NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
+"""Types that ONNX Runtime does not exchange with NumPy, by their numbers in ONNX: they go in and out as raw memory."""
+
+
+class SessionSettings(NamedTuple):
+    """How a model is loaded: the folder of its external data, how many threads (0 for all), which optimizations, the seed of random
+    operators, whether memory is kept, and the libraries of custom operators."""
+
+    folder: str | None = None
+    threads: int = 0
+    optimise: bool | Literal["all"] = False
+    seed: int | None = None
+    arena: bool = False
+    libraries: Sequence[str] = ()
+
+
+class Session:
+    """A session in this process. Raises ImportError without ONNX Runtime, and what that raises where the model does not load."""
+
+    def __init__(self, model: bytes | str, settings: SessionSettings) -> None:
+        import onnxruntime
+
+        if settings.seed is not None:
+            onnxruntime.set_seed(settings.seed)  # of operators that draw random numbers and have no seed of their own
+        options = onnxruntime.SessionOptions()
+        level = onnxruntime.GraphOptimizationLevel
+        levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
+        options.graph_optimization_level = levels[settings.optimise]
+        options.intra_op_num_threads = settings.threads or os.cpu_count() or 1
+        options.log_severity_level = 4
+        if not settings.arena:  # nothing is timed: threads that wait for work need not keep the cores busy
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = settings.arena  # without it memory goes back at once; with it times are what they are elsewhere
+        for library in settings.libraries:
+            options.register_custom_ops_library(library)
+        if settings.folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", settings.folder)
+        self._values = onnxruntime.OrtValue
+        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.inputs: tuple[tuple[str, str, tuple[int | str | None, ...]], ...] = tuple(
+            (value.name, value.type, tuple(value.shape)) for value in self._session.get_inputs()
+        )
+        """Names, types and shapes."""
+        self.outputs: tuple[tuple[str, str], ...] = tuple((value.name, value.type) for value in self._session.get_outputs())
+        """Names and types."""
+        self._narrow = any(kind in _NARROW for _, kind, *_ in (*self.inputs, *self.outputs))
+
+    def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
+        """The values of all outputs, in order."""
+        names = [name for name, _ in self.outputs]
+        if not self._narrow:
+            values: list[AnyValue] = self._session.run(names, dict(feed))
+            return values
+        made = {name: self._to_runtime(feed[name], name, kind) for name, kind, _ in self.inputs}
+        return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
+
+    def _to_runtime(self, value: AnyValue, name: str, kind: str) -> AnyValue:
+        if "seq(" in kind:
+            raise ValueError(f"the input {name!r} is a sequence, in a model that has inputs or outputs of type bfloat16 too")
+        if kind in _NARROW:
+            return self._values.ortvalue_from_numpy_with_onnx_type(np.require(value, requirements="C").view(np.uint16), _NARROW[kind])
+        return self._values.ortvalue_from_numpy(value)
+
+
+def _from_runtime(value: AnyValue) -> AnyValue:
+    if not value.is_tensor() or value.data_type() not in _NARROW:
+        return value.numpy()
+    import ml_dtypes
+
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(raw, ml_dtypes.bfloat16).reshape(value.shape())
+
+
+Array: TypeAlias = npt.NDArray[np.generic]
+Head: TypeAlias = dict[str, AnyValue]
+
+_LENGTH: Final = 8
+"""Bytes that say how long a head is."""
+_LONGEST_HEAD: Final = 1 << 30
+_PLAIN: Final = re.compile(r"[<>|=][biufcUS]\d{1,9}")
+"""How NumPy calls its own element types."""
+
+
+class Writable(Protocol):
+    """Where messages go to: an unbuffered file."""
+
+    def write(self, data: memoryview, /) -> int | None:
+        """Writes some of the data; how much."""
+
+
+class Readable(Protocol):
+    """Where messages come from: an unbuffered file."""
+
+    def readinto(self, data: memoryview, /) -> int | None:
+        """Reads some data; how much, 0 at the end."""
+
+
+class WireError(ValueError):
+    """What is no message, or a value that goes into none."""
+
+
+def pack(value: AnyValue, arrays: list[Array]) -> AnyValue:
+    """The form of a value in a head: an array, None, a number, a text, a list of such, or a mapping. `arrays` gets what goes beside it.
+
+    Raises WireError for anything else.
+    """
+    match value:
+        case np.ndarray() | np.generic():
+            return _packed_array(np.asarray(value, order="C"), arrays)
+        case None | bool() | int() | float() | str():
+            return {"is": value}
+        case list() | tuple():
+            return {"list": [pack(each, arrays) for each in value]}
+        case Mapping():
+            return {"map": [[pack(key, arrays), pack(each, arrays)] for key, each in value.items()]}
+    raise WireError(f"a {type(value).__name__} is no value that is handed to another process")
+
+
+def _packed_array(value: Array, arrays: list[Array]) -> AnyValue:
+    if value.dtype.kind == "O":
+        texts = value.ravel().tolist()
+        if not all(isinstance(text, str) for text in texts):
+            raise WireError("an array of objects that are no texts is not handed to another process")
+        return {"texts": texts, "shape": value.shape}
+    arrays.append(value)
+    return {"array": len(arrays) - 1}
+
+
+def unpack(form: AnyValue, arrays: Sequence[Array]) -> AnyValue:
+    """The value of a form."""
+    match form:
+        case {"is": value}:
+            return value
+        case {"array": int(index)}:
+            return arrays[index]
+        case {"texts": list(texts), "shape": list(shape)}:
+            found = np.empty(len(texts), object)
+            found[:] = texts
+            return found.reshape(shape)
+        case {"list": list(parts)}:
+            return [unpack(part, arrays) for part in parts]
+        case {"map": list(parts)}:
+            return {unpack(key, arrays): unpack(part, arrays) for key, part in parts}
+    raise WireError("a value in no known form")
+
+
+def write(stream: Writable, head: Mapping[str, AnyValue], arrays: Sequence[Array] = ()) -> None:
+    """Writes a message. Raises OSError where nobody reads it."""
+    kinds = [[_name(array.dtype), array.shape] for array in arrays]
+    data = json.dumps({"head": head, "arrays": kinds}).encode()
+    _write_all(stream, memoryview(len(data).to_bytes(_LENGTH, "little") + data))
+    for array in arrays:
+        _write_all(stream, array.reshape(-1).view(np.uint8).data)
+
+
+def read(stream: Readable) -> tuple[Head, list[Array]]:
+    """Reads a message. Raises EOFError at the end, WireError for what is no message."""
+    size = int.from_bytes(_read_bytes(stream, _LENGTH), "little")
+    if size > _LONGEST_HEAD:
+        raise WireError(f"a head of {size} bytes")
+    try:
+        found = json.loads(_read_bytes(stream, size))
+        head, arrays = dict(found["head"]), [_empty(name, shape) for name, shape in found["arrays"]]
+    except (ValueError, TypeError, KeyError, MemoryError) as error:
+        raise WireError(f"no message: {error}") from error
+    for array in arrays:
+        _read_into(stream, array.reshape(-1).view(np.uint8).data)
+    return head, arrays
+
+
+def _name(dtype: np.dtype[np.generic]) -> str:
+    return "bfloat16" if dtype.name == "bfloat16" else dtype.str
+
+
+def _empty(name: str, shape: Sequence[int]) -> Array:
+    if not all(isinstance(size, int) and size >= 0 for size in shape) or math.prod(shape) >= 1 << 62:
+        raise WireError(f"an array of shape {shape}")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.empty(shape, ml_dtypes.bfloat16)
+    if not _PLAIN.fullmatch(name):
+        raise WireError(f"an array of {name!r}")
+    return np.empty(shape, np.dtype(name))
+
+
+def _write_all(stream: Writable, data: memoryview) -> None:
+    while data:
+        data = data[stream.write(data) or 0 :]
+
+
+def _read_bytes(stream: Readable, size: int) -> bytearray:
+    data = bytearray(size)
+    _read_into(stream, memoryview(data))
+    return data
+
+
+def _read_into(stream: Readable, data: memoryview) -> None:
+    while data:
+        count = stream.readinto(data)
+        if not count:
+            raise EOFError
+        data = data[count:]
+
+
+_FAILED: Final = 1
+
+
+def serve() -> None:
+    """Answers requests that come in on the input stream, on the output stream. What libraries print goes to the error stream."""
+    requests: AnyValue = os.fdopen(os.dup(0), "rb", 0)
+    replies: AnyValue = os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)
+    waiting: SimpleQueue[tuple[Head, list[Array]]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(requests, waiting), daemon=True).start()
+    keeper = _Keeper()
+    try:
+        write(replies, keeper.begin())
+        while True:
+            reply = keeper.answer(*waiting.get())
+            if reply is not None:
+                write(replies, *reply)
+            del reply  # which may be large
+    except OSError:  # nobody waits for the answer
+        os._exit(0)
+
+
+def _receive(requests: AnyValue, waiting: "SimpleQueue[tuple[Head, list[Array]]]") -> None:
+    """Ends the process, whatever it is at, once nobody can ask any more."""
+    try:
+        while True:
+            waiting.put(read(requests))
+    except EOFError:
+        os._exit(0)
+    except BaseException:
+        os._exit(_FAILED)
+
+
+class _Keeper:
+    """The sessions, by their numbers."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+
+    def begin(self) -> Head:
+        """Imports what is needed."""
+        try:
+            import onnxruntime
+        except ImportError as error:
+            return {"missing": str(error)}
+        return {"version": onnxruntime.__version__}
+
+    def answer(self, head: Head, arrays: list[Array]) -> tuple[Head, list[Array]] | None:
+        """The answer to a request; None where none is wanted. What ONNX Runtime raises is one."""
+        match head["do"]:
+            case "load" | "run" as what:
+                try:
+                    return self._load(head, arrays) if what == "load" else self._run(head, arrays)
+                except Exception as error:  # ONNX Runtime has no common base of its errors
+                    return {"error": str(error)}, []
+            case "drop":
+                self._sessions.pop(head["session"], None)
+        return None
+
+    def _load(self, head: Head, arrays: list[Array]) -> tuple[Head, list[Array]]:
+        if head["cwd"] is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(head["cwd"])
+        model = head["path"] if head["path"] is not None else arrays.pop().tobytes()
+        session = self._sessions[head["session"]] = Session(model, SessionSettings(**head["settings"]))
+        return {"inputs": session.inputs, "outputs": session.outputs}, []
+
+    def _run(self, head: Head, arrays: list[Array]) -> tuple[Head, list[Array]]:
+        values = self._sessions[head["session"]].run(unpack(head["feed"], arrays))
+        packed: list[Array] = []
+        return {"values": pack(values, packed)}, packed
