@@ -409,11 +409,11 @@ class RuleSetMeta(type):
     @functools.cache  # noqa: B019  # classes live as long as the program
     def of_kind(cls, kind: str) -> "RuleSetMeta":
         """The same rules under the same names, all of one kind, for a pass that uses them otherwise than they say themselves:
-        `phase(Products, Commutativity.of_kind("joining"))`. Raises RuleError where a rule cannot be of that kind.
+        `phase(Products, Reassociate.of_kind("joining"))`. Raises RuleError where a rule cannot be of that kind.
 
-        >>> from passat.rules.library import Commutativity
-        >>> [rule.kind for rule in Commutativity.of_kind("joining")]
-        ['joining', 'joining']
+        >>> from passat.rules.library import Reassociate
+        >>> [rule.kind for rule in Reassociate.of_kind("joining")]
+        ['joining', 'joining', 'joining']
         """
         if all(rule.kind == kind for rule in cls):
             return cls

@@ -50,6 +50,12 @@ CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the 
 
 
 @condition
+def is_not_constant(y: Term) -> bool | str:
+    """The term is no constant: what is computed from constants alone stays together."""
+    return y.constant is None or "is a constant"
+
+
+@condition
 def is_no_negative_zero(c: Term) -> bool | str:
     """The constant is not -0.0: of x = -0.0, x - -0.0 is 0.0."""
     element = c.value().uniform()
@@ -81,40 +87,6 @@ class Units(RuleSet):
     power = (op.power(x, c) >> x).when(is_all(c, 1), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
     subtract = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
     unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
-
-
-involution = operator("involution", involution=True, arity=1)
-idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
-clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
-twofold = operator("twofold", idempotent=True, arity=2)
-even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
-sign_change = operator("sign_change", "negative", "abs")
-of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
-
-
-class Arithmetic(RuleSet):
-    """Identities of elementwise operators, of one operator applied twice (f(f(x)) is x or f(x), f(x, x) is x) and of different ones."""
-
-    same_operands = twofold(x, x) >> x
-    absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
-    involution_twice = involution(involution(x)) >> x
-    idempotent_twice = idempotent(idempotent(x)) >> idempotent(x)
-    clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
-    copy = op.copy(x) >> x
-    add_negative = x + op.negative(y) >> x - y
-    subtract_negative = x - op.negative(y) >> x + y
-    negative_of_difference = (op.negative(x - y) >> y - x).inexact("-(x - x) is -0.0, x - x is 0.0")
-    product_of_negatives = op.negative(x) * op.negative(y) >> x * y
-    # The negative of the lowest integer is itself, so of integers this is not an identity.
-    quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
-    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
-    multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
-    where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y))).inexact(CHOSEN_ZERO)
-    where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
-    where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
-    one_of_one = of_one((x,)) >> x
-    even = even(sign_change(x)) >> even(x)
-    odd = odd(op.negative(x)) >> op.negative(odd(x))
 
 
 @condition
@@ -352,6 +324,13 @@ def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
     return Tensor.splat(found, whole.type.concrete_shape, "bool")
 
 
+involution = operator("involution", involution=True, arity=1)
+idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
+clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
+twofold = operator("twofold", idempotent=True, arity=2)
+even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
+sign_change = operator("sign_change", "negative", "abs")
+of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 rectifier = operator("rectifier", "abs", "nn.relu")
 extremum = operator("extremum", "maximum", "minimum")
 comparison = operator("comparison", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
@@ -360,10 +339,31 @@ greatest = operator("greatest", "max", "min")
 _COMPARED = comparison(x, y)
 
 
-class Bounds(RuleSet):
-    """Operators that change nothing, because elements never leave a range; comparisons that it decides; monotonic operators, of which the
-    greatest result is that of the greatest operand."""
+class Arithmetic(RuleSet):
+    """Identities of elementwise operators: one applied twice (f(f(x)) is x or f(x), f(x, x) is x), different ones, and those that hold
+    because elements never leave a range; a monotonic operator follows the maximum, of less elements."""
 
+    same_operands = twofold(x, x) >> x
+    absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
+    involution_twice = involution(involution(x)) >> x
+    idempotent_twice = idempotent(idempotent(x)) >> idempotent(x)
+    clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
+    copy = op.copy(x) >> x
+    add_negative = x + op.negative(y) >> x - y
+    subtract_negative = x - op.negative(y) >> x + y
+    negative_of_difference = (op.negative(x - y) >> y - x).inexact("-(x - x) is -0.0, x - x is 0.0")
+    product_of_negatives = op.negative(x) * op.negative(y) >> x * y
+    # The negative of the lowest integer is itself, so of integers this is not an identity.
+    quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
+    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
+    multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
+    where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y))).inexact(CHOSEN_ZERO)
+    where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
+    where_same = (op.where(x, y, y) >> y).when(same_type(y, op.where(x, y, y))).inexact(CHOSEN_ZERO)
+    one_of_one = of_one((x,)) >> x
+    even = even(sign_change(x)) >> even(x)
+    odd = odd(op.negative(x)) >> op.negative(odd(x))
+    # What the ranges of elements decide.
     rectified = (rectifier(x) >> x).when(never_signed(x))
     rectified_zeros = (rectifier(x) >> x).when(never_negative(x)).inexact(TIES)
     clipped = (op.clip(x, attrs=a) >> x).when(clips_nothing(a, x)).inexact(TIES)

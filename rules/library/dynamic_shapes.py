@@ -1,24 +1,25 @@
-"""Shapes that are computed, and elements that are looked up in the order in which they lie. Operators: dyn.* onnx.CastLike take gather_nd
-arange reshape expand_dims squeeze nn.batch_flatten transpose concatenate where add subtract multiply divide minimum maximum.
+"""Tensors that are made of shapes, and shapes that are computed. Operators: zeros_like ones_like full_like full zeros ones, arithmetic on
+them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gather_nd arange reshape expand_dims squeeze nn.batch_flatten
+transpose concatenate where.
 
-Dynamic operators whose shape-like operand is known become static ones. What others do is often known though no list of numbers says it:
-that nothing but axes of size 1 comes in, that a copy is one that the next operator makes by itself, that indices which are counted up name
-all elements in order. Sources of the last: padding masks that exporters of torch's vmap look up at (sample, place), as one flat index or as
-pairs; adaptive pooling to one place by its own size.
+What is made is often known though no list of numbers says it: that nothing but axes of size 1 comes in, that a copy is one that the next
+operator makes by itself, that indices which are counted up name all elements in order. Sources of the last: padding masks that exporters
+of torch's vmap look up at (sample, place), as one flat index or as pairs; adaptive pooling to one place by its own size.
+
+Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
+`ones(...)`.
 """
 
 from collections.abc import Sequence
-from typing import Any as AnyValue
 from typing import Final
 
 import numpy as np
 
-from passat.ir.attrs import Attrs
-from passat.ir.ops.static_forms import static_form
+from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim
 from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, same_type
+from passat.rules.conditions import Refuse, Term, computed, condition, dtype_of, is_float, same_type, shape_of
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.masks import batch_axes, keeps_batches
@@ -30,32 +31,6 @@ from passat.rules.rule import RuleSet
 x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")
 a, p = attributes("a p")
-_NONE: Final = Attrs()
-
-
-@computed
-def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValue:
-    """The attributes of the static operator that does the same. Refuses where too little is known of the operands."""
-    form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
-    if form is None:
-        raise Refuse(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
-    return form.attrs
-
-
-class DynamicToStatic(RuleSet):
-    """Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."""
-
-    reshape = (op.dyn.reshape(x, y, attrs=a) >> op.reshape(x, attrs=static_attrs("dyn.reshape", (x, y), a))).eager()
-    broadcast_to = (op.dyn.broadcast_to(x, y) >> op.broadcast_to(x, attrs=static_attrs("dyn.broadcast_to", (x, y), _NONE))).eager()
-    full = (op.dyn.full(x, y, attrs=a) >> op.full(x, attrs=static_attrs("dyn.full", (x, y), a))).eager()
-    strided_slice = (
-        op.dyn.strided_slice(x, y, z, v, w) >> op.strided_slice(x, attrs=static_attrs("dyn.strided_slice", (x, y, z, v, w), _NONE))
-    ).eager()
-    tile = (op.dyn.tile(x, y) >> op.tile(x, attrs=static_attrs("dyn.tile", (x, y), _NONE))).eager()
-    pad = (op.dyn.pad(x, y, z, attrs=a) >> op.nn.pad(x, attrs=static_attrs("dyn.pad", (x, y, z), a))).eager()
-    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y, z, v), a))).eager()
-    topk = (op.dyn.topk(x, y, attrs=a) >> op.topk(x, attrs=static_attrs("dyn.topk", (x, y), a))).eager()
-    cast_like = (op.onnx.CastLike(x, y) >> op.cast(x, attrs=static_attrs("onnx.CastLike", (x, y), _NONE))).eager()
 
 
 def _long_axes(term: Term, rank: int) -> list[int]:
@@ -232,9 +207,102 @@ _TRUE = op.greater_equal(op.reshape(_NUMBERS, ...), d)
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
-class Lookups(RuleSet):
-    """Elements looked up in the order in which they lie are the tensor in another shape; masks of indices that are always in range."""
+def _number_of_a_shape(dice: Dice, c: Draft, whole: Draft, shape: Draft) -> Drafts:
+    return [Draft((1,) * dice.integer(0, 1)), None, None]
 
+
+@condition(draw=_number_of_a_shape)
+def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
+    """The constant is one number, and what is made of it has just the shape that is asked for."""
+    known = shape.known
+    if c.type.size != 1:
+        return f"{c.type!r} is not one number"
+    return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
+        f"{whole.type!r} has not the shape {known}"
+    )
+
+
+def _a_mask(dice: Dice, x: Draft, c: Draft, d: Draft) -> Drafts:
+    return [Draft(dtype="bool"), Draft((), "float32"), Draft((), "float32")]
+
+
+@condition(draw=_a_mask)
+def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
+    """A mask chooses between two numbers."""
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
+
+
+g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
+h = operator("h", "subtract", "divide")  # those that are not commutative
+side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
+
+
+def _met(of: Pattern) -> Pattern:
+    """Arithmetic with something else, which comes first or last."""
+    return side(left=g(of, y), right=h(y, of))
+
+
+_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z, ...))
+_CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
+_COPY = op.dyn.broadcast_to(c, y)
+_FULL = op.dyn.full(op.reshape(c, newshape=()), y)
+
+
+@computed
+def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
+    """The axes that are summed, of which there is one at least."""
+    axes = collapsed_axes(x.type, whole.type)
+    if not axes:
+        raise Refuse(f"{x.type!r} is not summed to be {whole.type!r}")
+    return axes
+
+
+@computed
+def full_shape(x: Term) -> tuple[int, ...]:
+    """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
+    if not x.type.is_static or 0 in x.type.shape:
+        raise Refuse(f"{x.type!r} is not static, or empty")
+    return tuple(int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static: all are integers
+
+
+form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
+_FILLED: Final = form(
+    full=op.full(y, ...),
+    full_like=op.full_like(z, y),
+    zeros=op.zeros(...),
+    ones=op.ones(...),
+    zeros_like=op.zeros_like(z),
+    ones_like=op.ones_like(z),
+)
+_VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
+filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
+filled_first = operator("g", "subtract", "divide")
+
+
+class CreationOps(RuleSet):
+    """Tensors of one value are made without the tensor that they are like, and arithmetic with one is arithmetic with its value; copies
+    to a computed shape are made by the arithmetic on them; elements looked up in the order in which they lie are the tensor in another
+    shape; masks of indices that are always in range go."""
+
+    zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
+    ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
+    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x))
+    cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
+    reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
+    broadcast_to_like = op.broadcast_to_like(x, y) >> op.broadcast_to(x, shape=shape_of(y))
+    collapse_sum_like = (
+        (
+            op.collapse_sum_like(x, y)
+            >> op.reshape(op.sum(x, axis=summed_axes(x, op.collapse_sum_like(x, y)), keepdims=True), newshape=full_shape(y))
+        )
+        .inexact("a sum of nothing but -0.0 is 0.0")
+        .lowering()  # two operators for one that nothing else knows
+    )
+    collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
+    filled_right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
+    filled_left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
+    # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+    filled_divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))
     always_true = (
         (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
     )
@@ -242,16 +310,19 @@ class Lookups(RuleSet):
     arange_steps = (op.reshape(_NUMBERS * k, ..., newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
     arange_spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
     batch_flatten = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
-    in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
-    rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
-    rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
+    taken_in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
+    taken_rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
+    taken_rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
         counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
     )
-    pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
+    gathered_pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
         counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
         *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
         is_last(p, _PLACES[0]),
     )
+    copied_operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
+    copied_mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
+    copied_number = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))
 
 
 inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
@@ -301,52 +372,3 @@ class DynamicViews(RuleSet):
     transpose = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(
         keeps_batches(p, x, _MERGED, _APART), keeps_leading(p, x, _APART)
     )
-
-
-def _number_of_a_shape(dice: Dice, c: Draft, whole: Draft, shape: Draft) -> Drafts:
-    return [Draft((1,) * dice.integer(0, 1)), None, None]
-
-
-@condition(draw=_number_of_a_shape)
-def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
-    """The constant is one number, and what is made of it has just the shape that is asked for."""
-    known = shape.known
-    if c.type.size != 1:
-        return f"{c.type!r} is not one number"
-    return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
-        f"{whole.type!r} has not the shape {known}"
-    )
-
-
-def _a_mask(dice: Dice, x: Draft, c: Draft, d: Draft) -> Drafts:
-    return [Draft(dtype="bool"), Draft((), "float32"), Draft((), "float32")]
-
-
-@condition(draw=_a_mask)
-def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
-    """A mask chooses between two numbers."""
-    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
-
-
-g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
-h = operator("h", "subtract", "divide")  # those that are not commutative
-side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
-
-
-def _met(of: Pattern) -> Pattern:
-    """Arithmetic with something else, which comes first or last."""
-    return side(left=g(of, y), right=h(y, of))
-
-
-_COPIED: Final = copy(broadcast=op.dyn.broadcast_to(x, z), full=op.dyn.full(x, z, ...))
-_CHOSEN, _CHOICE = op.where(op.dyn.broadcast_to(x, z), c, d), op.where(x, c, d)
-_COPY = op.dyn.broadcast_to(c, y)
-_FULL = op.dyn.full(op.reshape(c, newshape=()), y)
-
-
-class DynamicCopies(RuleSet):
-    """Copies to a computed shape: arithmetic makes them by itself; for one number, ONNX has an operator that reads no number."""
-
-    operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
-    mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
-    full = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))

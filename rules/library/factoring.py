@@ -1,55 +1,48 @@
-"""Sums and products written with fewer operators. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
-nn.softmax nn.log_softmax logical_not equal not_equal, and whatever is commutative.
+"""Sums and products written with fewer operators, and reductions: what comes out of them, and what they do not need. Operators: add
+subtract multiply divide negative exp log sqrt abs maximum minimum nn.softmax nn.log_softmax logical_not equal not_equal, whatever is
+commutative; sum mean max min prod all any logsumexp reduce_l1 reduce_l2, transpose reshape broadcast_to concatenate argmax argmin.
 
 What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is NaN, inf * (2 - 1) is infinite.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
-from passat.rules.conditions import Term, condition, is_all, is_finite, is_float, keeps_type, same_type, shape_of
-from passat.rules.library.arithmetic import TIES, meet_in_range
-from passat.rules.library.batch_norm import along
-from passat.rules.operator_hole import operator
-from passat.rules.pattern import attributes, constants, op, tensors
+from passat.ir.attrs import Attrs
+from passat.ir.ops.reduction import reduced_axes
+from passat.rules.case_hole import cases
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    computed,
+    condition,
+    is_all,
+    is_finite,
+    is_float,
+    is_positive,
+    keeps_type,
+    same_type,
+    shape_of,
+)
+from passat.rules.library.arithmetic import TIES, is_not_constant, meet_in_range
+from passat.rules.library.products import is_scalar, no_axes
+from passat.rules.library.raising import are_same_axes
+from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RESOLVED, Rule, RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
-(a,) = attributes("a")
+a, b, p = attributes("a b p")
 _ONCE: Final = "one product instead of several"
 _ORDER: Final = "rounds in another order"
-
-
-@condition
-def is_not_constant(y: Term) -> bool | str:
-    """The term is no constant: what is computed from constants alone stays together."""
-    return y.constant is None or "is a constant"
-
-
-class FloatConstants(RuleSet):
-    """Floats constants in sums and products outwards, one step a round, so that they fold together."""
-
-    shift = (
-        ((x + c) + y >> (x + y) + c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x + c), same_type(x, x + y))
-        .inexact(_ORDER)
-        .exploring()
-        .budget(128)
-    )
-    scale = (
-        ((x * c) * y >> (x * y) * c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x * c), same_type(x, x * y))
-        .inexact(_ORDER)
-        .exploring()
-        .budget(128)
-    )
-    bias = (
-        (op.nn.bias_add(x, c, axis=a) + y >> (x + y) + op.reshape(c, newshape=along(x, a)))
-        .when(is_float(x), is_finite(c), is_not_constant(y), same_type(x, x + y))
-        .inexact(_ORDER)
-        .exploring()
-        .budget(128)
-    )
+_SUMS: Final = "sums in another order"
+quantifier = operator("quantifier", "all", "any")
+extremum = operator("extremum", "max", "min")
+total = operator("total", "sum", "prod", "reduce_l1")
+floating = operator("floating", "mean", "logsumexp", "reduce_l2")
+"""Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
 
 
 @condition
@@ -64,8 +57,45 @@ def _over(rule: Rule, name: str) -> Rule:
     return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
 
 
+@condition
+def reduces_axis(attrs: Attrs, axis: int, whole: Term) -> bool | str:
+    """The reduction reduces that axis."""
+    rank = whole.type.ndim
+    return axis % rank in reduced_axes(rank, attrs.axis, attrs.exclude) or f"it does not reduce axis {axis}"
+
+
+@computed
+def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
+    """Where an axis is that a reduction leaves, after it."""
+    rank = whole.type.ndim
+    gone = reduced_axes(rank, attrs.axis, attrs.exclude)
+    if axis % rank in gone:
+        raise Refuse(f"it reduces axis {axis}")
+    return axis % rank - (0 if attrs.keepdims else sum(other < axis % rank for other in gone))
+
+
+_BOTH: Final = op.concatenate((x, y), axis=p)
+along = cases("along", "sum", "max", "min")
+
+
+def _each(of: Pattern) -> Pattern:
+    return along(sum=op.sum(of, attrs=a), max=op.max(of, attrs=a), min=op.min(of, attrs=a))
+
+
+def _across(of: OpNames | OperatorHole) -> Rule:
+    return (of(_BOTH, attrs=a) >> op.concatenate((of(x, attrs=a), of(y, attrs=a)), axis=axis_after(a, p, _BOTH))).exploring()
+
+
+linear = operator("linear", "sum", "mean")
+_MOVED: Final = op.reshape(c, newshape=no_axes(c))
+scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
+negated = cases("of", "sum", "max", "min")
+_OR_SIGN: Final = "sums in another order, or the sign of 0"
+
+
 class Factoring(RuleSet):
-    """A factor that all parts of a sum have is taken out; constants in sums and products meet, over what is no constant."""
+    """A factor that all parts of a sum have is taken out, of a reduction too, where there is less to compute; constants in sums and
+    products meet, over what is no constant; a reduction of tensors side by side reduces each."""
 
     products = (x * y + x * z >> x * (y + z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     differences = (x * y - x * z >> x * (y - z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
@@ -103,6 +133,48 @@ class Factoring(RuleSet):
     scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), keeps_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
     scaled_negative = (op.negative(x) * c >> x * op.negative(c)).when(is_float(x))
     negative_scaled = (op.negative(x * c) >> x * op.negative(c)).when(is_float(x))
+    of_scaled = (
+        (
+            scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
+            >> scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)) * _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_finite(c)), *scaling.only("extremum", is_positive(c)))
+        .inexact(_OR_SIGN)
+        .exploring()
+    )
+    of_shifted = (
+        (
+            shifting(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
+            >> shifting(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), is_finite(c))
+        .inexact(_OR_SIGN)
+        .exploring()
+    )
+    of_negative = (
+        (
+            negated(sum=op.sum(op.negative(x), attrs=a), max=op.max(op.negative(x), attrs=a), min=op.min(op.negative(x), attrs=a))
+            >> op.negative(negated(sum=op.sum(x, attrs=a), max=op.min(x, attrs=a), min=op.max(x, attrs=a)))
+        )
+        .when(is_float(x))
+        .inexact("the sign of 0")
+        .exploring()
+    )
+    along_concat = (
+        (
+            _each(_BOTH)
+            >> along(
+                sum=op.sum(x, attrs=a) + op.sum(y, attrs=a),
+                max=op.maximum(op.max(x, attrs=a), op.max(y, attrs=a)),
+                min=op.minimum(op.min(x, attrs=a), op.min(y, attrs=a)),
+            )
+        )
+        .when(reduces_axis(a, p, _BOTH))
+        .exploring()
+        .inexact(_SUMS)
+    )
+    sum_across_concat = _across(op.sum).inexact(_SUMS)
+    extremum_across_concat = _across(extremum).inexact(TIES)
 
 
 class Cancellations(RuleSet):
@@ -126,20 +198,175 @@ class Cancellations(RuleSet):
     divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
 
 
+@computed
+def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
+    """The axes that two reductions, one after the other, reduce together."""
+    if inner.keepdims != outer.keepdims:
+        raise Refuse(f"one of them keeps dimensions: {inner.keepdims}, {outer.keepdims}")
+    rank = x.type.ndim
+    first = reduced_axes(rank, inner.axis, inner.exclude)
+    left = list(range(rank)) if inner.keepdims else [axis for axis in range(rank) if axis not in first]
+    return tuple(sorted({*first, *(left[axis] for axis in reduced_axes(len(left), outer.axis, outer.exclude))}))
+
+
+@computed
+def kept(attrs: Attrs) -> bool:
+    """Whether a reduction keeps the dimensions that it reduces."""
+    return bool(attrs.keepdims)
+
+
+def _repeated(of: OperatorHole) -> Rule:
+    return of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
+
+
+def _permutation(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
+
+
+@computed
+def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
+    """The axes, before a transpose, that a reduction after it reduces; refuses where those that are left would change their order."""
+    rank = x.type.ndim
+    order = _permutation(axes, rank)
+    gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
+    left = [axis for axis in order if axis not in gone]
+    if left != sorted(left) or (attrs.keepdims and left):
+        raise Refuse(f"the axes that are left change their order: {left}")
+    return tuple(sorted(gone))
+
+
+@computed
+def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
+    """The axes, before a transpose, that a reduction after it reduces and keeps as dimensions of size 1."""
+    rank = x.type.ndim
+    if not attrs.keepdims:
+        raise Refuse("it does not keep dimensions")
+    order = _permutation(axes, rank)
+    return tuple(sorted(order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)))
+
+
+@condition
+def reduces_all(attrs: Attrs, x: Term) -> bool | str:
+    """The reduction leaves one number, without dimensions."""
+    rank = x.type.ndim
+    everything = rank > 0 and not attrs.keepdims and len(reduced_axes(rank, attrs.axis, attrs.exclude)) == rank
+    return everything or f"it does not reduce all of {x.type!r} to a scalar"
+
+
+_TURNED: Final = op.transpose(x, axes=p)
+_VIEWED: Final = op.reshape(x, ...)
+
+
+def _of_transpose(of: OperatorHole) -> Rule:
+    return of(_TURNED, attrs=a) >> of(x, axis=axes_before(a, p, x), keepdims=kept(a))
+
+
+def _before_transpose(of: OperatorHole) -> Rule:
+    return (of(_TURNED, attrs=a) >> op.transpose(of(x, axis=axes_kept_before(a, p, x), keepdims=True), axes=p)).exploring()
+
+
+def _of_reshape(of: OperatorHole) -> Rule:
+    return (of(_VIEWED, attrs=a) >> of(x, axis=None)).when(reduces_all(a, _VIEWED))
+
+
+sums = operator("sums", *total.choices, *floating.choices)
+
+
+@condition
+def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
+    """The reduction is along axes that the broadcast made long, keeps them, and along each there is something to reduce."""
+    rank = wide.type.ndim
+    if x.type.ndim != rank or not attrs.keepdims:
+        return "the broadcast adds axes, or the reduction drops them"
+    for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
+        size = wide.type.shape[axis]
+        if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
+            return f"along axis {axis} there is more than copies"
+    return True
+
+
+@computed
+def copies(attrs: Attrs, wide: Term) -> float:
+    """How many copies a reduction reduces."""
+    axes = reduced_axes(wide.type.ndim, attrs.axis, attrs.exclude)
+    sizes = [int(wide.type.shape[axis]) for axis in axes]  # type: ignore[arg-type]  # `reduces_copies` has looked
+    return float(math.prod(sizes))
+
+
+_WIDE: Final = op.broadcast_to(x, ...)
+
+
+def _of_copies(whole: PCall) -> Rule:
+    return (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, _WIDE))
+
+
+_LARGEST_SHIFT: Final = 1e3
+
+
+@condition
+def is_moderate(c: Term) -> bool | str:
+    """No element of the constant is so large that what it is added to is lost."""
+    found = c.value().numpy().astype("float64")
+    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is no number of at most {_LARGEST_SHIFT:g}"
+
+
+@condition
+def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
+    """The shift is one number for each row along the axis."""
+    rank = whole.type.ndim
+    if axis is None or y.type.ndim > rank:
+        return f"{y.type!r} adds axes to {whole.type!r}"
+    shape = (1,) * (rank - y.type.ndim) + y.type.shape
+    return shape[axis % rank] == 1 or f"{y.type!r} varies along axis {axis} of {whole.type!r}"
+
+
+softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
+_MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
+
+
+class Reductions(RuleSet):
+    """A reduction of a reduction is one reduction; it does not need the view that it reduces, and looks at one of many copies; what is the
+    same for all elements of a row has no influence on their softmax."""
+
+    softmax_of_sum = (
+        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
+    )
+    softmax_less_max = (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("as it does itself")
+    softmax_of_difference = (
+        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("an infinity less itself is no number")
+    )
+    repeated_quantifiers = _repeated(quantifier)
+    repeated_extrema = _repeated(extremum).inexact(TIES)
+    repeated_totals = _repeated(total).inexact(_SUMS)
+    repeated_floats = _repeated(floating).when(is_float(x)).inexact(_SUMS)
+    quantifier_of_transpose = _of_transpose(quantifier)
+    quantifier_before_transpose = _before_transpose(quantifier)
+    quantifier_of_reshape = _of_reshape(quantifier)
+    extremum_of_transpose = _of_transpose(extremum).inexact(TIES)
+    extremum_before_transpose = _before_transpose(extremum).inexact(TIES)
+    extremum_of_reshape = _of_reshape(extremum).inexact(TIES)
+    sum_of_transpose = _of_transpose(sums).inexact(_SUMS)
+    sum_before_transpose = _before_transpose(sums).inexact(_SUMS)
+    sum_of_reshape = _of_reshape(sums).inexact(_SUMS)
+    extremum_of_copies = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
+    mean_of_copies = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_SUMS)
+    sum_of_copies = (
+        (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
+        .when(reduces_copies(a, x, _WIDE), is_float(x))
+        .inexact(_SUMS)
+    )
+
+
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
-extremum = operator("extremum", "maximum", "minimum")
+larger = operator("extremum", "maximum", "minimum")
 g = operator("g", "add", "multiply")
 IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), same_type(x, g(x, z)))
 
 
-class Commutativity(RuleSet):
-    """Operands in the other order, so that common parts are found whichever way they are written."""
+class Reassociate(RuleSet):
+    """Operands in the other order, and sums and products in other groups, so that common parts are found whichever way they are written;
+    with budgets, since there are exponentially many."""
 
-    plain = (f(x, y) >> f(y, x)).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
-    extrema = (extremum(x, y) >> extremum(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)
-
-
-class Associativity(RuleSet):
-    """Sums and products in other groups, so that common parts are found; with budgets, since there are exponentially many."""
-
+    commuted = (f(x, y) >> f(y, x)).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
+    commuted_extrema = (larger(x, y) >> larger(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)
     grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS).inexact(_ORDER).exploring().budget(200)

@@ -1,4 +1,5 @@
-"""Constants, sizes and fields that are known before a run. These rules are eager: the engine applies them to each node that it adds.
+"""Constants, sizes, fields and shapes that are known before a run. These rules are eager: the engine applies them to each
+node that it adds. Operators: any, dyn.* and onnx.CastLike.
 
 A folded value is what ONNX Runtime computes with its optimizations off (`passat.ir.folding`). Equal expressions become one without a rule:
 a node is its operator, attributes and operands, so two that agree in these are one (hash-consing), and stay one when their operands become
@@ -7,12 +8,15 @@ equal (congruence).
 
 import math
 from collections.abc import Sequence
+from typing import Any as AnyValue
 from typing import Final
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, Value, gives_splat, tensors_in
 from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
+from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -20,7 +24,7 @@ from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term, computed, condition, knows_all_elements
 from passat.rules.operator_hole import operator
 from passat.rules.parts_hole import constants_of, tensors_of
-from passat.rules.pattern import attributes, tensors, term, value
+from passat.rules.pattern import attributes, op, tensors, term, value
 from passat.rules.rule import Rule, RuleSet
 
 MOST_BYTES: Final = 1 << 30
@@ -28,7 +32,8 @@ MOST_BYTES: Final = 1 << 30
 f, g = operator("f"), operator("g", follows_sizes=True)
 cs = constants_of("cs", least=1)
 xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")
-x, y = tensors("x y")
+x, y, z, v, w = tensors("x y z v w")
+_NONE: Final = Attrs()
 (a,) = attributes("a")
 
 
@@ -104,6 +109,31 @@ class TupleProjection(RuleSet):
     """The field of a tuple that was just made is that field."""
 
     field = (term((*before, y, *behind))[before] >> y).eager()
+
+
+@computed
+def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValue:
+    """The attributes of the static operator that does the same. Refuses where too little is known of the operands."""
+    form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
+    if form is None:
+        raise Refuse(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+    return form.attrs
+
+
+class DynamicToStatic(RuleSet):
+    """Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."""
+
+    reshape = (op.dyn.reshape(x, y, attrs=a) >> op.reshape(x, attrs=static_attrs("dyn.reshape", (x, y), a))).eager()
+    broadcast_to = (op.dyn.broadcast_to(x, y) >> op.broadcast_to(x, attrs=static_attrs("dyn.broadcast_to", (x, y), _NONE))).eager()
+    full = (op.dyn.full(x, y, attrs=a) >> op.full(x, attrs=static_attrs("dyn.full", (x, y), a))).eager()
+    strided_slice = (
+        op.dyn.strided_slice(x, y, z, v, w) >> op.strided_slice(x, attrs=static_attrs("dyn.strided_slice", (x, y, z, v, w), _NONE))
+    ).eager()
+    tile = (op.dyn.tile(x, y) >> op.tile(x, attrs=static_attrs("dyn.tile", (x, y), _NONE))).eager()
+    pad = (op.dyn.pad(x, y, z, attrs=a) >> op.nn.pad(x, attrs=static_attrs("dyn.pad", (x, y, z), a))).eager()
+    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y, z, v), a))).eager()
+    topk = (op.dyn.topk(x, y, attrs=a) >> op.topk(x, attrs=static_attrs("dyn.topk", (x, y), a))).eager()
+    cast_like = (op.onnx.CastLike(x, y) >> op.cast(x, attrs=static_attrs("onnx.CastLike", (x, y), _NONE))).eager()
 
 
 def values_of(whole: CallTerm) -> list[Value]:

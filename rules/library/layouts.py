@@ -2,8 +2,8 @@
 transpose.
 
 A convolution of transposed data by a transposed weight, transposed back, is the convolution. Which layout is better is for a cost model to
-say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `data_movement`
-and `layout_transposes`, for which conditions and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
+say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `commuting`,
+for which conditions and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
 Relay's ConvertLayout and AlterOpLayout.
 """
 

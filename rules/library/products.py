@@ -1,32 +1,42 @@
-"""Products and their surroundings: biases, reshapes, scales and transposes. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add
-multiply divide reshape transpose.
+"""Products and their surroundings: biases, reshapes, scales, weights on the left, and products and convolutions of one operand that run as
+one, with what each branch does elementwise afterwards. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add nn.relu add
+multiply divide reshape transpose expand_dims.
 
-(A B)^T = B^T A^T: a transpose before or behind a product is a flag of it, part of a weight, or meets another transpose. Exporters of column
-vectors multiply weights from the left, W x + b; the same with rows, x^T W^T + b^T, is what chains of products, biases and the Gemm of ONNX
-are made for. `data_movement` has how transposes get past sums and activations.
+Exporters of column vectors multiply weights from the left, W x + b; the same with rows, x^T W^T + b^T, is what chains of products, biases
+and the Gemm of ONNX are made for.
+
+Relay's CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul: a branch ends in the same operators as the others, with
+biases and scales of its own, or it is taken together up to where they differ.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import Final
 
 import ml_dtypes
 
+from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
-from passat.ir.shape import same_dim
+from passat.ir.shape import Dim, same_dim
 from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_float, is_not_empty, shape_of
+from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis, is_float, is_not_empty, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, stays_finite
-from passat.rules.library.factoring import is_not_constant
 from passat.rules.library.views import keeps_shape
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.multi_root import each, joined, parts
+from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
+from passat.rules.rule import Rule, RuleSet
 
 x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
-a, p, q, r = attributes("a p q r")
+weight, added, scale, shift = tensors("weight added scale shift")
+a, p, q, s, t, u, k, e = attributes("a p q s t u k e")
 _REGROUPS = "a product of another shape may sum in another order"
+_NOTE = "sums in another order"
+_BLOCKS: Final = "sums in blocks of another size"
 
 
 def product(left: Pattern, right: Pattern) -> PCall:
@@ -157,8 +167,30 @@ def no_axes(c: Term) -> tuple[int, ...]:
     return ()
 
 
-class Scales(RuleSet):
-    """A product with one number moves through views towards the weights of the product before it, where it costs nothing."""
+@condition
+def is_stack(x: Term) -> bool | str:
+    """The tensor is a matrix, or a stack of matrices."""
+    return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
+
+
+@computed
+def exchanged(x: Term) -> tuple[int, ...]:
+    """The permutation that transposes each matrix of a stack."""
+    rank = x.type.ndim
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def turned(of: Pattern) -> PCall:
+    """Each matrix of a stack, transposed."""
+    return op.transpose(of, axes=exchanged(of))
+
+
+written = cases("kind", "matmul", "matmul_turned", "dense")
+
+
+class Weights(RuleSet):
+    """A product with one number moves through views towards the weights of the product before it, where it costs nothing; a weight that
+    multiplies from the left multiplies from the right what is transposed before and behind."""
 
     through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.reshape(x, attrs=a))
@@ -175,118 +207,7 @@ class Scales(RuleSet):
         .when(is_not(c, 1), is_scalar(c, w), stays_finite(w, c))
         .inexact("scales the weights")
     )
-
-
-_NOTE = "sums in another order"
-
-
-@condition
-def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The transpose exchanges the last two axes and leaves the others where they are."""
-    rank = x.type.ndim
-    order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
-    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
-
-
-@condition
-def is_stack(x: Term) -> bool | str:
-    """The tensor is a matrix, or a stack of matrices."""
-    return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
-
-
-@condition
-def is_set(*flags: bool) -> bool | str:
-    """One of the flags at least is set."""
-    return any(flags) or "neither operand is transposed"
-
-
-@computed
-def exchanged(x: Term) -> tuple[int, ...]:
-    """The permutation that transposes each matrix of a stack."""
-    rank = x.type.ndim
-    return (*range(rank - 2), rank - 1, rank - 2)
-
-
-@computed
-def other(flag: bool) -> bool:
-    """The flag that is not set where this one is."""
-    return not flag
-
-
-def turned(of: Pattern) -> PCall:
-    """Each matrix of a stack, transposed."""
-    return op.transpose(of, axes=exchanged(of))
-
-
-side = cases("side", "left", "right")
-flag = cases("flag", "turned", "back")
-_SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
-kind = cases("kind", "matmul", "dense")
-flagged = cases("flagged", "matmul", "batch_matmul")
-_WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
-_FLAGGED = flagged(
-    matmul=op.nn.matmul(x, y, transpose_a=p, transpose_b=q), batch_matmul=op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
-)
-_EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
-
-
-class TransposedProducts(RuleSet):
-    """A transpose goes into the product that reads it; the transpose of a product is the product of the transposes, the other way round."""
-
-    operand = (
-        (
-            side(
-                left=op.nn.matmul(op.transpose(x, axes=(1, 0)), y, transpose_a=_SET, transpose_b=p),
-                right=op.nn.matmul(x, op.transpose(y, axes=(1, 0)), transpose_a=p, transpose_b=_SET),
-            )
-            >> side(left=op.nn.matmul(x, y, transpose_a=_NOW, transpose_b=p), right=op.nn.matmul(x, y, transpose_a=p, transpose_b=_NOW))
-        )
-        .when(is_float(x), has_rank(y, 2), has_rank(x, 2))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    weight = (
-        (
-            side(left=op.nn.matmul(w, x, transpose_a=True, transpose_b=p), right=op.nn.matmul(x, w, transpose_a=p, transpose_b=True))
-            >> side(
-                left=op.nn.matmul(op.transpose(w, axes=(1, 0)), x, transpose_a=False, transpose_b=p),
-                right=op.nn.matmul(x, op.transpose(w, axes=(1, 0)), transpose_a=p, transpose_b=False),
-            )
-        )
-        .when(is_not_constant(x))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    of_product = (
-        (op.transpose(_WHOLE, axes=r) >> product(kind(matmul=turned(y), dense=y), turned(x)))
-        .when(transposes_matrices(r, _WHOLE), *kind.only("matmul", is_stack(x), is_stack(y)))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    of_flagged_product = (
-        (
-            op.transpose(_FLAGGED, axes=r)
-            >> flagged(matmul=op.nn.matmul(y, x, **_EXCHANGED), batch_matmul=op.nn.batch_matmul(y, x, **_EXCHANGED))
-        )
-        .when(transposes_matrices(r, _FLAGGED), *flagged.only("matmul", is_set(p, q)))
-        .inexact(_NOTE)
-        .exploring()
-    )
-    both_operands = (
-        (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x)))
-        .when(transposes_matrices(p, x), transposes_matrices(q, y))
-        .inexact(_NOTE)
-        .exploring()
-    )
-
-
-written = cases("kind", "matmul", "matmul_turned", "dense")
-
-
-class WeightsLast(RuleSet):
-    """A weight that multiplies from the left multiplies from the right what is transposed before and behind."""
-
-    exchange = (
+    weight_last = (
         (
             written(matmul=product(w, x), matmul_turned=op.nn.matmul(w, x, transpose_a=False, transpose_b=True), dense=op.nn.dense(w, x))
             >> turned(product(written(matmul=turned(x), matmul_turned=x, dense=x), turned(w)))
@@ -295,3 +216,173 @@ class WeightsLast(RuleSet):
         .inexact(_NOTE)
         .exploring()
     )
+
+
+@condition
+def is_laid_out(layout: str, weight: str, data: str) -> bool | str:
+    """Data is laid out so, and outputs are the first axis of the weight."""
+    return (layout == data and weight.startswith("O")) or f"the layouts are {layout} and {weight}"
+
+
+@condition
+def is_column_of(c: Term, whole: Term) -> bool | str:
+    """The tensor has one number for each channel of data laid out as N, channels, space."""
+    rank = whole.type.ndim
+    shape = c.type.shape
+    fits = rank - 1 <= len(shape) <= rank and all(dim == 1 for i, dim in enumerate(shape) if i != len(shape) - rank + 1)
+    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} does not vary along the channels of {whole.type!r} alone"
+
+
+def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: AnyValue) -> Rule:
+    rule: Rule = each(root, sharing=x) >> parts(whole, axis=axis)
+    return rule.when(*guards).inexact(_BLOCKS)
+
+
+kind, layout = cases("kind", "dense", "matmul"), cases("layout", "nchw", "nhwc")
+tail, bias = cases("tail", "plain", "biased", "shifted"), cases("bias", "none", "biased")
+end, ending = cases("end", "plain", "relu"), cases("end", "scaled", "shifted", "shifted_relu")
+_HELD: Final = {"strides": s, "padding": p, "dilation": q, "kernel_size": k, "data_layout": t, "kernel_layout": u, "groups": 1}
+_CONV, _CONVS = op.nn.conv2d(x, weight, ..., **_HELD), op.nn.conv2d(x, joined(weight, axis=0), **_HELD)
+_CHANNEL: Final = layout(nchw=1, nhwc=-1)
+
+
+def _ended(of: Pattern) -> Pattern:
+    return end(plain=of, relu=op.nn.relu(of))
+
+
+def _biased(of: Pattern, vector: Pattern) -> Pattern:
+    return bias(none=of, biased=op.nn.bias_add(of, vector, axis=e))
+
+
+def _spread(of: Pattern, scale: Pattern, shift: Pattern) -> Pattern:
+    return ending(scaled=of * scale, shifted=of + shift, shifted_relu=op.nn.relu(of + shift))
+
+
+class ParallelConvolutions(RuleSet):
+    """Convolutions of one tensor, with equal attributes and kernels of one size, are parts of one convolution."""
+
+    biased = _together(
+        _ended(_biased(_CONV, added)),
+        _ended(_biased(_CONVS, joined(added, axis=0))),
+        _CHANNEL,
+        is_laid_out(t, u, layout(nchw="NCHW", nhwc="NHWC")),
+        *bias.only("biased", is_axis(e, _CHANNEL, _CONV)),
+    )
+    per_channel = _together(
+        _spread(_CONV, scale, shift),
+        _spread(_CONVS, joined(scale, axis=-3), joined(shift, axis=-3)),
+        1,
+        is_laid_out(t, u, "NCHW"),
+        *ending.only("scaled", is_column_of(scale, _CONV)),
+        *ending.only("shifted shifted_relu", is_column_of(shift, _CONV)),
+    )
+
+
+def _tailed(of: Pattern, vector: Pattern) -> Pattern:
+    return _ended(tail(plain=of, biased=op.nn.bias_add(of, vector, axis=e), shifted=of + vector))
+
+
+_ONE: Final = kind(dense=op.nn.dense(x, weight), matmul=product(x, weight))
+_ALL: Final = kind(dense=op.nn.dense(x, joined(weight, axis=0)), matmul=product(x, joined(weight, axis=-1)))
+operand = cases("operand", "plain", "turned")
+_TURNED: Final = operand(plain=False, turned=True)
+
+
+class ParallelBatches(RuleSet):
+    """Products of one stack of matrices with several stacks are parts of one product."""
+
+    together = _together(
+        op.nn.batch_matmul(x, weight, transpose_a=p, transpose_b=_TURNED),
+        op.nn.batch_matmul(x, operand(plain=joined(weight, axis=2), turned=joined(weight, axis=1)), transpose_a=p, transpose_b=_TURNED),
+        2,
+    )
+
+
+@condition
+def makes_heads(view: Term, whole: Term) -> bool | str:
+    """The reshape only splits the last axis into heads: (..., length, heads * size) becomes (..., length, heads, size)."""
+    source, target = whole.type.shape, view.type.shape
+    if len(target) != len(source) + 1 or len(source) < 2 or 0 in source or any(map(_differ, source[:-1], target)):
+        return f"{whole.type!r} does not become heads in {view.type!r}"
+    known = all(isinstance(dim, int) and dim > 0 for dim in target[-2:])
+    return known or f"the heads of {view.type!r} are not known"
+
+
+def _differ(a: Dim, added: Dim) -> bool:
+    return not same_dim(a, added)
+
+
+@computed
+def all_heads(view: Term) -> tuple[int, ...]:
+    """The newshape of the heads of all branches."""
+    size = view.type.shape[-1]
+    if not isinstance(size, int) or not all(at_least(dim, 1) for dim in view.type.shape):
+        raise Refuse(f"{view.type!r} is not static, or may be empty")
+    return (*(0,) * (view.type.ndim - 2), -1, size)
+
+
+@condition
+def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
+    """The transpose takes the heads before length and size, in whichever order these are."""
+    rank = view.type.ndim
+    return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not take the heads to axis {rank - 3}"
+
+
+heads = cases("heads", "plain", "moved")
+_VIEW: Final = op.reshape(_biased(product(x, weight), added), ..., newshape=q)
+_WIDE: Final = op.reshape(_biased(product(x, joined(weight, axis=-1)), joined(added, axis=0)), newshape=all_heads(_VIEW))
+
+
+class ParallelProducts(RuleSet):
+    """Products of one operand with several weights, with biases and relus; projections to heads of attention, as queries, keys and values
+    are, with the reshapes and transposes that follow."""
+
+    products = _together(
+        _tailed(_ONE, added),
+        _tailed(_ALL, joined(added, axis=0)),
+        -1,
+        has_rank(weight, 2),
+        *tail.only("biased", is_axis(e, -1, _ONE)),
+        *tail.only("shifted", is_product_bias(added, _ONE)),
+    )
+    heads = _together(
+        heads(plain=_VIEW, moved=op.transpose(_VIEW, axes=p)),
+        heads(plain=_WIDE, moved=op.transpose(_WIDE, axes=p)),
+        heads(plain=-2, moved=-3),
+        has_rank(weight, 2),
+        *bias.only("biased", is_axis(e, -1, product(x, weight))),
+        makes_heads(_VIEW, _biased(product(x, weight), added)),
+        *heads.only("moved", moves_heads(p, _VIEW)),
+    )
+
+
+@computed
+def stacked(w: Term) -> tuple[int, ...]:
+    """The newshape that makes a stack of weights of weights below each other."""
+    return (-1, *_static(w))
+
+
+@computed
+def unstacked(w: Term) -> tuple[int, ...]:
+    """The newshape that puts the products of a stack below each other."""
+    return (-1, _static(w)[0])
+
+
+def _static(w: Term) -> tuple[int, int]:
+    rows, columns = w.type.shape
+    if not isinstance(rows, int) or not isinstance(columns, int) or not rows or not columns:
+        raise Refuse(f"{w.type!r} is not static, or empty")
+    return rows, columns
+
+
+def _stack(weight: PVar) -> Pattern:
+    turned = op.nn.batch_matmul(
+        op.expand_dims(x, axis=0), op.reshape(joined(weight, axis=0, alike=True), newshape=stacked(weight)), transpose_b=True
+    )
+    return op.reshape(turned, newshape=unstacked(weight))
+
+
+class ParallelStacks(RuleSet):
+    """Products of one matrix with weights of one shape are parts of the product of two stacks (Relay's `to_batch`)."""
+
+    dense = _together(op.nn.dense(x, weight), _stack(weight), 0, has_rank(x, 2), has_rank(weight, 2))

@@ -226,9 +226,52 @@ def one_axis(c: Term) -> tuple[int, ...]:
     return (size,)
 
 
-class Normalizations(RuleSet):
+@condition
+def is_about(c: Term, value: float, x: Term) -> bool | str:
+    """The constant is one number, the nearest that the element type has to a value, give or take the last bits that exporters round."""
+    found = c.value().uniform()
+    if found is None or c.type.size != 1 or c.type.ndim > x.type.ndim:
+        return f"{c.type!r} is not one number"
+    step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
+
+
+def _gelu(inner: Pattern, approximate: str) -> Rule:
+    whole = (x * (inner + 1.0)) * 0.5
+    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
+
+
+_ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
+slope = cases("slope", "divided", "scaled")
+cube = cases("cube", "power", "product", "factored", "factored_square")
+
+
+@condition
+def has_exact_bend(x: Term) -> bool | str:
+    """The elements have no more digits than float32, in which ONNX's definition of the approximated Gelu has its constants."""
+    return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
+
+
+@computed
+def slope_of(c: Term) -> float:
+    """The one number of a constant, as an attribute is read that has its 32 bits."""
+    value = c.value().uniform()
+    if value is None:
+        raise Refuse("the elements of the constant differ")
+    return shortest(float(value))
+
+
+_STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
+_SIXTH = 0.16666667
+"""What a file keeps of 1 / 6, in 32 bits."""
+sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
+_HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
+
+
+class RaiseOps(RuleSet):
     """Layer normalization, normalization by the root of the mean square, group normalization as exporters write it (instance normalization
-    of groups laid out as one axis, then scale and shift), and softmax, with the greatest element taken off before or not."""
+    of groups laid out as one axis, then scale and shift), and softmax, with the greatest element taken off before or not; Gelu, by the
+    error function or its approximation with tanh, whatever order its factors are in; Swish, HardSwish and Mish."""
 
     layer_norm = (
         (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
@@ -276,53 +319,6 @@ class Normalizations(RuleSet):
         .when(is_one_axis(q), is_not_empty(x))
         .finite("exponentials that overflow, or all vanish, are shares instead of no numbers")
     )
-
-
-@condition
-def is_about(c: Term, value: float, x: Term) -> bool | str:
-    """The constant is one number, the nearest that the element type has to a value, give or take the last bits that exporters round."""
-    found = c.value().uniform()
-    if found is None or c.type.size != 1 or c.type.ndim > x.type.ndim:
-        return f"{c.type!r} is not one number"
-    step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
-    return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
-
-
-def _gelu(inner: Pattern, approximate: str) -> Rule:
-    whole = (x * (inner + 1.0)) * 0.5
-    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
-
-
-_ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
-slope = cases("slope", "divided", "scaled")
-cube = cases("cube", "power", "product", "factored", "factored_square")
-
-
-@condition
-def has_exact_bend(x: Term) -> bool | str:
-    """The elements have no more digits than float32, in which ONNX's definition of the approximated Gelu has its constants."""
-    return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
-
-
-@computed
-def slope_of(c: Term) -> float:
-    """The one number of a constant, as an attribute is read that has its 32 bits."""
-    value = c.value().uniform()
-    if value is None:
-        raise Refuse("the elements of the constant differ")
-    return shortest(float(value))
-
-
-_STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
-_SIXTH = 0.16666667
-"""What a file keeps of 1 / 6, in 32 bits."""
-sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
-_HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
-
-
-class Activations(RuleSet):
-    """Gelu, by the error function or its approximation with tanh, whatever order its factors are in; Swish, HardSwish and Mish."""
-
     halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
     half_last = (
         ((x * 0.5) * y >> (x * y) * 0.5)

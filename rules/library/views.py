@@ -1,30 +1,46 @@
-"""Operators that look at the same elements in another shape, casts, and tensors of one value repeated, or made like others. Operators:
-reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile concatenate strided_slice nn.pad split zeros_like ones_like
-full_like full zeros ones, arithmetic on them, cast_like reshape_like broadcast_to_like collapse_sum_like.
+"""Operators that look at the same elements in another shape, casts, copies, and what concatenations undo, or what undoes them. Operators:
+reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile concatenate strided_slice nn.pad split take.
 
-Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
-`ones(...)` are `Fills`.
+Sizes along the axis of a concatenation must be known.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any as AnyValue
 from typing import Final
+
+import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
-from passat.ir.ops.like import collapsed_axes
 from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
-from passat.ir.ops.slicing import compose_slices, is_identity_slice
+from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
+from passat.ir.shape import Dim
 from passat.ir.types import TupleType
 from passat.rules.case_hole import CaseHole, cases
-from passat.rules.conditions import Refuse, Term, compose, computed, condition, dtype_of, is_float, is_identity, same_type, shape_of
+from passat.rules.checking.dice import Dice
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    compose,
+    computed,
+    condition,
+    has_rank,
+    is_identity,
+    is_not_empty,
+    same_type,
+)
+from passat.rules.drafts import Draft, Drafts
 from passat.rules.operator_hole import operator
-from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
+from passat.rules.parts_hole import tensors_of
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
-x, y, z = tensors("x y z")
-a, b, p, q, t, u = attributes("a b p q t u")
+x, y = tensors("x y")
+c, d = constants("c d")
+a, b, p, q, s, t, u = attributes("a b p q s t u")
 
 
 @condition
@@ -69,24 +85,6 @@ class Views(RuleSet):
     fuse = _PAIR >> op.reshape(x, newshape=new_shape(x, _PAIR, *_GIVEN))
 
 
-@computed
-def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
-    """The positions, in the result, of all axes that two expand_dims put in."""
-    from passat.ir.ops.reshaping import new_axes
-
-    rank = x.type.ndim
-    first = new_axes(rank, inner.axis, inner.num_newaxis)
-    then = new_axes(rank + len(first), outer.axis, outer.num_newaxis)
-    source = iter(range(rank + len(first)))
-    return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
-
-
-class NewAxes(RuleSet):
-    """New axes put in twice go in at once, whatever the sizes are."""
-
-    merge = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
-
-
 @condition
 def is_view(axes: AnyValue, x: Term) -> bool | str:
     """The transpose moves no axis of more than one element past another."""
@@ -100,6 +98,18 @@ class Transposes(RuleSet):
 
     merge = op.transpose(op.transpose(x, axes=p), axes=q) >> op.transpose(x, axes=compose(p, q, x))
     drop = (op.transpose(x, axes=p) >> x).when(is_identity(p, x))
+
+
+@computed
+def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
+    """The positions, in the result, of all axes that two expand_dims put in."""
+    from passat.ir.ops.reshaping import new_axes
+
+    rank = x.type.ndim
+    first = new_axes(rank, inner.axis, inner.num_newaxis)
+    then = new_axes(rank + len(first), outer.axis, outer.num_newaxis)
+    source = iter(range(rank + len(first)))
+    return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
 
 
 @condition
@@ -127,13 +137,6 @@ def loses_nothing(x: Term, through: str) -> bool | str:
     return f"{reason} ({to_numpy(source)})"
 
 
-class Casts(RuleSet):
-    """Casts that do nothing, and casts through a type that loses nothing."""
-
-    same = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
-    chain = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))
-
-
 @condition
 def is_whole(attrs: Attrs, x: Term) -> bool | str:
     """The slice takes everything."""
@@ -149,11 +152,14 @@ def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
     return found[part]
 
 
-class Slices(RuleSet):
-    """Slices of everything, and slices of slices."""
+class ChainedViews(RuleSet):
+    """New axes, casts and slices that follow each other become one, whatever the sizes are; casts and slices that change nothing go."""
 
-    whole = (op.strided_slice(x, attrs=a) >> x).when(is_whole(a, x))
-    merge = op.strided_slice(op.strided_slice(x, attrs=a), attrs=b) >> op.strided_slice(
+    new_axes = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
+    same_cast = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
+    casts = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))
+    whole_slice = (op.strided_slice(x, attrs=a) >> x).when(is_whole(a, x))
+    slices = op.strided_slice(op.strided_slice(x, attrs=a), attrs=b) >> op.strided_slice(
         x,
         begin=sliced_twice(a, b, x, "begin"),
         end=sliced_twice(a, b, x, "end"),
@@ -196,56 +202,211 @@ class Broadcasts(RuleSet):
     right = (g(y, _WIDE) >> g(y, x)).when(same_type(g(y, x), g(y, _WIDE)))
 
 
-@computed
-def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
-    """The axes that are summed, of which there is one at least."""
-    axes = collapsed_axes(x.type, whole.type)
-    if not axes:
-        raise Refuse(f"{x.type!r} is not summed to be {whole.type!r}")
-    return axes
+MOST: Final = 4
+"""Parts of a concatenation that rules look at."""
+HOLES: Final = tensors("x1 x2 x3 x4")
+PLACES: Final = attributes("b1 b2 b3")
+xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
+
+
+def side_by_side(parts: Sequence[Pattern]) -> PCall:
+    """Tensors side by side, along the axis `p`."""
+    return op.concatenate(tuple(parts), axis=p)
+
+
+def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
+    """The sizes of tensors along an axis. Refuses where one is not known."""
+    sizes = [part.type.shape[part.type.axis(axis)] for part in parts]
+    if not all(isinstance(size, int) for size in sizes):
+        raise Refuse(f"the sizes along axis {axis} are {sizes}")
+    return [int(size) for size in sizes]  # type: ignore[arg-type]  # all are integers
+
+
+def _field_sizes(split: Term, axis: int) -> list[Dim]:
+    if not isinstance(split.type_, TupleType):
+        raise Refuse(f"{split.type_!r} is no tuple")
+    return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
+
+
+def _joined_parts(dice: Dice, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
+    """An axis, shapes that go side by side along it, and the attributes of a split that cuts where they meet."""
+    shape = dice.shape(1, 3)
+    axis = dice.integer(-len(shape), len(shape) - 1)
+    sizes = [dice.dim() for _ in range(count)]
+    shapes = [tuple(size if i == axis % len(shape) else dim for i, dim in enumerate(shape)) for size in sizes]
+    places = tuple(sum(sizes[:i]) for i in range(1, count))
+    whole = count if len(set(sizes)) == 1 and dice.chance(0.5) else places
+    return axis, shapes, {"axis": axis % len(shape) - dice.pick((0, len(shape))), "indices_or_sections": whole}
+
+
+def _a_whole_split(dice: Dice, x: Draft, split: Draft, cut: Draft, axis: Draft, count: int) -> Drafts:
+    at, shapes, attrs = _joined_parts(dice, count)
+    size = sum(shape[at] for shape in shapes)
+    whole = tuple(size if i == at % len(shapes[0]) else dim for i, dim in enumerate(shapes[0]))
+    return [Draft(whole), None, Draft(value=attrs), Draft(value=at)]
+
+
+@condition(draw=_a_whole_split)
+def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
+    """The fields are all that a split along this axis has, in order."""
+    rank = x.type.ndim
+    if cut.axis % rank != axis % rank:
+        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+    found = len(_field_sizes(split, axis))
+    return found == count or f"the split has {found} parts"
+
+
+def _a_split_where_joined(dice: Dice, split: Draft, cut: Draft, axis: Draft, *parts: Draft) -> Drafts:
+    at, shapes, attrs = _joined_parts(dice, len(parts))
+    return [None, Draft(value=attrs), Draft(value=at), *map(Draft, shapes)]
+
+
+@condition(draw=_a_split_where_joined)
+def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
+    """The split cuts the concatenation where its parts meet."""
+    rank = parts[0].type.ndim
+    if cut.axis % rank != axis % rank:
+        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+    sizes, found = _sizes(parts, axis), _field_sizes(split, axis)
+    return found == sizes or f"parts of {sizes} are split into {found}"
+
+
+count = cases("count", "two", "three", "four")
+place_of_two = cases("place_of_two", "first", "second")
+place_of_three = cases("place_of_three", "first", "second", "third")
+place_of_four = cases("place_of_four", "first", "second", "third", "fourth")
+_CUT: Final = op.split(x, attrs=a)
+_TWO, _THREE, _FOUR = (op.split(side_by_side(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
 
 
 @computed
-def full_shape(x: Term) -> tuple[int, ...]:
-    """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
-    if not x.type.is_static or 0 in x.type.shape:
-        raise Refuse(f"{x.type!r} is not static, or empty")
-    return tuple(int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static: all are integers
+def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behind: tuple[Term, ...], which: str) -> tuple[int, ...]:
+    """A parameter of the slice of one part that is the slice of the whole. Refuses where that reaches into another part."""
+    rank = part.type.ndim
+    sizes = _sizes([*before, part, *behind], axis)
+    start, own = sum(sizes[: len(before)]), sizes[len(before)]
+    slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
+    if axis % rank not in slices:
+        raise Refuse(f"the slice is not along axis {axis}")
+    taken = taken_places(sum(sizes), *slices[axis % rank])
+    if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
+        raise Refuse(f"the slice takes {taken}, the part has {start} to {start + own}")
+    slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
+    found = {
+        "axes": tuple(slices),
+        "begin": tuple(each[0] for each in slices.values()),
+        "end": tuple(each[1] for each in slices.values()),
+        "strides": tuple(each[2] for each in slices.values()),
+    }
+    return found[which]
 
 
-form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")
-_FILLED: Final = form(
-    full=op.full(y, ...),
-    full_like=op.full_like(z, y),
-    zeros=op.zeros(...),
-    ones=op.ones(...),
-    zeros_like=op.zeros_like(z),
-    ones_like=op.ones_like(z),
-)
-_VALUE: Final = form(full=y, full_like=y, zeros=0, ones=1, zeros_like=0, ones_like=1)
-filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
-filled_first = operator("g", "subtract", "divide")
+def _slice_of_part(which: str) -> Computed:
+    found: Computed = part_slice(a, p, (*xs,), x, (*ys,), which)
+    return found
 
 
-class Fills(RuleSet):
-    """Tensors of one value are made without the tensor that they are like, and arithmetic with one is arithmetic with its value."""
+def _some_places(dice: Dice, axes: Draft, strides: Draft, axis: Draft, x: Draft, *places: Draft) -> Drafts:
+    shape = list(dice.shape(1, 3))
+    at = dice.integer(-len(shape), len(shape) - 1)
+    sizes = [dice.integer(1, 3) for _ in places[1:]]
+    shape[at] = sum(sizes) + dice.integer(0, 2)
+    begin = dice.integer(0, shape[at] - sum(sizes))
+    found = [(begin + sum(sizes[:i]),) for i in range(len(places))]
+    same = at % len(shape) - dice.pick((0, len(shape)))
+    return [Draft(value=(same,)), Draft(value=(1,)), Draft(value=at), Draft(tuple(shape)), *[Draft(value=each) for each in found]]
 
-    zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
-    ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
-    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x))
-    cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
-    reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
-    broadcast_to_like = op.broadcast_to_like(x, y) >> op.broadcast_to(x, shape=shape_of(y))
-    collapse_sum_like = (
-        (
-            op.collapse_sum_like(x, y)
-            >> op.reshape(op.sum(x, axis=summed_axes(x, op.collapse_sum_like(x, y)), keepdims=True), newshape=full_shape(y))
-        )
-        .inexact("a sum of nothing but -0.0 is 0.0")
-        .lowering()  # two operators for one that nothing else knows
+
+@condition(draw=_some_places)
+def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
+    """Slices from each place to the next, along that axis alone and in steps of one, leave nothing out and take nothing twice."""
+    rank = x.type.ndim
+    if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
+        return f"the slices are along axes {axes}, the concatenation along {axis}"
+    if strides is not None and tuple(strides) != (1,):
+        return f"the strides are {strides}"
+    size = _sizes([x], axis)[0]
+    ranges = [taken_places(size, begin[0], end[0], 1) for begin, end in pairwise(places)]
+    adjacent = all(ranges) and all(left.stop == right.start for left, right in pairwise(ranges))
+    return adjacent or f"the slices take {ranges}"
+
+
+_FIRST, _BETWEEN, _LAST = PLACES
+_CUTS: Final = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in pairwise(PLACES)]
+_RUN: Final = op.strided_slice(x, begin=_FIRST, end=_LAST, axes=t, strides=s)
+where = cases("where", "first", "later")
+inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, most=2)
+after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
+
+
+@condition
+def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
+    """The constant counts up by one within the size of the axis."""
+    if axis is None or c.type.ndim != 1:
+        return "the indices are no vector along an axis"
+    size = _sizes([x], axis)[0]
+    indices = c.value().numpy().astype(np.int64)
+    run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
+    return bool(run) or "the indices do not count up by one within the axis"
+
+
+@computed
+def run_bound(c: Term, end: bool) -> tuple[int, ...]:
+    """Where indices that count up begin, or end."""
+    indices = c.value().numpy()
+    return (int(indices[-1]) + 1 if end else int(indices[0]),)
+
+
+@computed
+def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
+    """The one axis of a slice."""
+    return (x.type.axis(axis),)
+
+
+@condition
+def takes_along(axis: int | None) -> bool | str:
+    """The elements are taken along an axis that is counted from the front, not from the flattened tensor."""
+    return (axis is not None and axis >= 0) or f"takes along axis {axis}"
+
+
+class Concatenations(RuleSet):
+    """Adjacent slices side by side are one slice, nested concatenations one concatenation; slices and splits of concatenations are slices
+    of their parts; elements taken by constant indices."""
+
+    of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
+    of_concat = where(
+        first=side_by_side([side_by_side([*inside]), *after]), later=side_by_side([*before, side_by_side([*inside]), *behind])
+    ) >> where(first=side_by_side([*inside, *after]), later=side_by_side([*before, *inside, *behind]))
+    slice_of_part = op.strided_slice(side_by_side([*xs, x, *ys]), attrs=a) >> op.strided_slice(
+        x, **{which: _slice_of_part(which) for which in ("begin", "end", "strides", "axes")}
     )
-    collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
-    right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
-    left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
-    # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
-    divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))
+    concat_of_split = (
+        count(
+            two=side_by_side([_CUT[0], _CUT[1]]),
+            three=side_by_side([_CUT[0], _CUT[1], _CUT[2]]),
+            four=side_by_side([_CUT[0], _CUT[1], _CUT[2], _CUT[3]]),
+        )
+        >> x
+    ).when(is_whole_split(x, _CUT, a, p, count(two=2, three=3, four=4)))
+    split_of_concat = (
+        count(
+            two=_TWO[place_of_two(first=0, second=1)],
+            three=_THREE[place_of_three(first=0, second=1, third=2)],
+            four=_FOUR[place_of_four(first=0, second=1, third=2, fourth=3)],
+        )
+        >> count(
+            two=place_of_two(first=HOLES[0], second=HOLES[1]),
+            three=place_of_three(first=HOLES[0], second=HOLES[1], third=HOLES[2]),
+            four=place_of_four(first=HOLES[0], second=HOLES[1], third=HOLES[2], fourth=HOLES[3]),
+        )
+    ).when(
+        *count.only("two", is_split_where_joined(_TWO, a, p, *HOLES[:2])),
+        *count.only("three", is_split_where_joined(_THREE, a, p, *HOLES[:3])),
+        *count.only("four", is_split_where_joined(_FOUR, a, p, *HOLES)),
+    )
+    take_twice = (op.take(op.take(x, c, axis=p), d, axis=p) >> op.take(x, op.take(c, d, axis=0), axis=p)).when(
+        has_rank(c, 1), takes_along(p), is_not_empty(x)
+    )
+    take_run = (
+        op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=axis_of_slice(p, x))
+    ).when(is_run(c, x, p))

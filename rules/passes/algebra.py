@@ -5,34 +5,31 @@ and by few rounds, so that what is exponentially large is not looked at in full.
 from typing import Final
 
 from passat.passmgr import register_pass
-from passat.rules.library.arithmetic import Arithmetic, Bounds, Constants, Sums, Units
+from passat.rules.library.arithmetic import Arithmetic, Constants, Sums, Units
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.convolution_chains import ConvolutionChains
-from passat.rules.library.data_movement import CommuteBinary, CommuteUnary, Concatenations
-from passat.rules.library.factoring import Associativity, Cancellations, Commutativity, Factoring, FloatConstants
+from passat.rules.library.commuting import CommuteBinary, CommuteUnary
+from passat.rules.library.exchanges import ConvolutionChains, FloatConstants, TasoExchanges
+from passat.rules.library.factoring import Cancellations, Factoring, Reassociate, Reductions
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.masks import MaskArithmetic
-from passat.rules.library.matmul_chains import MatmulChains
-from passat.rules.library.products import Products, Scales, TransposedProducts, WeightsLast
-from passat.rules.library.reductions import LinearReductions, Reductions
-from passat.rules.library.taso import TasoExchanges
-from passat.rules.library.views import Casts, Copies, NewAxes, Slices, Transposes, Views
+from passat.rules.library.matmul_algebra import MatmulAlgebra
+from passat.rules.library.products import Products, Weights
+from passat.rules.library.views import ChainedViews, Concatenations, Copies, Transposes, Views
 from passat.rules.rule import JOINING
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 TIDY: Final = (
-    *(Units, Arithmetic, Bounds, Constants, Transposes, Views, NewAxes, Casts, Slices, Copies),
+    *(Units, Arithmetic, Constants, Transposes, Views, ChainedViews, Copies),
     *(Cancellations, MaskArithmetic, Reductions, Concatenations),
 )
 """What makes programs no worse."""
 ALGEBRA: Final = (
-    *(Products, Scales, ScaleAxis, Sums, Factoring, LinearReductions, MatmulChains, TransposedProducts, WeightsLast, ConvolutionChains),
-    *(CommuteUnary, CommuteBinary),
-    *(Commutativity.of_kind(JOINING), Associativity.of_kind(JOINING)),
+    *(Products, Weights, ScaleAxis, Sums, Factoring, MatmulAlgebra, ConvolutionChains),
+    *(CommuteUnary, CommuteBinary, Reassociate.of_kind(JOINING)),
 )
 """What offers alternatives, in one direction each."""
-EXCHANGES: Final = (FloatConstants, Commutativity, Associativity, TasoExchanges)
+EXCHANGES: Final = (FloatConstants, Reassociate, TasoExchanges)
 """What goes in circles, and finds exponentially many programs if it is let."""
 
 

@@ -1,6 +1,6 @@
 """Relay's passes that combine parallel branches: CombineParallelConv2D, CombineParallelDense, CombineParallelBatchMatmul.
 
-The rules say what may run together (`passat.rules.library.combine_parallel`); here is how many branches it takes.
+The rules say what may run together (`passat.rules.library.products`); here is how many branches it takes.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from passat.passmgr import Place, register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
-from passat.rules.library.combine_parallel import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
 from passat.rules.library.folding import ConstantFolding
+from passat.rules.library.products import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 

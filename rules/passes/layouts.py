@@ -26,7 +26,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.data_movement import CommuteUnary
+from passat.rules.library.commuting import CommuteUnary, MoveTransposes
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
     DEFAULT,
@@ -39,9 +39,9 @@ from passat.rules.library.layouts import (
     conversion,
     wanted,
 )
-from passat.rules.library.views import Casts, NewAxes, Transposes, Views
+from passat.rules.library.views import ChainedViews, Transposes, Views
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXPLORING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
@@ -55,13 +55,8 @@ _NONE: Final = "no layouts are wanted, of the pass or by the target"
 _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
-def _passages() -> tuple[RuleSetMeta, ...]:
-    """The sets that move transposes: hundreds of rules, made when the first layout pass is."""
-    from passat.rules.library.layout_transposes import CancelTransposes, HoistTransposes, SinkTransposes
-
-    return CancelTransposes, Views, SinkTransposes, HoistTransposes, CommuteUnary, ScaleAxis
-
-
+_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, ScaleAxis)
+"""What moves transposes until they cancel. A tensor may be the transpose of several, so that those that meet are matched again."""
 _WITHOUT: Final = (
     CommuteUnary.reshape.name,
     *(rule.name for rule in ScaleAxis if rule is not ScaleAxis.shifted),
@@ -113,7 +108,7 @@ class LayoutPass(RulePass):
         self._without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
         own = {rule.name: rule for rule in chosen if "." not in rule.name}
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
-        together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_passages()))
+        together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
         # equal constants must be one: else one that is transposed there and back is always a new one
         super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, joint=False, doc=doc)
 
@@ -229,5 +224,5 @@ def alter_op_layout() -> LayoutPass:
 def simplify_expr_post_alter_op() -> RulePass:
     """What altered layouts leave behind: identities, chains of transposes, reshapes, casts and clips."""
     doc = simplify_expr_post_alter_op.__doc__ or ""
-    sets = (ConstantFolding, Units, Transposes, Views, NewAxes, Casts, Clips)
+    sets = (ConstantFolding, Units, Transposes, Views, ChainedViews, Clips)
     return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0, doc=doc)

@@ -6,18 +6,17 @@ from passat.passmgr import register_pass
 from passat.rules.library.arithmetic import Constants, Units
 from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.hidden_state import HiddenStates, LayerScale
+from passat.rules.library.hidden_state import HiddenStates, TransformerWeights
+from passat.rules.library.lowering import ContribForms, TargetForms
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
-from passat.rules.library.matmul_chains import Experts
-from passat.rules.library.raising import Activations, Normalizations, RootForms
-from passat.rules.library.target_forms import ContribForms, TargetForms
+from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.passes.target import TargetPass
 from passat.rules.rule_pass import RulePass
 from passat.rules.schedule import phase
 
 _PREFIX: Final = "relay._transform."
-RAISING: Final = (RootForms, Normalizations, Activations, Views)
+RAISING: Final = (RootForms, RaiseOps, Views)
 """Rules that recover an operator from the nodes that it is written as where a target, or its opset, does not have it."""
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
@@ -26,7 +25,7 @@ _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 def flatten_hidden_state() -> RulePass:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
     that masks, guards of softmax, experts and layer scale."""
-    before = phase(ConstantFolding, LayerScale, Experts, BatchTransposes, AttentionMasks, *_MERGED)
+    before = phase(ConstantFolding, TransformerWeights, BatchTransposes, AttentionMasks, *_MERGED)
     after = phase(HiddenStates, BatchTransposes, *_MERGED)
     doc = flatten_hidden_state.__doc__ or ""
     return RulePass((before, after), name="FlattenHiddenState", opt_level=3, doc=doc, after=["RaiseAttention"])

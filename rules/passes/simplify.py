@@ -7,16 +7,16 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets
-from passat.rules.library.arithmetic import Arithmetic, Bounds, Clips, Constants, Powers, SelfSums, Sums, Units
+from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, SelfSums, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
-from passat.rules.library.dynamic_shapes import DynamicCopies, DynamicViews, Lookups
-from passat.rules.library.dynamic_shapes import DynamicToStatic as DynamicToStaticRules
+from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
 from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.library.folding import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.lowering import Inference, Unpacking
 from passat.rules.library.masks import Selections
-from passat.rules.library.products import Products, Scales, WeightsLast
+from passat.rules.library.products import Products, Weights
 from passat.rules.library.raising import RootForms
-from passat.rules.library.views import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Views
+from passat.rules.library.views import Broadcasts, ChainedViews, Copies, Transposes, Views
 from passat.rules.passes.common_subexpr import EliminateCommonSubexpr as SharedSubexpr
 from passat.rules.passes.common_subexpr import Skip
 from passat.rules.passes.lowering import LoweringPass
@@ -27,18 +27,15 @@ FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
 SIMPLIFY: Final = (
     Units,
     Arithmetic,
-    Bounds,
     Transposes,
     Views,
-    NewAxes,
-    Casts,
-    Slices,
+    ChainedViews,
     Copies,
     Broadcasts,
     Constants,
     Products,
 )
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, Fills, Clips, Powers, Sums, RootForms, DynamicViews, DynamicCopies, Lookups, Selections)
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, DynamicViews, Selections)
 
 
 @register_pass(_PREFIX + "FoldConstant")
@@ -90,8 +87,7 @@ def fold_batch_norm() -> RulePass:
         ConstantFolding,
         ScaleAxis,
         BatchNorms,
-        Scales,
-        WeightsLast,
+        Weights,
         *SIMPLIFY,
         DynamicViews,
     )  # a copy, or a sum with 0, may stand between the two

@@ -283,7 +283,7 @@ def test_the_kind_of_a_rule_is_listed_unless_it_is_reducing(empty: Path, kind: s
 def test_each_rule_of_the_library_has_a_kind_and_those_that_passes_use_it_as() -> None:
     rows = {row["name"]: row for row in json.loads(run("rules", "list", "--json").stdout)}
     assert {row["kind"] for row in rows.values()} == {"reducing", "exploring", "merging", "lowering", "eager"}
-    assert rows["Commutativity.plain"]["kind_in"] == {"Explore": ["joining", "exploring"], "LinearAlgebra": ["joining"]}
+    assert rows["Reassociate.commuted"]["kind_in"] == {"Explore": ["joining", "exploring"], "LinearAlgebra": ["joining"]}
     listed = run("rules", "list").stdout
     assert "\n    kind: exploring, joining and exploring in Explore, joining in LinearAlgebra\n" in listed
 

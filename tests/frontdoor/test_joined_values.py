@@ -77,7 +77,7 @@ def test_the_certificate_of_outputs_that_became_one_is_complete(name: str, math:
     assert verdict.unions > 0
 
 
-@pytest.mark.parametrize(("name", "rule"), [("swapped", "Commutativity.plain"), ("grouped", "Associativity.grouped")])
+@pytest.mark.parametrize(("name", "rule"), [("swapped", "Reassociate.commuted"), ("grouped", "Reassociate.grouped")])
 def test_a_result_that_became_the_name_of_another_says_by_which_rule(
     name: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +110,7 @@ CONSTANT = "c1 = Constant <value = float[2] {1.0, 2.0}> () b = Exp(c1)"
 GIVEN_NAMES = {
     "a result in a branch": (
         model(branch(VALUES["swapped"], "a", "b"), results("a_of_if", "b_of_if"), INPUTS),
-        ["Commutativity.plain[add] at "],
+        ["Reassociate.commuted[add] at "],
     ),
     "a value that was there twice": (
         model(f"a = Exp(x) b = Exp(x) {PRODUCT}", results("a", "b", "c")),

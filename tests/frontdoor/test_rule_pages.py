@@ -155,7 +155,7 @@ def test_which_passes_run_a_set() -> None:
     assert "SimplifyExpr" in by[Arithmetic]
     assert by[library.Unpacking] == {"SimplifyInference{unpack=True}": [""]}
     assert by[library.TargetForms] == {"Spell": [""]}
-    assert by[library.Commutativity] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
+    assert by[library.Reassociate] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
 
 
 def test_kinds_and_exactness_are_told_once_where_all_are_alike() -> None:

@@ -21,14 +21,14 @@ from passat.rules import CostError, CostModel, Machine, NodeCount, Roofline, Rul
 from passat.rules.cost import ROOFLINE, ConstantAware, cost_model, price
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.products import Products, Scales
-from passat.rules.library.views import NewAxes, Transposes
+from passat.rules.library.products import Products, Weights
+from passat.rules.library.views import ChainedViews, Transposes
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.program_strategies import programs
 from tests.rules.running import operators, optimise
 from tests.share import share
 
-SETS = (Arithmetic, Constants, Products, Scales, NewAxes, Transposes)
+SETS = (Arithmetic, Constants, Products, Weights, ChainedViews, Transposes)
 a, x = var("a", (4, 4)), tensors("x")[0]
 T = TensorType((4, 4))
 

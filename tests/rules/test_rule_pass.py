@@ -9,7 +9,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.conditions import has_rank
-from passat.rules.library import Commutativity, ParallelProducts
+from passat.rules.library import ParallelProducts, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.rule import RuleSet
@@ -270,16 +270,16 @@ def test_a_joining_rule_goes_one_way() -> None:
 
 
 def test_a_set_is_used_as_another_kind() -> None:
-    joining = Commutativity.of_kind("joining")
-    assert [rule.name for rule in joining] == [rule.name for rule in Commutativity]
+    joining = Reassociate.of_kind("joining")
+    assert [rule.name for rule in joining] == [rule.name for rule in Reassociate]
     assert {rule.kind for rule in joining} == {"joining"}
-    assert {rule.kind for rule in Commutativity} == {"exploring"}
-    assert joining is Commutativity.of_kind("joining")
+    assert {rule.kind for rule in Reassociate} == {"exploring"}
+    assert joining is Reassociate.of_kind("joining")
     assert pickle.loads(pickle.dumps(joining)) is joining
-    assert pickle.loads(pickle.dumps(Commutativity)) is Commutativity is Commutativity.of_kind("exploring")
+    assert pickle.loads(pickle.dumps(Reassociate)) is Reassociate is Reassociate.of_kind("exploring")
     a, b = var("a", (4,)), var("b", (4,))
     assert sorted(operators(apply(rule_pass(joining), func(tup(ops.exp(a + b), ops.tanh(b + a)))).function)) == ["add", "exp", "tanh"]
-    with PassContext(config={"rules.disabled": ["Commutativity"]}):
+    with PassContext(config={"rules.disabled": ["Reassociate"]}):
         assert sorted(operators(rule_pass(joining)(IRModule.from_expr(func(tup(a + b, b + a))))["main"])) == ["add", "add"]
 
 
@@ -289,7 +289,7 @@ def test_a_set_that_cannot_be_of_a_kind_says_so() -> None:
     with pytest.raises(RuleError, match="has several roots, and cannot be joining"):
         ParallelProducts.of_kind("joining")
     with pytest.raises(RuleError, match="rules are made eager, exploring, joining, lowering, reducing, not 'quick'"):
-        Commutativity.of_kind("quick")
+        Reassociate.of_kind("quick")
 
 
 class Associates(RuleSet):

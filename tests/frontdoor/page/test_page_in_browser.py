@@ -97,7 +97,7 @@ def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     assert tab.text("#caption-before").startswith("Before: 201 calls")
     assert colours(tab, "before") > 5
     assert colours(tab, "after") > 5
-    assert "Scales.into_weight" in tab.text("#rules")
+    assert "Weights.into_weight" in tab.text("#rules")
     assert "rules matched nothing" in tab.text("#rules")
     assert tab.run("document.querySelectorAll('#clusters svg g[role=button]').length") > 1
     assert tab.run("document.querySelectorAll('#rounds .chart svg polyline').length") >= 2
@@ -208,8 +208,8 @@ def test_reasons_of_refusals_unfold(tab: Tab, bert: Path) -> None:
 
 def test_what_a_rule_made_is_shown(tab: Tab, bert: Path) -> None:
     tab.open(bert)
-    tab.run("showRule('Scales.into_weight')")
-    assert tab.text("#matches") == "4 calls made by Scales.into_weight"
+    tab.run("showRule('Weights.into_weight')")
+    assert tab.text("#matches") == "4 calls made by Weights.into_weight"
     tab.run("byId('next').click()")
     assert "Made by the rule" in tab.text("#details")
     tab.run("[...document.querySelectorAll('#details button')].at(-1).click()")

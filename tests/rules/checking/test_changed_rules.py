@@ -6,20 +6,20 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.rules.checking.trying import tried
-from passat.rules.library import AttentionInputs, Attentions, HiddenStates, Normalizations
+from passat.rules.library import AttentionInputs, Attentions, HiddenStates, RaiseOps
 from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
 from passat.rules.rule import Rule
 
 CHECKED: tuple[Rule, ...] = (
     *Attentions,
-    *(AttentionInputs.rotary, Normalizations.group_norm, HiddenStates.third_part, HiddenStates.taken_rows),
+    *(AttentionInputs.rotary, RaiseOps.group_norm, HiddenStates.third_part, HiddenStates.taken_rows),
 )
 NEEDED = {
     "Attentions.with_constant_mask[none, one]": {"is_axis"},
     "Attentions.with_guarded_rows[one]": {"is_axis", "is_all", "is_minus_infinity"},
     "AttentionInputs.rotary[sliced]": {"are_angles", "is_half"},
     "AttentionInputs.rotary[split]": {"are_angles"},
-    "Normalizations.group_norm": {"is_all", "is_per_channel"},
+    "RaiseOps.group_norm": {"is_all", "is_per_channel"},
     "HiddenStates.third_part": {"stacks_rows", "cuts_rows"},
 }
 """Conditions without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""

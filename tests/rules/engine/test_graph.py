@@ -24,8 +24,7 @@ from passat.rules.engine.graph import (
     outer_parts,
     symbol,
 )
-from passat.rules.library.dynamic_shapes import DynamicToStatic
-from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 
 a, b = var("a"), var("b")

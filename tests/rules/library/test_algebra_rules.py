@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CommuteUnary, Concatenations, Factoring, MaskArithmetic, MatmulChains, Reductions
+from passat.rules.library import CommuteUnary, Concatenations, Factoring, MaskArithmetic, MatmulAlgebra, Reductions
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from tests.rules.building import const, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, options, pairs
@@ -98,26 +98,28 @@ CASES: dict[str, Case] = {
     "Concatenations.take_run": case(
         ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "do not count up by one"
     ),
-    "MatmulChains.repeated_keys": case(
+    "MatmulAlgebra.repeated_keys": case(
         matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),
         matmul(queries, ops.transpose(tiled(keys), axes=(0, 1, 3, 2))),
         "with repeated heads",
     ),
-    "MatmulChains.repeated_values": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
-    "MatmulChains.divided_product": case(
+    "MatmulAlgebra.repeated_values": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
+    "MatmulAlgebra.divided_product": case(
         matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
     ),
-    "MatmulChains.scaled_product[left]": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
-    "MatmulChains.scaled_product[right]": case(
+    "MatmulAlgebra.scaled_product[left]": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
+    "MatmulAlgebra.scaled_product[right]": case(
         matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"
     ),
-    "MatmulChains.regroup": case(matmul(matmul(x, var("a", (3, 4))), y), matmul(matmul(x, var("a", (2, 3, 4))), y), "the ranks are [2, 3]"),
-    "MatmulChains.common_left": case(
+    "MatmulAlgebra.regroup": case(
+        matmul(matmul(x, var("a", (3, 4))), y), matmul(matmul(x, var("a", (2, 3, 4))), y), "the ranks are [2, 3]"
+    ),
+    "MatmulAlgebra.common_left": case(
         matmul(x, var("a", (3, 4))) + matmul(x, var("b", (3, 4))),
         matmul(x, var("a", (3, 4))) + matmul(x, var("b", (3, 1))),
         "the shapes differ",
     ),
-    "MatmulChains.common_right": case(
+    "MatmulAlgebra.common_right": case(
         (matmul(x, columns) + matmul(y, columns)), matmul(x, columns) + matmul(row, columns), "the shapes differ"
     ),
     "CommuteUnary.softmax": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
@@ -142,7 +144,7 @@ CASES: dict[str, Case] = {
 }
 TABLE = pairs(
     CASES,
-    *(MaskArithmetic, Reductions, Concatenations, MatmulChains, CommuteUnary, Factoring),
+    *(MaskArithmetic, Reductions, Concatenations, MatmulAlgebra, CommuteUnary, Factoring),
 )
 
 

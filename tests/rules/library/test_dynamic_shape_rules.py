@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr, Function
-from passat.rules.library import DynamicCopies, DynamicViews, Lookups, Selections, TargetForms
+from passat.rules.library import CreationOps, DynamicViews, Selections, TargetForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -78,27 +78,27 @@ merged = ops.dyn.reshape(heads, vector(-1, h_size, 8))
 whole = vector(h_batch, 4, 8, h_size)
 NOT_AXES = "with new axes"
 CASES: dict[str, Case] = {
-    "Lookups.in_order": case(
+    "CreationOps.taken_in_order": case(
         ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in another order"
     ),
-    "Lookups.rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
-    "Lookups.rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
-    "Lookups.pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
-    "Lookups.arange_spread": case(
+    "CreationOps.taken_rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
+    "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
+    "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
+    "CreationOps.arange_spread": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""
     ),
-    "Lookups.arange_steps": case(
+    "CreationOps.arange_steps": case(
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), newshape=(-1, 1)),
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), newshape=(-1, 1)),
         "no number that is known",
     ),
-    "Lookups.arange_spread_steps": case(
+    "CreationOps.arange_spread_steps": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), axis=(1,)),
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
         "no number that is known",
     ),
-    "Lookups.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
-    "Lookups.always_true": case(masked(0), masked(-1), "may be below"),
+    "CreationOps.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
+    "CreationOps.always_true": case(masked(0), masked(-1), "may be below"),
     "DynamicViews.reshape[plain]": case(
         ops.dyn.reshape(mask, vector(1, batch, 1, sequence)), ops.dyn.reshape(mask, vector(sequence, batch)), NOT_AXES
     ),
@@ -122,13 +122,13 @@ CASES: dict[str, Case] = {
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(4, -1, 8, 5)),
         "has not the first axes",
     ),
-    "DynamicCopies.mask": case(
+    "CreationOps.copied_mask": case(
         var("scores", ("b", 2, 5))
         + ops.where(ops.dyn.broadcast_to(var("kept", (1, 1, 5), "bool"), vector(batch, 1, 5)), splat(0.0), splat(-9.0)),
         row + ops.where(ops.dyn.broadcast_to(var("kept", (1, 3), "bool"), vector(batch, 3)), splat(0.0), splat(-9.0)),
         "the types differ",
     ),
-    "DynamicCopies.full": case(
+    "CreationOps.copied_number": case(
         ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)), ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)), "not one number"
     ),
     "Selections.softplus_threshold": case(
@@ -156,15 +156,15 @@ for kind, copy, large in (
     ("broadcast", ops.dyn.broadcast_to(row, vector(1, 3)), ops.dyn.broadcast_to(row, vector(batch, 3))),
     ("full", ops.dyn.full(splat(2.0), vector(1, 3)), ops.dyn.full(splat(2.0), vector(batch, 3))),
 ):
-    CASES[f"DynamicCopies.operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
-    CASES[f"DynamicCopies.operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
+    CASES[f"CreationOps.copied_operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
+    CASES[f"CreationOps.copied_operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
 UNREAD = {
     f"Selections.unread_{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
     for kind in ("cast", "sum", "minimum")
 }
-LISTED = pairs(CASES, Lookups, DynamicViews, DynamicCopies, Selections, TargetForms)
-EXPLORING = [entry for entry in LISTED if entry[0] is Lookups]
-FIRING = [entry for entry in LISTED if entry[0] is not Lookups]
+LISTED = pairs(CASES, CreationOps, DynamicViews, Selections, TargetForms)
+EXPLORING = [entry for entry in LISTED if entry[0] is CreationOps]
+FIRING = [entry for entry in LISTED if entry[0] is not CreationOps]
 NO_VALUE = pairs(UNREAD, Selections)
 SIZES = ({"b": 2, "s": 3}, {"b": 1, "s": 1}, {"b": 3, "s": 1}, {"b": 1, "s": 2})
 
@@ -218,7 +218,7 @@ def test_lookups_at_run_time_in_all_words() -> None:
     near = ops.expand_dims(ops.arange(const(0, "int64"), sequence, const(1, "int64")), axis=(0,))
     for far in (ops.expand_dims(count, axis=(1,)) * ops.shape_of(mask, start=1), ops.expand_dims(count * sequence, axis=(1,))):
         function = func(ops.take(ops.nn.batch_flatten(mask, axis=2), far + near, axis=0))
-        outcome = optimise(function, Lookups)
+        outcome = optimise(function, CreationOps)
         assert operators(outcome.function) == ["expand_dims"]
         for sizes in SIZES:
             assert_equal_in_value(function, outcome.function, exact=True, sizes=sizes)
@@ -229,7 +229,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
-    assert optimise(func(wide), Lookups, ConstantFolding).fired("Lookups.arange_steps") == 0
+    assert optimise(func(wide), CreationOps, ConstantFolding).fired("CreationOps.arange_steps") == 0
 
 
 def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
@@ -239,13 +239,13 @@ def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
     unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))
     fields = [ops.expand_dims(ops.dyn.broadcast_to(part, const([2, 2], "int64")), axis=(2,)) for part in (unknown, last)]
     copied = ops.gather_nd(square, ops.concatenate(tup(*fields), axis=2))
-    assert optimise(func(copied), Lookups).fired("Lookups.pairs") == 0
+    assert optimise(func(copied), CreationOps).fired("CreationOps.gathered_pairs") == 0
     column = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(2, 1))
     fields = [
         ops.expand_dims(ops.dyn.broadcast_to(column, const([2, 1, 1], "int64")), axis=(0,)),
         ops.expand_dims(ops.dyn.broadcast_to(last, const([1, 2, 2], "int64")), axis=(3,)),
     ]
     moved = func(ops.gather_nd(square, ops.concatenate(tup(*fields), axis=3)))
-    outcome = optimise(moved, Lookups)
+    outcome = optimise(moved, CreationOps)
     assert_equal_in_value(moved, outcome.function, exact=True)
-    assert outcome.fired("Lookups.pairs") == 0
+    assert outcome.fired("CreationOps.gathered_pairs") == 0

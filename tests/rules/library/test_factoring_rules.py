@@ -4,7 +4,7 @@ on one where it does not."""
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Associativity, Cancellations, Commutativity, Factoring, FloatConstants
+from passat.rules.library import Cancellations, Factoring, FloatConstants, Reassociate
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -36,9 +36,9 @@ def swapped(name: str) -> Case:
 
 
 CASES: dict[str, Case] = {
-    "Commutativity.plain": swapped("add"),
-    "Commutativity.extrema": swapped("maximum"),
-    "Associativity.grouped": case((x + y) + z, (x + row) + z, TYPES),
+    "Reassociate.commuted": swapped("add"),
+    "Reassociate.commuted_extrema": swapped("maximum"),
+    "Reassociate.grouped": case((x + y) + z, (x + row) + z, TYPES),
     "FloatConstants.shift": case((x + two) + y, (i + four) + j, INTEGERS),
     "FloatConstants.scale": case((x * two) * y, (x * splat(float("inf"))) * y, "infinite"),
     "FloatConstants.bias": case(biased(x) + y, biased(x) + stack, TYPES),
@@ -71,7 +71,7 @@ CASES: dict[str, Case] = {
     "Cancellations.reciprocal_of_quotient": case(ops.reciprocal(x / y), ops.reciprocal(x * y), ""),
     "Cancellations.divided_by_quotient": case(z / (x / y), k / (i / j), INTEGERS),
 }
-TABLE = pairs(CASES, Associativity, Cancellations, Commutativity, FloatConstants, Factoring)
+TABLE = pairs(CASES, Reassociate, Cancellations, FloatConstants, Factoring)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")

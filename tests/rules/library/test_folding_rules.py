@@ -6,8 +6,7 @@ import pytest
 from passat.ir.expr import TupleGetItem
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
-from passat.rules.library.dynamic_shapes import DynamicToStatic
-from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CommuteBinary, Concatenations, LinearReductions, MatmulChains, Reductions
+from passat.rules.library import CommuteBinary, Concatenations, Factoring, MatmulAlgebra, Reductions
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, pairs
@@ -63,24 +63,22 @@ for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
         reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
     )
 for _name in ("sum", "max", "min"):
-    CASES[f"LinearReductions.along_concat[{_name}]"] = case(
+    CASES[f"Factoring.along_concat[{_name}]"] = case(
         reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0"
     )
 for _kind, _name in (("sum", "sum"), ("extremum", "min")):
-    CASES[f"LinearReductions.{_kind}_across_concat"] = case(
-        reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0"
-    )
+    CASES[f"Factoring.{_kind}_across_concat"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
 for _kind, _name in (("linear", "sum"), ("extremum", "min")):
-    CASES[f"LinearReductions.of_scaled[{_kind}]"] = case(
+    CASES[f"Factoring.of_scaled[{_kind}]"] = case(
         reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number"
     )
 for _name in ("mean", "max"):
-    CASES[f"LinearReductions.of_shifted[{_name}]"] = case(
+    CASES[f"Factoring.of_shifted[{_name}]"] = case(
         reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
     )
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
-    CASES[f"LinearReductions.of_negative[{_name}]"] = case(
+    CASES[f"Factoring.of_negative[{_name}]"] = case(
         reduced(_name, ops.negative(x), 1), reduced(_name, _whole, 1), "not floating-point numbers"
     )
 _tiles = [var(f"t{i}", (2 + i, 3)) for i in range(4)]
@@ -130,27 +128,27 @@ for _first in ("matmul", "dense"):
         _stack: Expr = ops.nn.matmul(row, numbers((2, 4, 5)))
         _refused = weighed(_second, var("r", (2, 8, 5)), 5, 3)
         _unlike = weighed(_first, row, 4, 1)
-        CASES[f"MatmulChains.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _refused, "")
-        CASES[f"MatmulChains.meet[{_second}, added, {_first}]"] = case(
+        CASES[f"MatmulAlgebra.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _refused, "")
+        CASES[f"MatmulAlgebra.meet[{_second}, added, {_first}]"] = case(
             weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is no bias"
         )
-        CASES[f"MatmulChains.meet[{_second}, biased, {_first}]"] = case(
+        CASES[f"MatmulAlgebra.meet[{_second}, biased, {_first}]"] = case(
             weighed(_second, ops.nn.bias_add(_one, numbers((5,)), axis=-1), 5, 3),
             weighed(_second, ops.nn.bias_add(_one, numbers((8,)), axis=0), 5, 3),
             "is not axis -1",
         )
         _plus = weighed(_second, row, 4, 5, seed=1)
-        CASES[f"MatmulChains.sum_of_products[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
-        CASES[f"MatmulChains.sum_of_products[both, {_first}, {_second}]"] = case(
+        CASES[f"MatmulAlgebra.sum_of_products[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
+        CASES[f"MatmulAlgebra.sum_of_products[both, {_first}, {_second}]"] = case(
             last_biased(_one, 5) + last_biased(_plus, 5, 1), last_biased(_unlike, 1) + last_biased(_plus, 5, 1), "the shapes differ"
         )
-        CASES[f"MatmulChains.sum_of_products[shifted, {_first}, {_second}]"] = case(
+        CASES[f"MatmulAlgebra.sum_of_products[shifted, {_first}, {_second}]"] = case(
             (_one + numbers((5,))) + _plus, (_unlike + numbers((5,))) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulChains.sum_of_products[left, {_first}, {_second}]"] = case(
+        CASES[f"MatmulAlgebra.sum_of_products[left, {_first}, {_second}]"] = case(
             last_biased(_one, 5) + _plus, last_biased(_unlike, 1) + _plus, "the shapes differ"
         )
-        CASES[f"MatmulChains.difference_of_products[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
+        CASES[f"MatmulAlgebra.difference_of_products[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
 
 
 def both(name: str, a: Expr, b: Expr) -> Expr:
@@ -182,7 +180,7 @@ for _kind, _name in (("", "power"), ("_extremum", "minimum")):
     )
 TABLE = pairs(
     CASES,
-    *(Reductions, LinearReductions, Concatenations, MatmulChains, CommuteBinary),
+    *(Reductions, Factoring, Concatenations, MatmulAlgebra, CommuteBinary),
 )
 
 

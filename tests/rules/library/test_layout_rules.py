@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CancelTransposes, ChannelsFirst, ChannelsLast, HoistTransposes, SinkTransposes
-from passat.rules.library.layout_transposes import MOST
+from passat.rules.library import ChannelsFirst, ChannelsLast, MoveTransposes
+from passat.rules.library.commuting import MOST
 from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, conversion, kernel_layout
 from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule, RuleSetMeta
@@ -95,11 +95,11 @@ def one_operand() -> dict[str, Case]:
         if name == "sums[norm]":
             moved = ops.transpose(var("z", (5, 4, 2, 3)), axes=(2, 1, 0, 3))
             plain = (call(moved, 1), "moves the first axis")
-        found[f"SinkTransposes.{name}"] = case(call(first(last), 1), *plain)
-        found[f"HoistTransposes.{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
+        found[f"MoveTransposes.sink_{name}"] = case(call(first(last), 1), *plain)
+        found[f"MoveTransposes.hoist_{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
     whole, back = laid_out("nn.max_pool2d", channels_last=False), first(var("m", (2, 4, 5, 4)))
-    found["SinkTransposes.windows[pool]"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
-    found["HoistTransposes.windows[pool]"] = case(turned(whole), heads(whole), NO_CHANGE)
+    found["MoveTransposes.sink_windows[pool]"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
+    found["MoveTransposes.hoist_windows[pool]"] = case(turned(whole), heads(whole), NO_CHANGE)
     return found
 
 
@@ -107,12 +107,12 @@ def reductions() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for name, of in (("reduction[quantifier, ", ops.max), ("total[", ops.logsumexp), ("reduction[place, ", ops.argmin)):
         left, order = of(first(last), axis=1), of(first(last), axis=2)
-        found[f"SinkTransposes.{name}turned]"] = case(order, left, "left over")
-        found[f"SinkTransposes.{name}in_order]"] = case(left, order, "left over")
+        found[f"MoveTransposes.sink_{name}turned]"] = case(order, left, "left over")
+        found[f"MoveTransposes.sink_{name}in_order]"] = case(left, order, "left over")
     narrow = first(var("narrow", (2, 1, 3, 1)))
     thin = first(var("thin", ("n", 1, 3, 4)))
-    found["SinkTransposes.reduction[squeeze, turned]"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
-    found["SinkTransposes.reduction[squeeze, in_order]"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
+    found["MoveTransposes.sink_reduction[squeeze, turned]"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
+    found["MoveTransposes.sink_reduction[squeeze, in_order]"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
     return found
 
 
@@ -126,43 +126,47 @@ def two_operands() -> dict[str, Case]:
         "extremum[": ops.maximum,
     }
     for name, made in calls.items():
-        found[f"SinkTransposes.{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
-        found[f"SinkTransposes.{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
-        found[f"SinkTransposes.{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
+        found[f"MoveTransposes.sink_{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
+        found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
+        found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
         rule, _, which = name.partition("[")
         end = f", {which.rstrip(', ')}]".replace(", ]", "]")
-        found[f"HoistTransposes.{rule}[wider{end}"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
-        found[f"HoistTransposes.{rule}[number{end}"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        found[f"MoveTransposes.hoist_{rule}[wider{end}"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+        found[f"MoveTransposes.hoist_{rule}[number{end}"] = case(
+            turned(made(image, number)), turned(made(image, thin)), "is not one number"
+        )
         if which != "right, ":
-            found[f"HoistTransposes.{rule}[alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
+            found[f"MoveTransposes.hoist_{rule}[alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
-    found["SinkTransposes.prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
-    found["SinkTransposes.prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
-    found["SinkTransposes.prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
+    found["MoveTransposes.sink_prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
+    found["MoveTransposes.sink_prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
+    found["MoveTransposes.sink_prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
     return found
 
 
 def several_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     exchanged = var("e", (2, 3, 5, 4))
-    for name, before, behind in (("SinkTransposes.concat", 1, 1), ("SinkTransposes.wide_concat", 0, MOST)):
+    for name, before, behind in (("MoveTransposes.sink_concat", 1, 1), ("MoveTransposes.sink_wide_concat", 0, MOST)):
         parts = [*[other] * before, first(last), *[other] * behind]
         others = [*[exchanged] * before, heads(last), *[exchanged] * behind]
         found[name] = case(ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE)
-    for name, count in (("HoistTransposes.concat", 3), ("HoistTransposes.wide_concat", 32)):
+    for name, count in (("MoveTransposes.hoist_concat", 3), ("MoveTransposes.hoist_wide_concat", 32)):
         whole = ops.concatenate(tup(*[image] * count), axis=-3)
         found[name] = case(turned(whole), heads(whole), NO_CHANGE)
     row = var("row", (1, 3), "bool")
     thin = var("thin", (4, 1, 1))
-    found["SinkTransposes.sum"] = case(
+    found["MoveTransposes.sink_sum"] = case(
         ops.elemwise_sum(tup(other, first(last), other)), ops.elemwise_sum(tup(other, first(last), thin)), "dimensions"
     )
-    found["HoistTransposes.sum"] = case(
+    found["MoveTransposes.hoist_sum"] = case(
         turned(ops.elemwise_sum(tup(image, image, other))), turned(ops.elemwise_sum(tup(image, other, thin))), "dimensions"
     )
-    found["SinkTransposes.where[then]"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
-    found["SinkTransposes.where[otherwise]"] = case(ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions")
+    found["MoveTransposes.sink_where[then]"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
+    found["MoveTransposes.sink_where[otherwise]"] = case(
+        ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions"
+    )
     return found
 
 
@@ -172,14 +176,12 @@ CASES = {
     **reductions(),
     **two_operands(),
     **several_operands(),
-    "CancelTransposes.merge": case(heads(turned(image)), turned(image), ""),
-    "CancelTransposes.drop": case(ops.transpose(image, axes=(0, 1, 2, 3)), turned(image), "moves an axis"),
-    "CancelTransposes.to_reshape": case(turned(var("x", (2, 4, 1, 1))), turned(image), "moves elements"),
-    "CancelTransposes.before_reshape": case(
+    "MoveTransposes.to_reshape": case(turned(var("x", (2, 4, 1, 1))), turned(image), "moves elements"),
+    "MoveTransposes.before_reshape": case(
         ops.reshape(first(last), newshape=(2, 2, 2, 5, 3)), ops.reshape(heads(last), newshape=(2, 3, 20)), "channels of an image apart"
     ),
 }
-PAIRS = pairs(CASES, ChannelsLast, ChannelsFirst, SinkTransposes, HoistTransposes, CancelTransposes)
+PAIRS = pairs(CASES, ChannelsLast, ChannelsFirst, MoveTransposes)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])

@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
-from passat.rules.library import AttentionMasks, BatchTransposes, LayerScale, TargetForms
+from passat.rules.library import AttentionMasks, BatchTransposes, TargetForms, TransformerWeights
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -64,11 +64,11 @@ CASES: dict[str, Case] = {
     ),
     "AttentionMasks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
     "AttentionMasks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
-    "LayerScale.product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
-    "LayerScale.biased": case(
+    "TransformerWeights.scaled_product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
+    "TransformerWeights.scaled_sum": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is no bias"
     ),
-    "LayerScale.biased_matrix": case(
+    "TransformerWeights.scaled_bias": case(
         ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
         ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
         "axis 0 of Tensor",
@@ -77,7 +77,7 @@ CASES: dict[str, Case] = {
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"
     ),
 }
-TABLE = pairs(CASES, BatchTransposes, AttentionMasks, LayerScale, TargetForms)
+TABLE = pairs(CASES, BatchTransposes, AttentionMasks, TransformerWeights, TargetForms)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

@@ -5,7 +5,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import MatmulChains
+from passat.rules.library import MatmulAlgebra
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -24,9 +24,9 @@ def product(left: Expr, right: Expr) -> Expr:
 def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
     """Of a product with a constant weight."""
     return {
-        f"MatmulChains.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not one number"),
-        f"MatmulChains.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
-        f"MatmulChains.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
+        f"MatmulAlgebra.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not one number"),
+        f"MatmulAlgebra.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
+        f"MatmulAlgebra.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
     }
 
 
@@ -34,7 +34,7 @@ CASES: dict[str, Case] = {
     **affine_cases("matmul", lambda of: product(of, numbers((3, 8)))),
     **affine_cases("dense", lambda of: ops.nn.dense(of, numbers((8, 3)))),
 }
-TABLE = pairs(CASES, MatmulChains)
+TABLE = pairs(CASES, MatmulAlgebra)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -48,6 +48,6 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 
 def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
-    outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulChains, rules__math="finite")
-    assert outcome.fired("MatmulChains.scaled_operand") == 0
+    outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulAlgebra, rules__math="finite")
+    assert outcome.fired("MatmulAlgebra.scaled_operand") == 0
     assert any("may reach inf" in remark for remark in outcome.remarks)

@@ -11,21 +11,19 @@ from passat.rules.rule import Rule, equation_of
 
 GUARDS, KINDS, LIBERTIES = "other guards", "another kind, for other passes", "exact in one case, inexact in the other"
 TWICE = {
-    ("Associativity.grouped", "AttentionMasks.added_first"): GUARDS,
-    ("AttentionInputs.divided_scores", "MatmulChains.divided_product"): GUARDS,
+    ("Arithmetic.clipped", "Clips.nothing"): GUARDS,
+    ("Arithmetic.clipped", "Clips.nothing_finite"): GUARDS,
+    ("Arithmetic.rectified", "Arithmetic.rectified_zeros"): LIBERTIES,
+    ("AttentionInputs.divided_scores", "MatmulAlgebra.divided_product"): GUARDS,
+    ("AttentionMasks.added_first", "Reassociate.grouped"): GUARDS,
     ("BackwardScaleAxis.hoist_past_broadcast", "BackwardScaleAxis.hoist_past_sum"): GUARDS,
-    ("Bounds.clipped", "Clips.nothing"): GUARDS,
-    ("Bounds.clipped", "Clips.nothing_finite"): GUARDS,
-    ("Bounds.rectified", "Bounds.rectified_zeros"): LIBERTIES,
-    ("CancelTransposes.drop", "Transposes.drop"): KINDS,
-    ("CancelTransposes.merge", "Transposes.merge"): KINDS,
     ("Clips.nothing", "Clips.nothing_finite"): LIBERTIES,
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
-    ("ForwardScaleAxis.scaled", "MatmulChains.scaled_rows"): KINDS,
-    ("HoistTransposes.binary", "TasoExchanges.transpose_of_sum"): GUARDS,
-    ("MatmulChains.regroup", "TasoExchanges.matmul_associates"): GUARDS,
+    ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
+    ("MatmulAlgebra.regroup", "TasoExchanges.matmul_associates"): GUARDS,
+    ("MoveTransposes.hoist_binary", "TasoExchanges.transpose_of_sum"): GUARDS,
     ("Powers.square", "RootForms.square"): KINDS,
-    ("Scales.through_sum", "Sums.switch_add_multiply"): GUARDS,
+    ("Sums.switch_add_multiply", "Weights.through_sum"): GUARDS,
 }
 """Equations that stand twice, up to the names of holes and the order of operands, and why: a new one needs a reason, too."""
 

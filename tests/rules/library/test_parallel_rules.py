@@ -97,7 +97,7 @@ def product_cases() -> dict[str, Case]:
         tails: dict[str, tuple[Branch, Branch, str]] = {
             "plain": (of, *other),
             "biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
-            "shifted": (shifted(of), shifted(of, column=True), "is no vector along the last axis"),
+            "shifted": (shifted(of), shifted(of, column=True), "is no bias of"),
         }
         for tail, (good, bad, reason) in tails.items():
             found[f"ParallelProducts.products[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)

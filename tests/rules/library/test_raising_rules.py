@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Activations, Normalizations, RootForms
+from passat.rules.library import RaiseOps, RootForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -53,14 +53,14 @@ CASES: dict[str, Case] = {
     "RootForms.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
     "RootForms.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
     "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
-    "Normalizations.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
-    "Normalizations.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
-    "Normalizations.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
-    "Normalizations.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
-    "Normalizations.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
-    "Normalizations.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
-    "Normalizations.softmax": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
-    "Normalizations.softmax_unshifted": case(
+    "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
+    "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
+    "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
+    "RaiseOps.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
+    "RaiseOps.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
+    "RaiseOps.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
+    "RaiseOps.softmax": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
+    "RaiseOps.softmax_unshifted": case(
         plain_powers / ops.sum(plain_powers, axis=(1,), keepdims=True),
         plain_powers / ops.sum(plain_powers, axis=(1, 2), keepdims=True),
         "is not one axis",
@@ -131,22 +131,22 @@ wide = var("wide", (4, 3), "float64")
 
 
 CASES |= {
-    **{f"Activations.gelu_{name}": case(PLAIN[name], BAD[name], "is not") for name in PLAIN},
-    "Activations.halved": case(rows / two, rows / splat(2.0, (1, 1, 1)), "the types differ"),
-    "Activations.half_last": case((rows * half) * ops.tanh(rows), (rows * splat(0.5, (1, 1, 1))) * ops.tanh(rows), "the types differ"),
-    "Activations.silu": case(rows * ops.sigmoid(rows), rows * ops.sigmoid(ops.tanh(rows)), ""),
-    "Activations.sigmoid_gelu": case(
+    **{f"RaiseOps.gelu_{name}": case(PLAIN[name], BAD[name], "is not") for name in PLAIN},
+    "RaiseOps.halved": case(rows / two, rows / splat(2.0, (1, 1, 1)), "the types differ"),
+    "RaiseOps.half_last": case((rows * half) * ops.tanh(rows), (rows * splat(0.5, (1, 1, 1))) * ops.tanh(rows), "the types differ"),
+    "RaiseOps.silu": case(rows * ops.sigmoid(rows), rows * ops.sigmoid(ops.tanh(rows)), ""),
+    "RaiseOps.sigmoid_gelu": case(
         rows * ops.sigmoid(splat(1.702) * rows), wide * ops.sigmoid(splat(1.702, (), "float64") * wide), "the elements are float64"
     ),
-    "Activations.hard_swish": case(
+    "RaiseOps.hard_swish": case(
         rows * ops.nn.hard_sigmoid(rows, alpha=0.16666667, beta=0.5), rows * ops.nn.hard_sigmoid(rows, alpha=0.2, beta=0.5), "alpha is 0.2"
     ),
-    "Activations.hard_swish_of_clip[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
-    "Activations.hard_swish_of_clip[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
-    "Activations.hard_swish_of_clip[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
-    "Activations.hard_swish_of_clip[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
-    "Activations.softplus": case(ops.log(ops.exp(rows) + one), ops.log(ops.exp(rows) + rows), ""),
-    "Activations.mish": case(rows * ops.tanh(ops.nn.softplus(rows)), rows * ops.tanh(ops.exp(rows)), ""),
+    "RaiseOps.hard_swish_of_clip[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
+    "RaiseOps.hard_swish_of_clip[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
+    "RaiseOps.hard_swish_of_clip[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
+    "RaiseOps.hard_swish_of_clip[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
+    "RaiseOps.softplus": case(ops.log(ops.exp(rows) + one), ops.log(ops.exp(rows) + rows), ""),
+    "RaiseOps.mish": case(rows * ops.tanh(ops.nn.softplus(rows)), rows * ops.tanh(ops.exp(rows)), ""),
 }
 
 
@@ -160,7 +160,7 @@ def hard_swish(of: Expr) -> Expr:
     return made
 
 
-TABLE = pairs(CASES, RootForms, Normalizations, Activations)
+TABLE = pairs(CASES, RootForms, RaiseOps)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -175,58 +175,58 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_layer_normalisation_in_whatever_words(way: str) -> None:
-    assert operators(optimise(func(WAYS[way]), RootForms, Normalizations, ConstantFolding).function) == ["nn.layer_norm"]
+    assert operators(optimise(func(WAYS[way]), RootForms, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
 
 
 def test_normalisation_over_several_axes() -> None:
     function = func(standard(x, (-2, -1), (1, 2)) * numbers((3, 4)))
-    assert operators(optimise(function, Normalizations).function) == ["nn.layer_norm"]
+    assert operators(optimise(function, RaiseOps).function) == ["nn.layer_norm"]
 
 
 def test_what_is_computed_in_64_bits_stays() -> None:
     wide = var("wide", (2, 4), "float64")
     function = func(wide / ops.sqrt(mean(wide * wide) + splat(1e-5, (), "float64")) * numbers((4,), "float64"))
-    assert any("float64" in remark for remark in optimise(function, Normalizations).remarks)
+    assert any("float64" in remark for remark in optimise(function, RaiseOps).remarks)
 
 
 def test_a_variance_of_something_else_is_none() -> None:
     other = var("other", (2, 3, 4))
     function = func((x - mean(x)) / ops.sqrt(mean((x - other) * (x - other)) + epsilon) * gamma)
-    assert optimise(function, Normalizations).function is function
+    assert optimise(function, RaiseOps).function is function
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_one_operator_is_left(name: str) -> None:
     for whole in halves(GOOD[name]).values():
-        assert operators(optimise(func(whole), Activations).function) == ["nn.gelu"]
+        assert operators(optimise(func(whole), RaiseOps).function) == ["nn.gelu"]
 
 
 @pytest.mark.parametrize("digits", [1.4142135, 1.4142135381698608])
 def test_constants_as_exporters_round_them(digits: float) -> None:
     function = func(rows * (half * (one + ops.erf(rows / splat(digits)))))
-    assert operators(optimise(function, Activations).function) == ["nn.gelu"]
+    assert operators(optimise(function, RaiseOps).function) == ["nn.gelu"]
 
 
 def test_a_constant_that_adds_axes_is_another_program() -> None:
     function = func((rows * (one + ops.erf(rows / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
-    assert optimise(function, Activations).function is function
+    assert optimise(function, RaiseOps).function is function
 
 
 def test_onnx_runtime_has_no_softplus_of_doubles() -> None:
     wide = var("x", (3,), "float64")
-    assert "nn.softplus" not in operators(optimise(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), Activations).function.body)
+    assert "nn.softplus" not in operators(optimise(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), RaiseOps).function.body)
 
 
 @pytest.mark.parametrize(("make", "name"), [(gelu, "nn.gelu"), (hard_swish, "nn.hard_swish")])
 @pytest.mark.parametrize("shape", [("?", 3), ("n", 3), ("?", "?")])
 def test_sizes_need_not_be_known(make: Callable[[Expr], Expr], name: str, shape: tuple[int | str, ...]) -> None:
-    assert operators(optimise(func(make(var("x", shape))), Activations).function.body) == [name]
+    assert operators(optimise(func(make(var("x", shape))), RaiseOps).function.body) == [name]
 
 
 def test_constants_that_enlarge_are_no_part_of_an_activation() -> None:
     wide = splat(6.0, (2, 3))
     whole = func((x_row * ops.clip(x_row + splat(3.0), a_min=0.0, a_max=6.0)) / wide)
-    outcome = optimise(whole, Activations)
+    outcome = optimise(whole, RaiseOps)
     assert "nn.hard_swish" not in operators(outcome.function.body)
     assert any("the types differ" in remark for remark in outcome.remarks)
 
@@ -237,4 +237,4 @@ def test_the_constants_of_an_approximated_gelu_are_too_coarse_for_float64(dtype:
     z = var("z", (4, 3), dtype)
     one_, half_, slope, bend, three = (splat(value, (), dtype) for value in (1.0, 0.5, SLOPE, BEND, 3.0))
     function = func((z * (ops.tanh((z + ops.power(z, three) * bend) * slope) + one_)) * half_)
-    assert [name for name in operators(optimise(function, Activations).function) if name == "nn.gelu"] == left
+    assert [name for name in operators(optimise(function, RaiseOps).function) if name == "nn.gelu"] == left

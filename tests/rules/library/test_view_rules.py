@@ -8,7 +8,7 @@ from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType
 from passat.rules.conditions import Term
-from passat.rules.library import Broadcasts, Casts, Copies, Fills, NewAxes, Slices, Transposes, Units, Views
+from passat.rules.library import Broadcasts, ChainedViews, Copies, CreationOps, Transposes, Units, Views
 from passat.rules.library.views import loses_nothing
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -81,21 +81,21 @@ CASES: dict[str, Case] = {
         for outer in KINDS
         for inner in KINDS
     },
-    "NewAxes.merge": case(ops.expand_dims(ops.expand_dims(x, axis=0), axis=(2,)), ops.expand_dims(ops.squeeze(x), axis=0), ""),
+    "ChainedViews.new_axes": case(ops.expand_dims(ops.expand_dims(x, axis=0), axis=(2,)), ops.expand_dims(ops.squeeze(x), axis=0), ""),
     "Transposes.merge": case(ops.transpose(ops.transpose(cube, axes=(1, 2, 0)), axes=(1, 0, 2)), ops.transpose(ops.exp(x)), ""),
     "Transposes.drop": case(ops.transpose(cube, axes=(0, -2, 2)), ops.transpose(cube), "axes=(2, 1, 0) moves an axis"),
-    "Casts.same": case(ops.cast(x, dtype="float32"), ops.cast(x, dtype="float16"), "casts float32 to float16"),
-    "Casts.chain": case(
+    "ChainedViews.same_cast": case(ops.cast(x, dtype="float32"), ops.cast(x, dtype="float16"), "casts float32 to float16"),
+    "ChainedViews.casts": case(
         ops.cast(ops.cast(x, dtype="float64"), dtype="float16"),
         ops.cast(ops.cast(x, dtype="int8"), dtype="float32"),
         "int8 does not hold every float32",
     ),
-    "Slices.whole": case(
+    "ChainedViews.whole_slice": case(
         ops.strided_slice(x, begin=(0, -9), end=(END, 3)),
         ops.strided_slice(x, begin=(1,), end=(END,)),
         "takes a part of Tensor[(2, 3), float32]",
     ),
-    "Slices.merge": case(
+    "ChainedViews.slices": case(
         ops.strided_slice(ops.strided_slice(var("v", (9,)), begin=(1,), end=(8,), strides=(2,)), begin=(1,), end=(3,)),
         ops.strided_slice(ops.strided_slice(var("v", ("n",)), begin=(-5,), end=(END,)), begin=(1,), end=(3,)),
         "the slices do not compose",
@@ -150,30 +150,30 @@ def fill_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for form in ("full", "full_like", "zeros", "ones", "zeros_like", "ones_like"):
         fill = filled(form, x, 2, 3)
-        found[f"Fills.right[{form}]"] = case(x + fill, small + fill, "the types differ")
-        found[f"Fills.left[{form}]"] = case(fill - x, fill - small, "the types differ")
-        found[f"Fills.divisor[{form}]"] = case(x / fill, small / fill, "the types differ")
+        found[f"CreationOps.filled_right[{form}]"] = case(x + fill, small + fill, "the types differ")
+        found[f"CreationOps.filled_left[{form}]"] = case(fill - x, fill - small, "the types differ")
+        found[f"CreationOps.filled_divisor[{form}]"] = case(x / fill, small / fill, "the types differ")
     return found
 
 
 CASES |= {
-    "Fills.zeros_like": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
-    "Fills.ones_like": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
-    "Fills.full_like": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
-    "Fills.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
-    "Fills.reshape_like": case(
+    "CreationOps.zeros_like": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
+    "CreationOps.ones_like": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
+    "CreationOps.full_like": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
+    "CreationOps.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
+    "CreationOps.reshape_like": case(
         ops.reshape_like(x, var("six", (6,))), ops.reshape_like(v, var("w", ("m", 3))), "the left side Tensor[(m, 3), float32]"
     ),
-    "Fills.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
-    "Fills.collapse_sum_like": case(
+    "CreationOps.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
+    "CreationOps.collapse_sum_like": case(
         ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static, or empty"
     ),
-    "Fills.collapse_nothing": case(ops.collapse_sum_like(x, var("y")), ops.collapse_sum_like(x, small), "the types differ"),
+    "CreationOps.collapse_nothing": case(ops.collapse_sum_like(x, var("y")), ops.collapse_sum_like(x, small), "the types differ"),
     **fill_cases(),
 }
 
 
-TABLE = pairs(CASES, Views, NewAxes, Transposes, Casts, Slices, Copies, Broadcasts, Fills)
+TABLE = pairs(CASES, Views, ChainedViews, Transposes, Copies, Broadcasts, CreationOps)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -201,7 +201,7 @@ def test_views_that_undo_each_other_vanish() -> None:
 
 def test_new_axes_merge_whatever_the_sizes() -> None:
     function = func(ops.expand_dims(ops.expand_dims(var("v", ("n", "?")), axis=-1, num_newaxis=2), axis=(0, 2)))
-    outcome = optimise(function, NewAxes, Views)
+    outcome = optimise(function, ChainedViews, Views)
     assert operators(outcome.function) == ["expand_dims"]
     assert_equal_in_value(function, outcome.function, exact=True, sizes={"n": 3})
 
@@ -235,17 +235,17 @@ def test_casts_say_what_is_lost() -> None:
 
 
 def test_what_is_like_another_tensor_does_not_need_it() -> None:
-    outcome = optimise(func(ops.zeros_like(ops.tanh(x))), Fills)
+    outcome = optimise(func(ops.zeros_like(ops.tanh(x))), CreationOps)
     assert operators(outcome.function) == ["zeros"]
 
 
 def test_units_are_found_in_tensors_of_any_size() -> None:
     body = (v + ops.zeros_like(v)) * ops.ones_like(v)
-    assert optimise(func(body), Fills, Units).function.body is v
+    assert optimise(func(body), CreationOps, Units).function.body is v
 
 
 def test_a_filled_tensor_becomes_a_number() -> None:
-    outcome = optimise(func(x / ops.full(splat(4.0), shape=(2, 3))), Fills)
+    outcome = optimise(func(x / ops.full(splat(4.0), shape=(2, 3))), CreationOps)
     divisor = outcome.function.body.args[1]  # type: ignore[attr-defined]  # a call
     assert isinstance(divisor, Constant)
     assert divisor.data.shape == ()
@@ -261,6 +261,6 @@ def test_a_quotient_of_integers_keeps_what_may_be_0(form: str) -> None:
         "zeros": ops.zeros(shape=(0, 3), dtype="int32"),
         "zeros_like": ops.zeros_like(integers),
     }[form]
-    outcome = optimise(func(integers / fill), Fills)
-    assert outcome.fired("Fills.divisor") == 0
+    outcome = optimise(func(integers / fill), CreationOps)
+    assert outcome.fired("CreationOps.filled_divisor") == 0
     assert any("int32, not floating-point numbers" in remark for remark in outcome.remarks)

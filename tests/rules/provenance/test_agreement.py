@@ -76,13 +76,13 @@ def test_of_rules_of_each_kind_all_say_the_same(kind: str) -> None:
 
 
 JOINED: dict[str, tuple[Callable[[], tuple[Expr, ...]], set[str]]] = {
-    "swapped": (lambda: (ops.exp(x + y), ops.tanh(y + x)), {"Commutativity.plain"}),
-    "results": (lambda: (x + y, y + x), {"Commutativity.plain"}),
-    "below a call that both have": (lambda: (ops.exp(ops.tanh(x * y)), ops.abs(ops.tanh(y * x))), {"Commutativity.plain"}),
-    "grouped": (lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y))), {"Associativity.grouped"}),
+    "swapped": (lambda: (ops.exp(x + y), ops.tanh(y + x)), {"Reassociate.commuted"}),
+    "results": (lambda: (x + y, y + x), {"Reassociate.commuted"}),
+    "below a call that both have": (lambda: (ops.exp(ops.tanh(x * y)), ops.abs(ops.tanh(y * x))), {"Reassociate.commuted"}),
+    "grouped": (lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y))), {"Reassociate.grouped"}),
     "two at once": (
         lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y)), ops.exp(x * y), ops.abs(y * x)),
-        {"Associativity.grouped", "Commutativity.plain"},
+        {"Reassociate.grouped", "Reassociate.commuted"},
     ),
     "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Cancellations.product_of_exps"}),
 }

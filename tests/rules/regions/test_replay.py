@@ -17,7 +17,7 @@ from passat.ir.traverse import post_order, rewrite
 from passat.rules import library
 from passat.rules.conditions import Term, computed, condition
 from passat.rules.cost import Roofline, program_cost
-from passat.rules.library import Arithmetic, Constants, Inference, Scales, Units
+from passat.rules.library import Arithmetic, Constants, Inference, Units, Weights
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
 from passat.rules.regions import regions
@@ -255,7 +255,7 @@ def test_unchanged_nodes_are_the_same_objects_and_names_are_those_of_the_own_reg
 def test_the_next_pass_knows_the_regions_again() -> None:
     function = layered(*[ones_but(None) if seed % 2 else numbers((2, 4), seed=seed) for seed in range(12)])
     once = in_regions(function, Units)
-    twice = in_regions(once.function, Scales, Constants)
+    twice = in_regions(once.function, Weights, Constants)
     assert twice.count("regions") == once.count("regions")
     assert twice.count("replayed") >= once.count("replayed") - 1
     assert_equal_in_value(function, twice.function, exact=False)

@@ -10,7 +10,7 @@ from passat.ir.module import IRModule
 from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
-from passat.rules.library import Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Slices, Transposes, Units, Views
+from passat.rules.library import Arithmetic, Broadcasts, ChainedViews, Constants, Copies, Transposes, Units, Views
 from passat.rules.rule import Rule
 from passat.rules.why_not import Inquiry, Kind
 from passat.rules.why_not.align import Aligner
@@ -20,7 +20,7 @@ from tests.share import share
 
 RULES: Final = [
     rule
-    for rules in (Arithmetic, Broadcasts, Casts, Constants, Copies, NewAxes, Slices, Transposes, Units, Views)
+    for rules in (Arithmetic, Broadcasts, ChainedViews, Constants, Copies, Transposes, Units, Views)
     for each in rules.rules
     for rule in each.directions()
 ]

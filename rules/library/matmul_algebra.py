@@ -1,22 +1,21 @@
-"""Products of products: weights that meet become one, products are grouped by what they cost, and neither grouped-query attention nor
-mixtures of experts need copies. Operators: nn.matmul nn.dense nn.bias_add add subtract multiply divide transpose broadcast_to reshape take
-gather_nd tile.
+"""Products of products: weights that meet become one, products are grouped by what they cost, transposes become flags, and grouped-query
+attention needs no copies. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose broadcast_to
+reshape.
 
 Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), which is what is left of a LoRA
 adapter. Where a sum that is grouped anew holds infinities of both signs it is NaN, and may be infinite in the other grouping. What takes
 factors out, as these two do, leaves infinities as they are. In chains of products none of which is a weight they may get lost.
 
+(A B)^T = B^T A^T: a transpose before or behind a product is a flag of it, part of a weight, or meets another transpose. `commuting` has how
+transposes get past sums and activations.
+
 Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
 (Ainslie et al. 2023 have the method, `repeat_kv` is the usual code). The product broadcasts by itself where the queries are grouped
 instead.
-
-Exporters gather the weight of the chosen expert for each row, [rows, columns, features], and multiply each row by its own copy (Shazeer et
-al. 2017 have the method). The other way round each row is multiplied by all experts, in one product with one weight, and the results of
-those that were chosen are gathered: more arithmetic, and no copy. Which is cheaper is for the cost to say: with many rows and few experts
-the second. `gather_nd` with a shared axis counts from the back where `take` does, so nothing need be known of the indices.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from passat.ir.bounds import at_least
@@ -24,19 +23,30 @@ from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import Shape, same_dim
 from passat.rules.case_hole import CaseHole, cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis, is_finite, is_float, same_shape
+from passat.rules.conditions import (
+    Refuse,
+    Term,
+    computed,
+    condition,
+    has_rank,
+    is_axis,
+    is_finite,
+    is_float,
+    same_shape,
+)
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
-from passat.rules.library.factoring import is_not_constant
-from passat.rules.library.products import is_product_bias, is_scalar, product
+from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
-x, y, z, i = tensors("x y z i")
+x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
-a, p = attributes("a p")
+a, p, q, r = attributes("a p q r")
 _GROUPED: Final = "sums and products in other groups"
 _NOTE: Final = "scales the weights instead of the operand"
+_SUMS: Final = "sums in another order"
 _MOST: Final = 4e9
 """Multiplications that the product of two weights may take: it is computed when the program is optimized."""
 
@@ -166,10 +176,41 @@ def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
     return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=merged_shape(x, _WIDE, whole))
 
 
-class MatmulChains(RuleSet):
+@condition
+def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The transpose exchanges the last two axes and leaves the others where they are."""
+    rank = x.type.ndim
+    order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
+    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
+
+
+@condition
+def is_set(*flags: bool) -> bool | str:
+    """One of the flags at least is set."""
+    return any(flags) or "neither operand is transposed"
+
+
+@computed
+def other(flag: bool) -> bool:
+    """The flag that is not set where this one is."""
+    return not flag
+
+
+flag = cases("flag", "turned", "back")
+_SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
+kind = cases("kind", "matmul", "dense")
+flagged = cases("flagged", "matmul", "batch_matmul")
+_WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
+_FLAGGED = flagged(
+    matmul=op.nn.matmul(x, y, transpose_a=p, transpose_b=q), batch_matmul=op.nn.batch_matmul(x, y, transpose_a=p, transpose_b=q)
+)
+_EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
+
+
+class MatmulAlgebra(RuleSet):
     """Linear maps that follow each other or are summed are one where that is cheaper; scales and shifts go into weights; products of what
     is no constant are grouped as costs least, with budgets, since there are exponentially many; queries are grouped instead of repeating
-    heads."""
+    heads; a transpose goes into the product that reads it, and that of a product to its operands, the other way round."""
 
     meet = (
         (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
@@ -260,125 +301,48 @@ class MatmulChains(RuleSet):
         .inexact(_RESHAPED)
         .exploring()
     )
-
-
-def _some_experts(dice: Dice, w: Draft, i: Draft, whole: Draft, rank: int) -> Drafts:
-    rows = 2 * dice.full()  # so that each of them may be there twice
-    return [Draft((dice.full(), dice.full(), dice.full())), Draft((rows, 1)[:rank]), None]
-
-
-@condition(draw=_some_experts)
-def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
-    """Weights of several experts, none of them empty, and one index for each row of the result; indices have one axis, or two of which
-    the second counts one."""
-    experts, places = w.type, i.type.shape
-    if experts.ndim != 3 or not all(at_least(size, 1) for size in experts.shape):
-        return f"{experts!r} is no stack of weights"
-    if len(places) != rank or places[1:] not in ((), (1,)):
-        return f"{i.type!r} is not one index for each row"
-    return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} has not a row for each of {i.type!r}"
-
-
-def _a_vector_for_each(dice: Dice, x: Draft, i: Draft, w: Draft, axis: int) -> Drafts:
-    if i.shape is None or w.shape is None:
-        return None
-    return [Draft((i.shape[0], w.shape[2], 1) if axis == 2 else (i.shape[0], 1, w.shape[1])), None, None]
-
-
-@condition(draw=_a_vector_for_each)
-def is_batch_of_vectors(x: Term, i: Term, w: Term, axis: int) -> bool | str:
-    """A vector for each index, as matrices of one column where features are the last axis of the weights, and of one row elsewhere."""
-    return _is_batch(x, i, w, axis) or f"{x.type!r} has not a vector of {w.type!r} for each of {i.type!r}"
-
-
-def _is_batch(x: Term, i: Term, w: Term, axis: int) -> bool:
-    shape, places = x.type.shape, i.type.shape
-    if len(shape) != 3 or shape[axis] != 1:
-        return False
-    return bool(places) and same_dim(shape[0], places[0]) and same_dim(shape[3 - axis], w.type.shape[axis])
-
-
-def _rows_twice(dice: Dice, x: Draft, repeated: Draft, i: Draft, w: Draft, vectors: Draft, axis: int) -> Drafts:
-    if i.shape is None or w.shape is None:
-        return None
-    rows, features, count = i.shape[0], w.shape[axis], dice.pick((1, 2))
-    whole = (rows, features, 1) if axis == 2 else (rows, 1, features)
-    return [Draft((rows // count, 1, features)), Draft((rows // count, count, features)), None, None, Draft(whole)]
-
-
-@condition(draw=_rows_twice)
-def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis: int) -> bool | str:
-    """Each row of a matrix is repeated as often as it has experts: (rows, 1, features) to (rows, choices, features), to vectors."""
-    source, target = x.type.shape, repeated.type.shape
-    if (len(source), len(target)) != (3, 3) or source[1] != 1 or not isinstance(target[1], int) or target[1] < 1:
-        return f"{repeated.type!r} are no repeated rows of {x.type!r}"
-    kept = same_dim(source[0], target[0]) and same_dim(source[2], target[2]) and same_dim(source[2], w.type.shape[axis])
-    batch = kept and _is_batch(vectors, i, w, axis)
-    return batch or f"{vectors.type!r} are not rows of {x.type!r}, each of them repeated, one for each of {i.type!r}"
-
-
-@computed
-def flat_rows(w: Term, axis: int) -> tuple[int, int]:
-    """The newshape that makes rows of vectors of features, the axis of the weights that is summed over."""
-    return -1, _size(w, axis)
-
-
-@computed
-def all_columns(w: Term, axis: int) -> tuple[int, int]:
-    """The newshape of the weights of all experts as one: (features, experts * columns)."""
-    return _size(w, axis), _size(w, 0) * _size(w, 3 - axis)
-
-
-@computed
-def by_expert(w: Term, axis: int) -> tuple[int, int, int]:
-    """The newshape of the products with all experts: (rows, experts, columns)."""
-    return -1, _size(w, 0), _size(w, 3 - axis)
-
-
-@computed
-def vectors_of(w: Term, axis: int) -> tuple[int, ...]:
-    """The newshape of the result: a vector for each row, of one column where features are the last axis of the weights."""
-    columns = _size(w, 3 - axis)
-    return (-1, columns, 1) if axis == 2 else (-1, 1, columns)
-
-
-@computed
-def choices(repeated: Term) -> tuple[int, int, int]:
-    """The newshape of indices: (rows, choices, 1)."""
-    count = repeated.type.shape[1]
-    assert isinstance(count, int)  # by `repeats_rows`
-    return -1, count, 1
-
-
-def _size(w: Term, axis: int) -> int:
-    size = w.type.shape[axis]
-    if not isinstance(size, int):
-        raise Refuse(f"{w.type!r} is not static")
-    return size
-
-
-gather = cases("gather", "taken", "gathered")
-rows = cases("rows", "alone", "broadcast", "tiled")
-gathered_side = cases("side", "columns", "rows")
-_AXIS = gathered_side(columns=2, rows=1)
-_RANK = gather(taken=1, gathered=2)
-_GATHERED = gather(taken=op.take(w, i, axis=0), gathered=op.gather_nd(w, i, batch_dims=0))
-_REPEATED = rows(alone=x, broadcast=op.broadcast_to(x, ...), tiled=op.tile(x, ...))
-_VECTORS = rows(alone=x, broadcast=op.reshape(op.broadcast_to(x, ...), ...), tiled=op.reshape(op.tile(x, ...), ...))
-_WHOLE = gathered_side(columns=product(_GATHERED, _VECTORS), rows=product(_VECTORS, _GATHERED))
-_INDICES = op.reshape(i, newshape=rows(alone=(-1, 1), broadcast=choices(op.broadcast_to(x, ...)), tiled=choices(op.tile(x, ...))))
-_ALL = op.reshape(op.transpose(w, axes=gathered_side(columns=(2, 0, 1), rows=(1, 0, 2))), newshape=all_columns(w, _AXIS))
-_PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
-
-
-class Experts(RuleSet):
-    """Products with gathered weights, a copy for each row, become products with all weights, of which those that count are gathered."""
-
-    gather_after = (
-        (_WHOLE >> op.reshape(op.gather_nd(_PRODUCTS, _INDICES, batch_dims=1), newshape=vectors_of(w, _AXIS)))
-        .when(are_experts(w, i, _WHOLE, _RANK), is_float(w))
-        .when(*rows.only("alone", is_batch_of_vectors(x, i, w, _AXIS)))
-        .when(*rows.only("broadcast tiled", repeats_rows(x, _REPEATED, i, w, _VECTORS, _AXIS)))
+    transposed_operand = (
+        (
+            side(
+                left=op.nn.matmul(op.transpose(x, axes=(1, 0)), y, transpose_a=_SET, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(y, axes=(1, 0)), transpose_a=p, transpose_b=_SET),
+            )
+            >> side(left=op.nn.matmul(x, y, transpose_a=_NOW, transpose_b=p), right=op.nn.matmul(x, y, transpose_a=p, transpose_b=_NOW))
+        )
+        .when(is_float(x), has_rank(y, 2), has_rank(x, 2))
+        .inexact(_SUMS)
         .exploring()
-        .inexact(_RESHAPED)
+    )
+    transposed_weight = (
+        (
+            side(left=op.nn.matmul(w, x, transpose_a=True, transpose_b=p), right=op.nn.matmul(x, w, transpose_a=p, transpose_b=True))
+            >> side(
+                left=op.nn.matmul(op.transpose(w, axes=(1, 0)), x, transpose_a=False, transpose_b=p),
+                right=op.nn.matmul(x, op.transpose(w, axes=(1, 0)), transpose_a=p, transpose_b=False),
+            )
+        )
+        .when(is_not_constant(x))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    transpose_of_product = (
+        (op.transpose(_WHOLE, axes=r) >> product(kind(matmul=turned(y), dense=y), turned(x)))
+        .when(transposes_matrices(r, _WHOLE), *kind.only("matmul", is_stack(x), is_stack(y)))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    transpose_of_flagged_product = (
+        (
+            op.transpose(_FLAGGED, axes=r)
+            >> flagged(matmul=op.nn.matmul(y, x, **_EXCHANGED), batch_matmul=op.nn.batch_matmul(y, x, **_EXCHANGED))
+        )
+        .when(transposes_matrices(r, _FLAGGED), *flagged.only("matmul", is_set(p, q)))
+        .inexact(_SUMS)
+        .exploring()
+    )
+    transposed_operands = (
+        (product(op.transpose(x, axes=p), op.transpose(y, axes=q)) >> turned(product(y, x)))
+        .when(transposes_matrices(p, x), transposes_matrices(q, y))
+        .inexact(_SUMS)
+        .exploring()
     )
