@@ -193,10 +193,13 @@ def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules of which the first does all that the second does: its left side is more general, its right side then the same, and
     it asks for no more. A rule with holes for operators is taken for each choice of them."""
     plain = [one for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
+    alike: dict[object, list[tuple[int, Rule]]] = {}
+    for place, rule in enumerate(plain):
+        if type(rule) is Rule:
+            alike.setdefault(_root(rule), []).append((place, rule))
     for i, general in enumerate(plain):
-        for j, special in enumerate(plain):
-            same = i != j and type(general) is type(special) is Rule and _root(general) == _root(special)
-            if same and covers(general, special) and not (j < i and covers(special, general)):
+        for j, special in alike.get(_root(general), []) if type(general) is Rule else []:
+            if i != j and covers(general, special) and not (j < i and covers(special, general)):
                 yield general, special
 
 

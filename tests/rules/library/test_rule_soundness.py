@@ -30,7 +30,7 @@ from passat.rules.rule import Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
 from tests.share import share
 
-WANTED = share(3, INSTANCES)
+WANTED = share(2, INSTANCES)
 RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
 
 
