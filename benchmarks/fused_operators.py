@@ -1,54 +1,10 @@
-"""The operators that ONNX Runtime's own fusions leave in a model, counted in what it writes when it optimizes the model.
+"""The operators that ONNX Runtime's own fusions leave (`passat.fused`), of inputs and results."""
 
-Results are made to run on ONNX Runtime, which recognizes activations, normalizations and attention by the nodes that exporters make of
-them. A rewrite that is cheaper by itself may destroy such a pattern, so that more is lost than gained.
-"""
-
-import tempfile
-from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
 
-import onnx
+from passat.fused import fused_operators as count
 
-_GELU: Final = ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")
-_NORMALIZATION: Final = (
-    *("LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization", "SimplifiedLayerNormalization"),
-    *("SkipSimplifiedLayerNormalization", "RMSNormalization"),
-)
-_ATTENTION: Final = ("Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention")
-KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_GELU, "Gelu"),
-    **dict.fromkeys(_NORMALIZATION, "LayerNormalization"),
-    **dict.fromkeys(_ATTENTION, "Attention"),
-}
-"""What one and the same fusion makes counts as one: which of them it is goes by what stands beside it, such as a bias or a sum."""
-_DOMAINS: Final = ("com.microsoft",)
-
-
-def count(path: Path) -> Counter[str]:
-    """How many operators of each kind are in a model after ONNX Runtime's fusions, in branches and bodies too: operators of its own, and
-    those of ONNX that its fusions make."""
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / "optimized.onnx"
-        options = onnxruntime.SessionOptions()
-        # Higher levels choose layouts for the processor, and fuse nothing that these do not.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        options.optimized_model_filepath = str(written)
-        options.log_severity_level = 4
-        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        model = onnx.load(written, load_external_data=False)
-    counts: Counter[str] = Counter()
-    graphs = [model.graph]
-    while graphs:
-        for node in graphs.pop().node:
-            if node.domain in _DOMAINS or node.op_type in KINDS:
-                counts[KINDS.get(node.op_type, node.op_type)] += 1
-            graphs += [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.node]
-    return counts
+__all__ = ["count", "fewer", "table"]
 
 
 def fewer(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, tuple[int, int]]:

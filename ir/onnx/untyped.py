@@ -45,7 +45,7 @@ def untyped_values(module: IRModule) -> list[Untyped]:
         opaque: list[Call] = []
         for node in nodes:
             root = None if is_custom(node) else next((roots[operand] for operand in _operands(node) if operand in roots), None)
-            if root is not None and isinstance(node, Call) and _has_form(node):
+            if root is not None and isinstance(node, Call) and has_form(node):
                 opaque.append(node)
             if isinstance(node._checked_type, IncompleteType):
                 root = roots.setdefault(node, root or node)
@@ -91,7 +91,7 @@ def _operands(node: Expr) -> Sequence[Expr]:
     return [arg for arg in node.args if not isinstance(arg, Function)] if isinstance(node, Call) else ()
 
 
-def _has_form(call: Call) -> bool:
+def has_form(call: Call) -> bool:
     """Whether a call is opaque, and of an operator that Passat has a form for."""
     op = call.op
     return isinstance(op, OpaqueOp) and (f"{op.domain}::{op.op_type}" if op.domain else op.op_type) in READERS
@@ -99,7 +99,7 @@ def _has_form(call: Call) -> bool:
 
 def is_custom(node: Expr) -> bool:
     """Whether neither Passat nor the onnx package knows an operator: its type is unknown whatever those of its operands are."""
-    if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)) or _has_form(node):
+    if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)) or has_form(node):
         return False
     from passat.ir.onnx.inference import schema_of
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.module import IRModule
+    from passat.model_summary import ModelSummary, inspect
     from passat.optimizer import Result, optimize
     from passat.report import MismatchError, Report, UnverifiedError
     from passat.runtime import cpu, device
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IRModule",
     "MismatchError",
+    "ModelSummary",
     "PassError",
     "Report",
     "Result",
@@ -35,6 +37,7 @@ __all__ = [
     "cpu",
     "device",
     "error",
+    "inspect",
     "instrument",
     "ir",
     "nd",
@@ -51,6 +54,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "IRModule": "passat.ir.module",
     "MismatchError": "passat.report",
+    "ModelSummary": "passat.model_summary",
     "PassError": "passat.crash",
     "Report": "passat.report",
     "Result": "passat.optimizer",
@@ -58,6 +62,7 @@ _HOMES = {
     "UnverifiedError": "passat.report",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
+    "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
 }
 

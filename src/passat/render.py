@@ -27,8 +27,13 @@ REASONS_SHOWN: Final = 3
 
 def report_text(report: Report, width: int = 100) -> str:
     """A report as plain text."""
+    return rendered(render_report(report), width)
+
+
+def rendered(what: RenderableType, width: int = 100) -> str:
+    """What rich would print, as plain text."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, highlight=False).print(render_report(report))
+    Console(file=out, width=width, color_system=None, highlight=False).print(what)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 

@@ -75,7 +75,8 @@ class Runner:
     """A model in ONNX Runtime. Raises VerifyError where that is not installed, and what it raises where the model does not load.
 
     `apart`: the session is in another process, which ONNX Runtime may end without ending this one: then EndedError is raised, and the next
-    run loads the model anew. Times are none of the model's alone there.
+    run loads the model anew. Times are none of the model's alone there. `written` is the file that ONNX Runtime writes the model to that it
+    runs, once it has optimized it.
     """
 
     def __init__(
@@ -88,8 +89,9 @@ class Runner:
         seed: int | None = None,
         arena: bool = False,
         apart: bool = False,
+        written: str | None = None,
     ) -> None:
-        settings = SessionSettings(folder, threads, optimise, seed, arena, tuple(_LIBRARIES))
+        settings = SessionSettings(folder, threads, optimise, seed, arena, tuple(_LIBRARIES), written)
         self._session = _session(model, settings, apart=apart)
         self.inputs = self._inputs(model)
         self.outputs = self._session.outputs

@@ -25,7 +25,8 @@ _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
 
 class SessionSettings(NamedTuple):
     """How a model is loaded: the folder of its external data, how many threads (0 for all), which optimizations, the seed of random
-    operators, whether memory is kept, and the libraries of custom operators."""
+    operators, whether memory is kept, the libraries of custom operators, where the optimized model is written, and how the name of the
+    file begins in which the time of each operator is kept."""
 
     folder: str | None = None
     threads: int = 0
@@ -33,6 +34,8 @@ class SessionSettings(NamedTuple):
     seed: int | None = None
     arena: bool = False
     libraries: Sequence[str] = ()
+    written: str | None = None
+    profile: str | None = None
 
 
 class Session:
@@ -52,6 +55,11 @@ class Session:
         if not settings.arena:  # nothing is timed: threads that wait for work need not keep the cores busy
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = settings.arena  # without it memory goes back at once; with it times are what they are elsewhere
+        if settings.written is not None:
+            options.optimized_model_filepath = settings.written
+        if settings.profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = settings.profile
         for library in settings.libraries:
             options.register_custom_ops_library(library)
         if settings.folder is not None:
@@ -74,6 +82,10 @@ class Session:
             return values
         made = {name: self._to_runtime(feed[name], name, kind) for name, kind, _ in self.inputs}
         return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
+
+    def end_profile(self) -> str:
+        """The path of the file with the times of operators, which ends here."""
+        return str(self._session.end_profiling())
 
     def _to_runtime(self, value: AnyValue, name: str, kind: str) -> AnyValue:
         if "seq(" in kind:

@@ -38,6 +38,10 @@ def not_nan(value: float | None) -> float | None:
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
 ]
+CustomOpsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 
 
@@ -146,12 +150,7 @@ class CompareOptions:
         ),
     ] = None
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs that models are run on.")] = 0
-    custom_ops: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."
-        ),
-    ] = None
+    custom_ops: CustomOpsOption = None
 
     def comparing(self) -> "Comparing":
         """The same for what compares models. Raises InputsError, ArgumentError."""

@@ -1,0 +1,201 @@
+"""What a model consists of: `passat.inspect`, and the command of that name."""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+from passat.fused import fused_operators
+from passat.ir.expr import Call
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
+from passat.ir.traverse import post_order
+from passat.ir.types import IncompleteType, TupleType
+from passat.report import bytes_of, histogram, node_count, warnings_of
+from passat.rules.cost import Roofline, program_cost
+from passat.runner import CustomOpsError, VerifyError, custom_operators, sentence_of
+from passat.source import ModelLike, open_source
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TensorProto, ValueInfoProto
+
+    from passat.ir.module import IRModule
+
+UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
+NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it as it stands"
+NARROWER = "Passat's form of the operator is narrower than these operands or attributes: ONNX Runtime computes the node as it stands"
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of a model: its name and type, such as `float32[batch, 3, 224, 224]`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Nodes of one operator that rules do not look into, all for one reason. `nodes` are their names; nodes without a name are called by
+    their first output."""
+
+    operator: str
+    reason: str
+    nodes: tuple[str, ...]
+
+
+@dataclass
+class ModelSummary:
+    """What a model consists of.
+
+    Nodes are counted by operator, subgraphs and local functions included. `weights` is the number of initializers, which have so many
+    `weight_elements` and `weight_bytes`, external data included; `model_bytes` is the size of the model without external data. `unknown`
+    is the number of nodes with a result of unknown type. `estimated_seconds` is what the default cost model says. `fused` counts the
+    operators that ONNX Runtime's own fusions leave; where it does not load the model, `not_loaded` says why.
+    """
+
+    source: str
+    ir_version: int
+    producer: str
+    opsets: dict[str, int]
+    inputs: list[Value]
+    outputs: list[Value]
+    nodes: dict[str, int]
+    weights: int
+    weight_elements: int
+    weight_bytes: int
+    model_bytes: int
+    estimated_seconds: float
+    unknown: int
+    opaque: list[Opaque]
+    warnings: list[str]
+    fused: dict[str, int] = field(default_factory=dict)
+    not_loaded: str = ""
+
+    @property
+    def node_count(self) -> int:
+        """The nodes that compute something."""
+        return node_count(self.nodes)
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The summary as plain data for JSON."""
+        return {**asdict(self), "node_count": self.node_count}
+
+    def to_json(self) -> str:
+        """The summary as a JSON object."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        from passat.summary_text import summary_text
+
+        return summary_text(self)
+
+
+def inspect(
+    model: ModelLike, *, folder: str | os.PathLike[str] | None = None, custom_ops: Sequence[str | os.PathLike[str]] = ()
+) -> ModelSummary:
+    """What a model consists of: its inputs and outputs, operators and weights, which nodes rules do not look into and why, and what ONNX
+    Runtime fuses.
+
+    `model` is a ModelProto, the path of a model, its bytes, or a binary file object; `folder` is where the external data of a ModelProto
+    lies. `custom_ops` are libraries of custom operators, which ONNX Runtime executes. Raises OnnxError for a model that cannot be read,
+    CustomOpsError for a library. Without ONNX Runtime, `not_loaded` says so.
+    """
+    source = open_source(model, folder)
+    proto, module = source.read(None)
+    tensors = list(_initializers(proto.graph))
+    summary = ModelSummary(
+        source=source.name,
+        ir_version=proto.ir_version,
+        producer=" ".join(part for part in (proto.producer_name, proto.producer_version) if part),
+        opsets={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
+        inputs=_values(proto.graph, proto.graph.input, {tensor.name for tensor in tensors}),
+        outputs=_values(proto.graph, proto.graph.output, set()),
+        nodes=histogram(proto),
+        weights=len(tensors),
+        weight_elements=sum(math.prod(tensor.dims) for tensor in tensors),
+        weight_bytes=sum(_bytes(tensor) for tensor in tensors),
+        model_bytes=bytes_of(proto),
+        estimated_seconds=program_cost(module["main"], Roofline()),
+        unknown=_unknown(module),
+        opaque=_opaque(module),
+        warnings=warnings_of(module),
+    )
+    try:
+        with custom_operators(tuple(custom_ops)):
+            summary.fused = dict(fused_operators(source.original, source.folder).most_common())
+    except CustomOpsError:
+        raise
+    except VerifyError:
+        summary.not_loaded = "ONNX Runtime is not installed: pip install 'passat[onnx]' installs it"
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        summary.not_loaded = f"ONNX Runtime does not load the model: {sentence_of(error)}"
+    return summary
+
+
+def _initializers(graph: "GraphProto") -> "Iterator[TensorProto]":
+    """The initializers of a graph and of its subgraphs."""
+    pending = [graph]
+    while pending:
+        each = pending.pop()
+        yield from each.initializer
+        for node in each.node:
+            for attribute in node.attribute:
+                pending += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def _bytes(tensor: "TensorProto") -> int:
+    from passat.ir.dtypes import itemsize
+    from passat.ir.onnx_mapping import ELEMENT_TYPES
+
+    dtype = ELEMENT_TYPES.get(tensor.data_type)
+    if dtype is None or dtype == "string":
+        return int(tensor.ByteSize())
+    size: int = math.ceil(math.prod(tensor.dims) * itemsize(dtype))
+    return size
+
+
+def _values(graph: "GraphProto", values: "Sequence[ValueInfoProto]", but: set[str]) -> list[Value]:
+    from passat.ir.onnx.value_types import show_type, type_of
+
+    return [Value(value.name, show_type(type_of(value.type))) for value in values if value.name not in but]
+
+
+def _unknown(module: "IRModule") -> int:
+    """How many calls have a result of unknown type."""
+
+    def is_unknown(type_: object) -> bool:
+        return isinstance(type_, IncompleteType) or (isinstance(type_, TupleType) and any(map(is_unknown, type_.fields)))
+
+    calls = (node for function in module.functions.values() for node in post_order(function) if isinstance(node, Call))
+    return sum(is_unknown(call._checked_type) for call in calls)
+
+
+def _opaque(module: "IRModule") -> list[Opaque]:
+    """The nodes that are opaque, by operator and reason, the most frequent first."""
+    untyped = {call: value.reason for value in untyped_values(module) for call in value.calls}
+    found: dict[tuple[str, str], list[str]] = {}
+    for function in module.functions.values():
+        for node in post_order(function):
+            if isinstance(node, Call) and isinstance(node.op, OpaqueOp):
+                reason = untyped.get(node) or _reason(node)
+                found.setdefault((f"{node.op.domain}.{node.op.op_type}".removeprefix("."), reason), []).append(_name(node))
+    counted = Counter({key: len(names) for key, names in found.items()})
+    return [Opaque(operator, reason, tuple(found[operator, reason])) for (operator, reason), _ in counted.most_common()]
+
+
+def _reason(call: Call) -> str:
+    if is_custom(call):
+        return UNKNOWN_OPERATOR
+    return NARROWER if has_form(call) else NO_FORM
+
+
+def _name(call: Call) -> str:
+    span = call.span
+    if span is None:
+        return ""
+    return span.source_name or next((name for name in span.outputs if name), "")
