@@ -11,7 +11,7 @@ from passat.ir.onnx.emitter import NodeEmitter
 from passat.ir.onnx.errors import OnnxError, OpsetError
 from passat.ir.onnx.frame import Origin
 from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
-from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx.opaque import OpaqueOp, is_stateful
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
 from passat.ir.onnx.tensors import tensor_proto
@@ -86,12 +86,15 @@ class GraphWriter:
                 self.nodes.append(self._again(self.name(result), name, result.checked_type))
 
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
-        """A node that gives a value another name: Identity, or where that does not take the type yet, what makes the value once more."""
+        """A node that gives a value another name: Identity, or where that does not take the type, what makes the value once more."""
         taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
         proto = type_proto(type_)
-        fits = proto.WhichOneof("value") is None or runtime_name(proto) in taken
-        made = None if fits else next((node for node in self.nodes if source in node.output), None)
-        if made is None:
+        made = next((node for node in self.nodes if source in node.output), None)
+        if proto.WhichOneof("value") is None:  # without operands, an attribute says the type, which may be none that ONNX knows there
+            fits = made is None or bool(made.input) or is_stateful(made.domain, made.op_type)
+        else:
+            fits = runtime_name(proto) in taken
+        if made is None or fits:
             return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
         again = NodeProto()
         again.CopyFrom(made)

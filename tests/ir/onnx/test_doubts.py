@@ -99,6 +99,16 @@ def test_an_empty_sequence_of_any_type(element: int) -> None:
     assert Runner(result, threads=1).run({}) == Runner(model, threads=1).run({}) == [[]]
 
 
+@pytest.mark.parametrize("element", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT])
+def test_an_empty_sequence_of_two_names(element: int) -> None:
+    """No Identity takes a sequence of bfloat16."""
+    nodes = [helper.make_node("SequenceEmpty", [], [name], dtype=element) for name in "st"]
+    outputs = [helper.make_tensor_sequence_value_info(name, element, None) for name in "st"]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], outputs), opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run({}) == Runner(model, threads=1).run({}) == [[], []]
+
+
 @pytest.mark.parametrize(("begin", "end", "stride"), [(-9, -9, -1), (-1, 2**63 - 1, -1), (1, 2**31 - 1, -2)])
 @pytest.mark.parametrize("dims", ["3,1,2,1", "n,1,2,1"])
 def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
