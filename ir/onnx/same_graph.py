@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 from passat.ir.onnx.scope import attribute_graphs, sort_nodes
-from passat.ir.onnx.tensors import EXTERNAL, read_tensor
+from passat.ir.onnx.tensors import EXTERNAL, raw_bytes, read_tensor
 
 Key: TypeAlias = object
 """What identifies something: a value that can be compared and, but where it says otherwise, hashed."""
@@ -100,6 +100,13 @@ def _content(tensor: TensorProto) -> Key:
         return (*head, tuple(tensor.string_data))
     data = tensor.raw_data if tensor.HasField("raw_data") else read_tensor(tensor, None).numpy().tobytes()
     return (*head, hash(data))
+
+
+def content_of(tensor: TensorProto, folder: str | None) -> Key:
+    """What identifies the elements of a tensor, with its element type and shape; `folder` is that of external data, which is read."""
+    if tensor.data_location != EXTERNAL:
+        return _content(tensor)
+    return (tensor.data_type, tuple(tensor.dims), hash(raw_bytes(read_tensor(tensor, folder))))
 
 
 def _interface(model: ModelProto) -> Key:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.module import IRModule
+    from passat.model_diff import ModelDiff, diff
     from passat.model_summary import ModelSummary, inspect
     from passat.optimizer import Result, optimize
     from passat.report import MismatchError, Report, UnverifiedError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IRModule",
     "MismatchError",
+    "ModelDiff",
     "ModelSummary",
     "PassError",
     "Report",
@@ -36,6 +38,7 @@ __all__ = [
     "__version__",
     "cpu",
     "device",
+    "diff",
     "error",
     "inspect",
     "instrument",
@@ -54,6 +57,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "IRModule": "passat.ir.module",
     "MismatchError": "passat.report",
+    "ModelDiff": "passat.model_diff",
     "ModelSummary": "passat.model_summary",
     "PassError": "passat.crash",
     "Report": "passat.report",
@@ -62,6 +66,7 @@ _HOMES = {
     "UnverifiedError": "passat.report",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
+    "diff": "passat.model_diff",
     "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
 }

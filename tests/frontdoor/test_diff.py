@@ -1,0 +1,188 @@
+"""`passat.diff` and `passat diff`: which nodes of two models correspond, and where the models differ."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, helper, numpy_helper, parser
+from typer.testing import CliRunner
+
+import passat
+from passat.cli.app import app
+from passat.ir.onnx import OnnxError, save
+from passat.model_diff import Change, Instance
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
+
+
+def parsed(body: str, *, values: str = "", signature: str = "(float[n, 4] x) => (float[n, 4] y)", opset: int = 20) -> ModelProto:
+    model: ModelProto = parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> g {signature} <{values}> {{ {body} }}')
+    return model
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["diff", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = Neg(x) b = Exp(x) y = Mul(a, b)", "p = Exp(x) q = Neg(x) y = Mul(q, p)"),
+        ("a = Neg(x) b = Exp(x) y = Mul(a, b)", "a = Neg(x) b = Exp(x) y = Mul(b, a)"),
+        ("y = Softmax(x)", "y = Softmax<axis = -1>(x)"),
+        ("y = Gelu(x)", 'y = Gelu<approximate = "none">(x)'),
+    ],
+)
+def test_names_order_and_defaults_make_no_difference(before: str, after: str) -> None:
+    found = passat.diff(parsed(before), parsed(after))
+    assert found.equal
+    assert found.moved == 0
+    assert str(found).endswith("the models are the same up to names and the order of nodes")
+
+
+def test_constants_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    inline = parsed("y = Add(x, w)", values="float[4] w = {1, 2, 3, 4}")
+    node = parsed("w = Constant<value = float[4] {1, 2, 3, 4}>() y = Add(x, w)")
+    onnx.save(inline, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=1)
+    assert passat.diff(inline, node).equal
+    assert passat.diff(node, tmp_path / "m.onnx").equal
+    found = passat.diff(inline, parsed("y = Add(x, w)", values="float[4] w = {1, 2, 3, 5}"))
+    assert found.changes == [Change("y", "y", "Add", ("operand 1 is another constant: float32[4] became float32[4]",))]
+    assert (found.same, found.moved, found.differences) == (0, 1, [])
+
+
+LAYER = (
+    "m{0} = MatMul(x{0}, w{0}) d{0} = Div(m{0}, c) e{0} = Erf(d{0}) f{0} = Add(e{0}, one) g{0} = Mul(m{0}, f{0}) h{0} = Mul(g{0}, half)"
+    " x{1} = Softmax(h{0}) "
+)
+FUSED = "m{0} = MatMul(x{0}, w{0}) other{0} = Gelu(m{0}) x{1} = Softmax(other{0}) "
+
+
+def layers(text: str, count: int) -> ModelProto:
+    body = "".join(text.format(i, i + 1) for i in range(count)).replace("x0,", "x,")
+    model = parsed(f"{body} y = Neg(x{count})", values="float c = {1.4142135}, float one = {1}, float half = {0.5}")
+    random = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(random.normal(size=(4, 4)).astype(np.float32), f"w{i}") for i in range(count)]
+    model.graph.initializer.extend(weights)
+    return model
+
+
+def test_places_that_differ_in_the_same_way_stand_together() -> None:
+    found = passat.diff(layers(LAYER, 3), layers(FUSED, 3))
+    assert [(each.before, each.after) for each in found.differences] == [({"Div": 1, "Erf": 1, "Add": 1, "Mul": 2}, {"Gelu": 1})]
+    assert found.differences[0].instances[1] == Instance(("d1", "e1", "f1", "g1", "h1"), ("other1",))
+    assert (found.same, found.moved) == (1, 6)
+    assert found.changes == []
+
+
+def test_what_is_gone_and_what_is_new() -> None:
+    found = passat.diff(parsed("a = Identity(x) b = Neg(a) y = Exp(b)"), parsed("b = Neg(x) c = Abs(b) y = Exp(c)"))
+    assert [(each.before, each.after) for each in found.differences] == [({"Identity": 1}, {}), ({}, {"Abs": 1})]
+
+
+def test_attributes_and_operands() -> None:
+    before = parsed("[t] y = Transpose<perm = [0, 1]>(x)")
+    after = parsed("[t] y = Transpose<perm = [1, 0]>(x)")
+    assert passat.diff(before, after).changes == [Change("t", "t", "Transpose", ("perm: [0, 1] became [1, 0]",))]
+    found = passat.diff(parsed("y = Clip(x)"), parsed("y = Clip(x, low)", values="float low = {0}"))
+    assert found.changes == [Change("y", "y", "Clip", ("1 operands became 2",))]
+
+
+def test_what_models_say_of_themselves() -> None:
+    before = parsed("y = Neg(x) z = Exp(x)", signature="(float[n, 4] x) => (float[n, 4] y, float[n, 4] z)")
+    after = parsed("y = Neg(x)", signature="(float[1, 4] x) => (float[1, 4] y)", opset=21)
+    assert passat.diff(before, after).interface == [
+        "the opset of ai.onnx 20 became 21",
+        "the input 'x' was float32[n, 4] and is float32[1, 4]",
+        "the output 'y' was float32[n, 4] and is float32[1, 4]",
+        "the output 'z', float32[n, 4], is gone",
+    ]
+
+
+def test_inputs_of_other_names_stand_at_the_same_places() -> None:
+    found = passat.diff(parsed("y = Neg(x)"), parsed("y = Neg(data)", signature="(float[n, 4] data) => (float[n, 4] y)"))
+    assert found.same == 1
+    assert found.interface == ["the input 'x', float32[n, 4], is gone", "there is a new input 'data', float32[n, 4]"]
+
+
+def test_a_difference_in_a_branch() -> None:
+    def branched(body: str) -> ModelProto:
+        text = f"y = If (c) <then_branch = t () => (float[n, 4] u) {{ {body} }}, else_branch = e () => (float[n, 4] v) {{ v = Exp(a) }}>"
+        return parsed(f"a = Neg(x) [choose] {text}", signature="(bool c, float[n, 4] x) => (float[n, 4] y)")
+
+    found = passat.diff(branched("p = Abs(a) u = Sqrt(p)"), branched("u = Sqrt(a)"))
+    assert [(each.before, each.after, each.graph) for each in found.differences] == [({"Abs": 1}, {}, "If 'choose': then_branch")]
+    assert "gone in one place of If 'choose': then_branch: Abs" in str(found)
+    assert passat.diff(branched("u = Sqrt(a)"), branched("q = Sqrt(a) u = Identity(q)")).differences[0].after == {"Identity": 1}
+
+
+def test_a_model_and_its_optimized_form() -> None:
+    path = EXAMPLES / "bert_tiny.onnx"
+    found = passat.diff(path, passat.optimize(path, verify=False).model)
+    assert found.nodes_after["Gemm"] == 12
+    (gemm,) = [each for each in found.differences if each.after == {"Gemm": 1}]
+    assert gemm.before == {"MatMul": 1, "Add": 1}
+    assert len(gemm.instances) == 12
+
+
+def test_many_nodes_are_compared_in_time_that_grows_with_them() -> None:
+    body = "".join(f"x{i + 1} = {'Neg' if i % 7 else 'Abs'}(x{i}) " for i in range(20_000)).replace("(x0)", "(x)")
+    before = parsed(f"{body} y = Exp(x20000)")
+    after = parsed(f"{body} y = Exp(x20000)".replace("x10001 = Neg", "x10001 = Sin"))
+    found = passat.diff(before, after)
+    assert [(each.before, each.after) for each in found.differences] == [({"Neg": 1}, {"Sin": 1})]
+
+
+def test_the_command_and_its_json(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    save(layers(LAYER, 4), before)
+    save(layers(FUSED, 4), after)
+    assert (
+        run(before, after)
+        == f"""\
+- {before}: 29 nodes, {before.stat().st_size / 1000:.3g} kB
++ {after}: 13 nodes, {after.stat().st_size} B
+
+operator  before  after
+Add            4      0  -4
+Div            4      0  -4
+Erf            4      0  -4
+Gelu           0      4  +4
+Mul            8      0  -8
+others         9      9
+
+9 nodes are in both: 1 read the same values, 8 values that other nodes make
+
+in 4 places: Div, Erf, Add, 2 Mul became Gelu
+  - d0, e0, f0, g0 and 1 more
+  + other0
+  - d1, e1, f1, g1 and 1 more
+  + other1
+  - d2, e2, f2, g2 and 1 more
+  + other2
+  ... and 1 more
+"""
+    )
+    data = json.loads(run(before, after, "--json"))
+    assert data["equal"] is False
+    assert (data["node_count_before"], data["node_count_after"]) == (29, 13)
+    assert data["differences"][0]["instances"][3]["after"] == ["other3"]
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "no.onnx"
+    assert f"error: {path} cannot be read" in run(EXAMPLES / "bert_tiny.onnx", path, code=1)
+    cycle = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Neg", ["y"], ["z"]), helper.make_node("Neg", ["z"], ["y"])],
+            "g",
+            [],
+            [helper.make_tensor_value_info("y", 1, [1])],
+        )
+    )
+    with pytest.raises(OnnxError):
+        passat.diff(cycle, cycle)
