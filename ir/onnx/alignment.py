@@ -7,7 +7,8 @@ left over on either side, taken together with all that it touches, is a differen
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
 
 from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto, defs, helper
 
@@ -15,9 +16,14 @@ from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.inference import schema_of
 from passat.ir.onnx.same_graph import COMMUTATIVE, Numbering, content_of
 from passat.ir.onnx.scope import free_names, sort_nodes, subgraphs
+from passat.ir.onnx_mapping import ELEMENT_TYPES
 
-_ROUNDS = 100
+_ROUNDS: Final = 100
 """Rounds in which correspondences spread; each costs a walk over both graphs, and all but a few find nothing new."""
+
+
+_LONGEST: Final = 60
+"""Characters of the value of an attribute that are shown."""
 
 
 class Pair(NamedTuple):
@@ -313,3 +319,31 @@ def _is_default(attribute: AttributeProto, schema: defs.OpSchema) -> bool:
         return False
     held: bool = helper.get_attribute_value(known.default_value) == helper.get_attribute_value(attribute)
     return held and known.default_value.type == attribute.type
+
+
+def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
+    """What is different of the attributes of two nodes, graphs aside."""
+    before, after = ({each.name: each for each in node.attribute if not (each.HasField("g") or each.graphs)} for node in (mine, theirs))
+    for name in sorted({*before, *after}):
+        values = [helper.get_attribute_value(side[name]) if name in side else None for side in (before, after)]
+        shown = [_shown(value) for value in values]
+        if name not in before:
+            yield f"{name} is new: {shown[1]}"
+        elif name not in after:
+            yield f"{name} is gone: {shown[0]}"
+        elif before[name].SerializeToString(deterministic=True) != after[name].SerializeToString(deterministic=True):
+            yield f"{name}: {shown[0]} became {shown[1]}" if shown[0] != shown[1] else f"{name} is another tensor"
+
+
+def _shown(value: AnyValue) -> str:
+    if hasattr(value, "dims"):
+        return constant_text((value.data_type, tuple(value.dims)))
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(list(value) if hasattr(value, "append") else value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def constant_text(content: object) -> str:
+    """A constant by its element type and shape."""
+    if not isinstance(content, tuple):
+        return "a sparse one"
+    return f"{ELEMENT_TYPES.get(content[0], f'element type {content[0]}')}{list(content[1])}"

@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
 from passat.report import bytes_of, histogram, node_count
@@ -195,49 +195,17 @@ def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
 
 def _changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
     """What is different of a node that is in both models, beside what it reads."""
+    from passat.ir.onnx.alignment import changed_attributes, constant_text
+
     mine, theirs = aligned.before.nodes[one], aligned.after.nodes[other]
-    what = list(_attributes(mine, theirs))
+    what = list(changed_attributes(mine, theirs))
     for place, (name, theirs_name) in enumerate(aligned.operands(one, other)):
         before, after = aligned.before.constants.get(name), aligned.after.constants.get(theirs_name)
         if before != after and before is not None and after is not None:
-            what.append(f"operand {place} is another constant: {_constant(before)} became {_constant(after)}")
+            what.append(f"operand {place} is another constant: {constant_text(before)} became {constant_text(after)}")
     if len(mine.input) != len(theirs.input):
         what.append(f"{len(mine.input)} operands became {len(theirs.input)}")
     return [Change(_name(mine), _name(theirs), mine.op_type, tuple(what))] if what else []
-
-
-def _attributes(mine: "NodeProto", theirs: "NodeProto") -> Iterator[str]:
-    from onnx import helper
-
-    before, after = ({each.name: each for each in node.attribute if not (each.HasField("g") or each.graphs)} for node in (mine, theirs))
-    for name in sorted({*before, *after}):
-        values = [helper.get_attribute_value(side[name]) if name in side else None for side in (before, after)]
-        shown = [_shown(value) for value in values]
-        if name not in before:
-            yield f"{name} is new: {shown[1]}"
-        elif name not in after:
-            yield f"{name} is gone: {shown[0]}"
-        elif before[name].SerializeToString(deterministic=True) != after[name].SerializeToString(deterministic=True):
-            yield f"{name}: {shown[0]} became {shown[1]}" if shown[0] != shown[1] else f"{name} is another tensor"
-
-
-_LONGEST: Final = 60
-
-
-def _shown(value: AnyValue) -> str:
-    if hasattr(value, "dims"):
-        return _constant((value.data_type, tuple(value.dims)))
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(list(value) if hasattr(value, "append") else value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-
-
-def _constant(content: object) -> str:
-    """A constant by its element type and shape."""
-    from passat.ir.onnx_mapping import ELEMENT_TYPES
-
-    if not isinstance(content, tuple):
-        return "a sparse one"
-    return f"{ELEMENT_TYPES.get(content[0], f'element type {content[0]}')}{list(content[1])}"
 
 
 def _name(node: "NodeProto") -> str:
