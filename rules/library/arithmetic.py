@@ -90,15 +90,15 @@ class Units(RuleSet):
 
 
 @condition
-def meet_in_range(name: str, c: Term, d: Term) -> bool | str:
-    """The operator makes finite constants of the two, and does not make 0 (or a number of few bits) of two that are not 0.
+def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
+    """The operator, which may be named, makes finite constants of the two, and no 0 (or number of few bits) of two that are not 0.
 
     Reassociating changes rounding; where one constant overflowed that the two together do not, it would change the result.
     """
     if c.type.dtype not in FLOATS:
         return f"the elements are {c.type.dtype}, not floating-point numbers"
-    of = get_op(name)
-    operands = (c.value(), d.value())
+    of = get_op(given) if isinstance(given, str) else given
+    name, operands = of.name, (c.value(), d.value())
     value = evaluate_call(of, operands, EMPTY_ATTRS, of.infer((c.type, d.type), EMPTY_ATTRS))
     assert isinstance(value, Tensor)
     found = np.abs(np.asarray([value.uniform()]) if value.is_splat and value.size else value.numpy())

@@ -36,8 +36,7 @@ from passat.rules.library.layouts import (
     inner_order,
     inner_shape,
     is_one_element,
-    keeps_batch,
-    keeps_order,
+    keeps_samples,
     kept_order,
     layout_before,
     layout_behind,
@@ -54,7 +53,7 @@ from passat.rules.library.layouts import (
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.views import is_view, new_shape
 from passat.rules.operator_hole import OperatorHole, operator
-from passat.rules.parts_hole import PartsHole, tensors_of
+from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -146,39 +145,30 @@ def axis_before(axis: int, axes: Sequence[int] | None, x: Term) -> int:
     return rank - 1 - axis % rank if axes is None else axes[axis % rank] % rank
 
 
+softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
+_SUMS: Final = "sums in another order"
+_BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
+
+
 class CommuteUnary(RuleSet):
     """A view before an elementwise operator of one operand may as well be behind it; transposes move behind what works along one axis."""
 
-    transpose = (f(op.transpose(x, axes=p), attrs=b) >> op.transpose(f(x, attrs=b), axes=p)).exploring().budget(BUDGET)
+    transpose = (f(_TURNED, attrs=b) >> op.transpose(f(x, attrs=b), axes=p)).exploring().budget(BUDGET)
     reshape = (f(op.reshape(x, attrs=a), attrs=b) >> op.reshape(f(x, attrs=b), attrs=a)).exploring().budget(BUDGET)
-    softmax = (
-        (op.nn.softmax(op.transpose(x, axes=p), axis=q) >> op.transpose(op.nn.softmax(x, axis=axis_before(q, p, x)), axes=p))
-        .inexact("sums in another order")
-        .exploring()
-    )
-    log_softmax = (
-        (op.nn.log_softmax(op.transpose(x, axes=p), axis=q) >> op.transpose(op.nn.log_softmax(x, axis=axis_before(q, p, x)), axes=p))
-        .inexact("sums in another order")
-        .exploring()
-    )
-    bias = (
-        op.nn.bias_add(op.transpose(x, axes=p), y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=axis_before(q, p, x)), axes=p)
-    ).exploring()
-    concat = op.concatenate((op.transpose(x, axes=p), op.transpose(y, axes=p)), axis=q) >> op.transpose(
-        op.concatenate((x, y), axis=axis_before(q, p, x)), axes=p
-    )
+    softmax = (softmax(_TURNED, axis=q) >> op.transpose(softmax(x, axis=_BEFORE), axes=p)).inexact(_SUMS).exploring()
+    bias = (op.nn.bias_add(_TURNED, y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=_BEFORE), axes=p)).exploring()
+    concat = op.concatenate((_TURNED, op.transpose(y, axes=p)), axis=q) >> op.transpose(op.concatenate((x, y), axis=_BEFORE), axes=p)
 
 
 MOST: Final = 4
-"""Parts of a concatenation, a sum or a split through which transposes move in both directions."""
+"""Parts of a concatenation or a sum through which transposes move in both directions."""
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
-zs = tensors_of("zs", least=1, most=MOST - 1)
-many = tensors_of("many", least=MOST, most=31)
-_SUMS: Final = "sums in another order"
+zs, many = tensors_of("zs", least=1, most=MOST - 1), tensors_of("many", least=MOST, most=31)
+parts = tensors_of("parts", least=1, most=many.most)
+params = tensors_of("params", most=2)
 pool = operator("pool", *POOLINGS)
-norm = operator("norm", "nn.instance_norm", "nn.group_norm")
-along = operator("along", "nn.lrn", "reverse")
-"""Operators that work along one axis, which need not be the last."""
+norm = operator("norm", "nn.instance_norm", "nn.group_norm", "nn.lp_normalize")
+along = operator("along", "nn.bias_add", "nn.lrn", "reverse")
 quantifier = operator("quantifier", "all", "any", "max", "min")
 _EXACT: Final = (*quantifier.choices, "argmax", "argmin")
 total = operator(
@@ -188,6 +178,19 @@ total = operator(
 place = operator("place", "argmax", "argmin")
 g = operator("g", "add", "subtract", "multiply", "divide", "power", "equal", "greater", "less")
 h = operator("h", "subtract", "divide", "power", "greater", "less")  # those that are not commutative
+_PARTS: Final = ("begin", "end", "strides", "axes")
+part = cases("part", "first", "second", "third", "fourth")
+_PART: Final = part(first=0, second=1, third=2, fourth=3)
+
+
+def _sinks(left: Pattern, right: Pattern) -> Rule:
+    """What is computed from the transpose is the transpose of what is computed from the tensor."""
+    return (left >> op.transpose(right, axes=p)).exploring()
+
+
+def _hoists(left: Pattern, right: Pattern) -> Rule:
+    """The transpose of a result is computed from transposes, where these lay an image out otherwise."""
+    return (op.transpose(left, axes=p) >> right).when(lays_out(p, x)).exploring()
 
 
 def _back(of: Pattern) -> PCall:
@@ -195,107 +198,56 @@ def _back(of: Pattern) -> PCall:
     return op.transpose(of, axes=transposed_back(p, x))
 
 
+def _turned(of: Pattern) -> PCall:
+    """A tensor with the transpose."""
+    return op.transpose(of, axes=p)
+
+
 def _widened(of: Pattern) -> PCall:
     """A tensor with as many axes as the other one."""
     return op.expand_dims(of, axis=0, num_newaxis=missing_axes(of, x))
 
 
-_BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
-_PARTS: Final = ("begin", "end", "strides", "axes")
-one = cases("one", "bias_add", "batch_norm", "along", "split")
-part = cases("part", "first", "second", "third", "fourth")
-_PART: Final = part(first=0, second=1, third=2, fourth=3)
-window = cases("window", "pool", "pad")
+def _normalized(data: Pattern, axis: AnyValue) -> Pattern:
+    return op.nn.batch_norm(data, gamma, beta, mean, var, attrs=a, axis=axis)[0]
 
 
-def _along_one(data: Pattern, axis: AnyValue) -> Pattern:
-    """An operator that works along one axis, on data, or on each place along it."""
-    return one(
-        bias_add=op.nn.bias_add(data, beta, attrs=a, axis=axis),
-        batch_norm=op.nn.batch_norm(data, gamma, beta, mean, var, attrs=a, axis=axis)[0],
-        along=along(data, attrs=a, axis=axis),
-        split=op.split(data, attrs=a, axis=axis)[_PART],
-    )
-
-
-def _summing(data: Pattern, axis: AnyValue) -> Pattern:
-    """An operator that sums what is not along one axis, or along it."""
-    return sums(lp_normalize=op.nn.lp_normalize(data, attrs=a, axis=axis), norm=norm(data, gamma, beta, attrs=a, axis=axis))
-
-
-def _in_windows(data: Pattern, layout: AnyValue, widths: AnyValue) -> Pattern:
-    return window(pool=pool(data, attrs=a, layout=layout), pad=op.nn.pad(data, attrs=a, pad_width=widths))
-
-
-def _sliced(data: Pattern, behind: bool | None = None) -> PCall:
-    moved = {} if behind is None else {each: sliced(a, p, x, each, behind) for each in _PARTS}
-    return op.strided_slice(data, attrs=a, **moved)
+def _split(data: Pattern, axis: AnyValue) -> Pattern:
+    return op.split(data, attrs=a, axis=axis)[_PART]
 
 
 def _has_part(data: Pattern) -> Condition:
     return has_part(op.split(data, attrs=a, axis=q), a, x, _PART)
 
 
-sums = cases("sums", "lp_normalize", "norm")
-side = cases("side", "left", "right")
-other = cases("other", "alike", "wider", "number")
-_Y_BEFORE: Final = other(alike=_back(y), wider=_back(_widened(y)), number=y)
-_Y_BEHIND: Final = other(alike=op.transpose(y, axes=p), wider=op.transpose(_widened(y), axes=p), number=y)
-_FITS: Final = (
-    *other.only("alike", same_rank(x, y), has_several(y)),
-    *other.only("wider", has_fewer_axes(y, x)),
-    *other.only("number", is_one_element(y, x)),
-)
-
-
-def _binary(of: Pattern, with_: Pattern) -> Pattern:
-    return side(left=g(of, with_), right=h(with_, of))
-
-
-def _either(of: Pattern, with_: Pattern) -> Pattern:
-    """The operands are told apart where they are not alike."""
-    return other(alike=g(of, with_), wider=_binary(of, with_), number=_binary(of, with_))
-
-
-left = cases("left", "in_order", "turned")
-what = cases("what", "quantifier", "place", "squeeze")
-_AXES, _AXIS = reduced_before(p, a, x), one_axis_before(q, p, x)
-_REDUCED: Final = what(
-    quantifier=quantifier(x, attrs=a, axis=_AXES, exclude=False),
-    place=place(x, attrs=a, axis=_AXIS),
-    squeeze=op.squeeze(x, attrs=a, axis=_AXES),
-)
-_TOTAL: Final = total(x, attrs=a, axis=_AXES, exclude=False)
-_ORDER: Final = (*left.only("in_order", keeps_order(p, a, x, False)), *left.only("turned", keeps_order(p, a, x, True)))
-
-
-def _what_is_left(of: Pattern) -> Pattern:
-    return left(in_order=of, turned=op.transpose(of, axes=kept_order(p, a, x)))
-
-
-choice = cases("choice", "then", "otherwise")
+def _sliced(data: Pattern, behind: bool) -> PCall:
+    return op.strided_slice(data, attrs=a, **{each: sliced(a, p, x, each, behind) for each in _PARTS})
 
 
 def _chosen(where: Pattern, of: Pattern, with_: Pattern) -> PCall:
     return op.where(where, choice(then=of, otherwise=with_), choice(then=with_, otherwise=of))
 
 
-def _concat_down(turned: tuple[Pattern, ...], inner: tuple[Pattern, ...]) -> Rule:
-    """A concatenation of which one part is transposed."""
-    rule = op.concatenate(turned, axis=q) >> op.transpose(op.concatenate(inner, axis=_BEFORE), axes=p)
-    return rule.when(lays_out(p, x)).exploring()
-
-
-def _concat_up(others: PartsHole) -> Rule:
-    """A concatenation that is transposed."""
-    parts = op.concatenate((_TURNED, *(op.transpose(part, axes=p) for part in others)), axis=_BEHIND)
-    return (op.transpose(op.concatenate((x, *others), axis=q), axes=p) >> parts).when(lays_out(p, x)).exploring()
-
-
-_SOME: Final = (*xs, _TURNED, *ys)
-_SOME_BEFORE: Final = (*map(_back, xs), x, *map(_back, ys))
-
+other, broadcast = cases("other", "alike", "wider", "number"), cases("other", "wider", "number")
+_Y_BEFORE: Final = other(alike=_back(y), wider=_back(_widened(y)), number=y)
+_Y_BEHIND: Final = other(alike=_turned(y), wider=_turned(_widened(y)), number=y)
+_Y_BROADCAST: Final = broadcast(wider=_turned(_widened(y)), number=y)
+_FITS: Final = (
+    *other.only("alike", same_rank(x, y), has_several(y)),
+    *other.only("wider", has_fewer_axes(y, x)),
+    *other.only("number", is_one_element(y, x)),
+)
+_FITS_BOTH: Final = (*_FITS, *other.only("alike", has_several(x)))
+choice = cases("choice", "then", "otherwise")
+_KEPT: Final = kept_order(p, a, x)
+_AXES: Final = reduced_before(p, a, x)
+_SOME, _SOME_BEFORE = (*xs, _TURNED, *ys), (*map(_back, xs), x, *map(_back, ys))
 _SHUFFLED: Final = op.reshape(_TURNED, ...)
+
+
+def _reduces(left: Pattern, right: Pattern) -> Rule:
+    """What is reduced of a transpose is the transpose of what is left."""
+    return (left >> op.transpose(right, axes=_KEPT)).exploring()
 
 
 class MoveTransposes(RuleSet):
@@ -314,78 +266,50 @@ class MoveTransposes(RuleSet):
         .when(moves_blocks(p, x, _SHUFFLED))
         .exploring()
     )
-    sink_along = (
-        (_along_one(_TURNED, q) >> op.transpose(_along_one(x, _BEFORE), axes=p)).when(*one.only("split", _has_part(_TURNED))).exploring()
-    )
-    sink_sums = (
-        (_summing(_TURNED, q) >> op.transpose(_summing(x, _BEFORE), axes=p))
-        .when(*sums.only("norm", keeps_batch(p, x)))
+    sink_along = _sinks(along(_TURNED, *params, attrs=a, axis=q), along(x, *params, attrs=a, axis=_BEFORE))
+    sink_batch_norm = _sinks(_normalized(_TURNED, q), _normalized(x, _BEFORE))
+    sink_split = _sinks(_split(_TURNED, q), _split(x, _BEFORE)).when(_has_part(_TURNED))
+    sink_norm = (
+        _sinks(norm(_TURNED, *params, attrs=a, axis=q), norm(x, *params, attrs=a, axis=_BEFORE))
+        .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
-        .exploring()
     )
-    sink_windows = (
-        _in_windows(_TURNED, q, q) >> op.transpose(_in_windows(x, layout_before(q, p, x), widths_before(q, p, x)), axes=p)
-    ).exploring()
-    sink_slice = (_sliced(_TURNED) >> op.transpose(_sliced(x, False), axes=p)).exploring()
-    sink_reduction = (
-        (
-            what(quantifier=quantifier(_TURNED, attrs=a), place=place(_TURNED, attrs=a, axis=q), squeeze=op.squeeze(_TURNED, attrs=a))
-            >> _what_is_left(_REDUCED)
-        )
-        .when(*_ORDER)
-        .exploring()
+    sink_pool = _sinks(pool(_TURNED, attrs=a, layout=q), pool(x, attrs=a, layout=layout_before(q, p, x)))
+    sink_pad = _sinks(op.nn.pad(_TURNED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=widths_before(q, p, x)))
+    sink_slice = _sinks(op.strided_slice(_TURNED, attrs=a), _sliced(x, False))
+    sink_quantifier = _reduces(quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=_AXES, exclude=False))
+    sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=one_axis_before(q, p, x)))
+    sink_squeeze = _reduces(op.squeeze(_TURNED, attrs=a), op.squeeze(x, attrs=a, axis=_AXES))
+    sink_total = _reduces(total(_TURNED, attrs=a), total(x, attrs=a, axis=_AXES, exclude=False)).inexact(_SUMS)
+    sink_left = _sinks(g(_TURNED, y), g(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS)
+    sink_right = _sinks(h(y, _TURNED), h(_Y_BEFORE, x)).when(lays_out(p, x), *_FITS)
+    sink_extremum = _sinks(extremum(_TURNED, y), extremum(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS).inexact(TIES)
+    sink_prelu = _sinks(op.nn.prelu(_TURNED, y), op.nn.prelu(x, _Y_BEFORE)).when(*_FITS)
+    sink_concat = _sinks(op.concatenate(_SOME, axis=q), op.concatenate(_SOME_BEFORE, axis=_BEFORE)).when(lays_out(p, x))
+    sink_wide_concat = _sinks(op.concatenate((_TURNED, *many), axis=q), op.concatenate((x, *map(_back, many)), axis=_BEFORE)).when(
+        lays_out(p, x)
     )
-    sink_total = (total(_TURNED, attrs=a) >> _what_is_left(_TOTAL)).when(*_ORDER).inexact(_SUMS).exploring()
-    sink_binary = (_binary(_TURNED, y) >> op.transpose(_binary(x, _Y_BEFORE), axes=p)).when(lays_out(p, x), *_FITS).exploring()
-    sink_extremum = (
-        (extremum(_TURNED, y) >> op.transpose(extremum(x, _Y_BEFORE), axes=p)).when(lays_out(p, x), *_FITS).inexact(TIES).exploring()
-    )
-    sink_prelu = (op.nn.prelu(_TURNED, y) >> op.transpose(op.nn.prelu(x, _Y_BEFORE), axes=p)).when(*_FITS).exploring()
-    sink_concat = _concat_down(_SOME, _SOME_BEFORE)
-    sink_sum = (
-        (op.elemwise_sum(_SOME) >> op.transpose(op.elemwise_sum(_SOME_BEFORE), axes=p))
-        .when(lays_out(p, x), same_rank(x, xs), same_rank(x, ys))
-        .exploring()
-    )
+    sink_sum = _sinks(op.elemwise_sum(_SOME), op.elemwise_sum(_SOME_BEFORE)).when(lays_out(p, x), same_rank(x, xs), same_rank(x, ys))
     sink_where = (
-        (_chosen(y, _TURNED, z) >> op.transpose(_chosen(_back(y), x, _back(z)), axes=p))
+        _sinks(_chosen(y, _TURNED, z), _chosen(_back(y), x, _back(z)))
         .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
         .inexact(CHOSEN_ZERO)
-        .exploring()
     )
-    sink_wide_concat = _concat_down((_TURNED, *many), (x, *map(_back, many)))
-    hoist_along = (
-        (op.transpose(_along_one(x, q), axes=p) >> _along_one(_TURNED, _BEHIND))
-        .when(*one.only("split", _has_part(x)), lays_out(p, x))
-        .exploring()
-    )
-    hoist_sums = (
-        (op.transpose(_summing(x, q), axes=p) >> _summing(_TURNED, _BEHIND))
-        .when(*sums.only("norm", keeps_batch(p, x)), lays_out(p, x))
+    hoist_along = _hoists(along(x, *params, attrs=a, axis=q), along(_TURNED, *params, attrs=a, axis=_BEHIND))
+    hoist_batch_norm = _hoists(_normalized(x, q), _normalized(_TURNED, _BEHIND))
+    hoist_split = _hoists(_split(x, q), _split(_TURNED, _BEHIND)).when(_has_part(x))
+    hoist_norm = (
+        _hoists(norm(x, *params, attrs=a, axis=q), norm(_TURNED, *params, attrs=a, axis=_BEHIND))
+        .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
-        .exploring()
     )
-    hoist_windows = (
-        (op.transpose(_in_windows(x, q, q), axes=p) >> _in_windows(_TURNED, layout_behind(q, p, x), widths_behind(q, p, x)))
-        .when(lays_out(p, x))
-        .exploring()
+    hoist_pool = _hoists(pool(x, attrs=a, layout=q), pool(_TURNED, attrs=a, layout=layout_behind(q, p, x)))
+    hoist_pad = _hoists(op.nn.pad(x, attrs=a, pad_width=q), op.nn.pad(_TURNED, attrs=a, pad_width=widths_behind(q, p, x)))
+    hoist_slice = _hoists(op.strided_slice(x, attrs=a), _sliced(_TURNED, True))
+    hoist_left = _hoists(g(x, y), g(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH)
+    hoist_right = _hoists(h(y, x), h(_Y_BROADCAST, _TURNED)).when(
+        *broadcast.only("wider", has_fewer_axes(y, x)), *broadcast.only("number", is_one_element(y, x))
     )
-    hoist_slice = (op.transpose(_sliced(x), axes=p) >> _sliced(_TURNED, True)).when(lays_out(p, x)).exploring()
-    hoist_binary = (
-        (op.transpose(_either(x, y), axes=p) >> _either(_TURNED, _Y_BEHIND))
-        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
-        .exploring()
-    )
-    hoist_extremum = (
-        (op.transpose(extremum(x, y), axes=p) >> extremum(_TURNED, _Y_BEHIND))
-        .when(lays_out(p, x), *_FITS, *other.only("alike", has_several(x)))
-        .inexact(TIES)
-        .exploring()
-    )
-    hoist_concat = _concat_up(zs)
-    hoist_sum = (
-        (op.transpose(op.elemwise_sum((x, *zs)), axes=p) >> op.elemwise_sum((_TURNED, *(op.transpose(part, axes=p) for part in zs))))
-        .when(lays_out(p, x), same_rank(x, zs))
-        .exploring()
-    )
-    hoist_wide_concat = _concat_up(many)
+    hoist_extremum = _hoists(extremum(x, y), extremum(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH).inexact(TIES)
+    hoist_concat = _hoists(op.concatenate((x, *parts), axis=q), op.concatenate((_TURNED, *map(_turned, parts)), axis=_BEHIND))
+    hoist_sum = _hoists(op.elemwise_sum((x, *zs)), op.elemwise_sum((_TURNED, *map(_turned, zs)))).when(same_rank(x, zs))

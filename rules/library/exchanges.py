@@ -43,6 +43,7 @@ from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.library.matmul_algebra import has_entries
 from passat.rules.library.products import product
+from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
@@ -226,6 +227,7 @@ class ConvolutionChains(RuleSet):
     )
 
 
+g = operator("g", "add", "multiply")
 ROUNDS = "rounds in another order"
 
 
@@ -250,16 +252,9 @@ MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
 class FloatConstants(RuleSet):
     """Floats constants in sums and products outwards, one step a round, so that they fold together."""
 
-    shift = (
-        ((x + c) + y >> (x + y) + c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x + c), same_type(x, x + y))
-        .inexact(ROUNDS)
-        .exploring()
-        .budget(128)
-    )
-    scale = (
-        ((x * c) * y >> (x * y) * c)
-        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, x * c), same_type(x, x * y))
+    operand = (
+        (g(g(x, c), y) >> g(g(x, y), c))
+        .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, g(x, c)), same_type(x, g(x, y)))
         .inexact(ROUNDS)
         .exploring()
         .budget(128)

@@ -35,6 +35,8 @@ from passat.rules.rule import RESOLVED, Rule, RuleSet
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b, p = attributes("a b p")
+g = operator("g", "add", "multiply")
+combined = operator("combined", "add", "subtract")
 _ONCE: Final = "one product instead of several"
 _ORDER: Final = "rounds in another order"
 _SUMS: Final = "sums in another order"
@@ -52,8 +54,8 @@ def are_alike(c: Term, d: Term) -> bool | str:
     return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have two shapes"
 
 
-def _over(rule: Rule, name: str) -> Rule:
-    guards = (is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(name, c, d))
+def _over(rule: Rule) -> Rule:
+    guards = (is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(g, c, d))
     return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
 
 
@@ -97,13 +99,13 @@ class Factoring(RuleSet):
     """A factor that all parts of a sum have is taken out, of a reduction too, where there is less to compute; constants in sums and
     products meet, over what is no constant; a reduction of tensors side by side reduces each."""
 
-    products = (x * y + x * z >> x * (y + z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    differences = (x * y - x * z >> x * (y - z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    products = (combined(x * y, x * z) >> x * combined(y, z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    quotients = (x / z + y / z >> (x + y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    quotient_differences = (x / z - y / z >> (x - y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    quotients = (
+        (combined(x / z, y / z) >> combined(x, y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    )
     nested_quotients = (
         ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).inexact("one quotient instead of two").exploring()
     )
@@ -114,10 +116,8 @@ class Factoring(RuleSet):
         .exploring()
         .budget(200)
     )
-    shifts_apart = _over(((x + c) + y) + d >> (x + y) + (c + d), "add")
-    shifts_of_both = _over((x + c) + (y + d) >> (x + y) + (c + d), "add")
-    scales_apart = _over(((x * c) * y) * d >> (x * y) * (c * d), "multiply")
-    scales_of_both = _over((x * c) * (y * d) >> (x * y) * (c * d), "multiply")
+    constants_apart = _over(g(g(g(x, c), y), d) >> g(g(x, y), g(c, d)))
+    constants_of_both = _over(g(g(x, c), g(y, d)) >> g(g(x, y), g(c, d)))
     biases = (
         (op.nn.bias_add(op.nn.bias_add(x, c, axis=a), d, axis=a) >> op.nn.bias_add(x, c + d, axis=a))
         .when(meet_in_range("add", c, d))
@@ -359,7 +359,6 @@ class Reductions(RuleSet):
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
 larger = operator("extremum", "maximum", "minimum")
-g = operator("g", "add", "multiply")
 IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), same_type(x, g(x, z)))
 
 

@@ -231,16 +231,9 @@ def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
 
 
 @condition
-def keeps_batch(axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The transpose leaves the first axis where it is."""
-    return _order(axes, x)[0] == 0 or f"axes={_order(axes, x)} moves the first axis"
-
-
-@condition
-def keeps_order(axes: Sequence[int] | None, attrs: Attrs, x: Term, turned: bool) -> bool | str:
-    """What is left of the transpose is in the order of the tensor; or, `turned`, in another."""
-    left = _left_over(axes, attrs, x)
-    return (list(left) == sorted(left)) != turned or f"axes={left} are left over"
+def keeps_samples(of: Op, axes: Sequence[int] | None, x: Term) -> bool | str:
+    """The transpose leaves the first axis where it is, or the operator does not normalize each sample by itself."""
+    return of.name == "nn.lp_normalize" or _order(axes, x)[0] == 0 or f"axes={_order(axes, x)} moves the first axis"
 
 
 @computed

@@ -122,8 +122,8 @@ CASES: dict[str, Case] = {
     "MatmulAlgebra.common_right": case(
         (matmul(x, columns) + matmul(y, columns)), matmul(x, columns) + matmul(row, columns), "the shapes differ"
     ),
-    "CommuteUnary.softmax": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
-    "CommuteUnary.log_softmax": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
+    "CommuteUnary.softmax[nn.softmax]": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
+    "CommuteUnary.softmax[nn.log_softmax]": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
     "CommuteUnary.bias": case(ops.nn.bias_add(turn(x), numbers((3,)), axis=0), ops.nn.bias_add(x, numbers((3,)), axis=1), ""),
     "CommuteUnary.concat": case(
         ops.concatenate(tup(turn(x), turn(y)), axis=1),
@@ -131,15 +131,15 @@ CASES: dict[str, Case] = {
         "",
     ),
     "Factoring.divided_shift": case((x + c) / d, (x + c) / splat(0.0), "leaves the range"),
-    "Factoring.products": case(x * y + x * z, x * y + z, ""),
-    "Factoring.differences": case(x * y - z * x, x * y - z, ""),
+    "Factoring.products[add]": case(x * y + x * z, x * y + z, ""),
+    "Factoring.products[subtract]": case(x * y - z * x, x * y - z, ""),
     "Factoring.product_and_self": case(x * y + x, row * y + row, "the types differ"),
     "Factoring.product_less_self": case(x * y - x, integers[0] * integers[1] - integers[0], "int64, not floating-point"),
     "Factoring.self_less_product": case(x - y * x, integers[0] - integers[1] * integers[0], "int64, not floating-point"),
-    "Factoring.quotients": case(
+    "Factoring.quotients[add]": case(
         x / ops.exp(z) + y / ops.exp(z), integers[0] / integers[1] + integers[0] / integers[1], "int64, not floating-point"
     ),
-    "Factoring.quotient_differences": case(x / ops.exp(z) - y / ops.exp(z), x / divisors - row / divisors, "the types differ"),
+    "Factoring.quotients[subtract]": case(x / ops.exp(z) - y / ops.exp(z), x / divisors - row / divisors, "the types differ"),
     "Factoring.nested_quotients": case((x / y) / z, (x / y) / splat(2.0), "the types differ"),
 }
 TABLE = pairs(

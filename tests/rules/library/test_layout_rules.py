@@ -77,42 +77,38 @@ def conversion_cases() -> dict[str, Case]:
 def one_operand() -> dict[str, Case]:
     """Operators on one tensor, whose axes attributes name."""
     calls: dict[str, Callable[..., Expr]] = {
-        "along[bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
-        "along[batch_norm]": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
-        "sums[norm]": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
-        "along[along]": (lambda x, c: ops.nn.lrn(x, axis=c)),
-        "sums[lp_normalize]": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
-        "windows[pad]": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
+        "along[nn.bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
+        "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
+        "norm[nn.group_norm]": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
+        "along[nn.lrn]": (lambda x, c: ops.nn.lrn(x, axis=c)),
+        "norm[nn.lp_normalize]": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
+        "pad": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
         "slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
         **{
-            f"along[split, {part}]": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i])
+            f"split[{part}]": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i])
             for i, part in enumerate(("first", "second", "third", "fourth"))
         },
     }
     found: dict[str, Case] = {}
     for name, call in calls.items():
         plain = (call(image, 1), "")
-        if name == "sums[norm]":
+        if name == "norm[nn.group_norm]":
             moved = ops.transpose(var("z", (5, 4, 2, 3)), axes=(2, 1, 0, 3))
             plain = (call(moved, 1), "moves the first axis")
         found[f"MoveTransposes.sink_{name}"] = case(call(first(last), 1), *plain)
         found[f"MoveTransposes.hoist_{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
     whole, back = laid_out("nn.max_pool2d", channels_last=False), first(var("m", (2, 4, 5, 4)))
-    found["MoveTransposes.sink_windows[pool]"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
-    found["MoveTransposes.hoist_windows[pool]"] = case(turned(whole), heads(whole), NO_CHANGE)
+    found["MoveTransposes.sink_pool"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
+    found["MoveTransposes.hoist_pool"] = case(turned(whole), heads(whole), NO_CHANGE)
     return found
 
 
 def reductions() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for name, of in (("reduction[quantifier, ", ops.max), ("total[", ops.logsumexp), ("reduction[place, ", ops.argmin)):
-        left, order = of(first(last), axis=1), of(first(last), axis=2)
-        found[f"MoveTransposes.sink_{name}turned]"] = case(order, left, "left over")
-        found[f"MoveTransposes.sink_{name}in_order]"] = case(left, order, "left over")
-    narrow = first(var("narrow", (2, 1, 3, 1)))
-    thin = first(var("thin", ("n", 1, 3, 4)))
-    found["MoveTransposes.sink_reduction[squeeze, turned]"] = case(ops.squeeze(thin, axis=2), ops.squeeze(narrow), "left over")
-    found["MoveTransposes.sink_reduction[squeeze, in_order]"] = case(ops.squeeze(narrow), ops.squeeze(thin, axis=2), "left over")
+    for name, of in (("quantifier", ops.max), ("total", ops.logsumexp), ("place", ops.argmin)):
+        found[f"MoveTransposes.sink_{name}"] = case(of(first(last), axis=2), of(last, axis=2), "")
+    thin = var("thin", ("n", 1, 3, 4))
+    found["MoveTransposes.sink_squeeze"] = case(ops.squeeze(first(thin), axis=2), ops.squeeze(thin, axis=1), "")
     return found
 
 
@@ -121,22 +117,18 @@ def two_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     thin, number = var("thin", (4, 1, 1)), var("number", (1,))
     calls: dict[str, Callable[..., Expr]] = {
-        "binary[left, ": (lambda a, b: a + b),
-        "binary[right, ": (lambda a, b: b - a),
+        "left[": (lambda a, b: a + b),
+        "right[": (lambda a, b: b - a),
         "extremum[": ops.maximum,
     }
     for name, made in calls.items():
         found[f"MoveTransposes.sink_{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
         found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
         found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
-        rule, _, which = name.partition("[")
-        end = f", {which.rstrip(', ')}]".replace(", ]", "]")
-        found[f"MoveTransposes.hoist_{rule}[wider{end}"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
-        found[f"MoveTransposes.hoist_{rule}[number{end}"] = case(
-            turned(made(image, number)), turned(made(image, thin)), "is not one number"
-        )
-        if which != "right, ":
-            found[f"MoveTransposes.hoist_{rule}[alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
+        found[f"MoveTransposes.hoist_{name}wider]"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+        found[f"MoveTransposes.hoist_{name}number]"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        if name != "right[":
+            found[f"MoveTransposes.hoist_{name}alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
     found["MoveTransposes.sink_prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
@@ -152,7 +144,7 @@ def several_operands() -> dict[str, Case]:
         parts = [*[other] * before, first(last), *[other] * behind]
         others = [*[exchanged] * before, heads(last), *[exchanged] * behind]
         found[name] = case(ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE)
-    for name, count in (("MoveTransposes.hoist_concat", 3), ("MoveTransposes.hoist_wide_concat", 32)):
+    for name, count in (("MoveTransposes.hoist_concat[2]", 3), ("MoveTransposes.hoist_concat[31]", 32)):
         whole = ops.concatenate(tup(*[image] * count), axis=-3)
         found[name] = case(turned(whole), heads(whole), NO_CHANGE)
     row = var("row", (1, 3), "bool")

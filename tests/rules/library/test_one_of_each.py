@@ -21,7 +21,7 @@ TWICE = {
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
     ("MatmulAlgebra.regroup", "TasoExchanges.matmul_associates"): GUARDS,
-    ("MoveTransposes.hoist_binary", "TasoExchanges.transpose_of_sum"): GUARDS,
+    ("MoveTransposes.hoist_left", "TasoExchanges.transpose_of_sum"): GUARDS,
     ("Powers.square", "RootForms.square"): KINDS,
     ("Sums.switch_add_multiply", "Weights.through_sum"): GUARDS,
 }
