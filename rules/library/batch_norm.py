@@ -13,6 +13,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.types import TensorType
 from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.operator_hole import operator
@@ -55,16 +56,19 @@ def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
     return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalises axis {attrs.axis}"
 
 
+def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
+    """Whether a constant is one number, or one for each index of an axis, and does not enlarge what it meets."""
+    if c.type.ndim > whole.ndim:
+        return f"{c.type!r} has more axes than {whole!r}"
+    shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
+    alone = all(dim == 1 or (i == axis % whole.ndim and dim == whole.shape[i]) for i, dim in enumerate(shape))
+    return alone or f"{c.type!r} does not vary along axis {axis} of {whole!r} alone"
+
+
 @condition
 def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
     """The constant is one number, or one number for each index of the axis, and does not enlarge what it meets."""
-    rank = whole.type.ndim
-    axis = whole.type.axis(axis)
-    if c.type.ndim > rank:
-        return f"{c.type!r} has more axes than {whole.type!r}"
-    shape = (1,) * (rank - c.type.ndim) + c.type.shape
-    alone = all(dim == 1 or (i == axis and dim == whole.type.shape[axis]) for i, dim in enumerate(shape))
-    return alone or f"{c.type!r} does not vary along axis {axis} of {whole.type!r} alone"
+    return lies_along(c, whole.type, whole.type.axis(axis)) if whole.type.ndim else f"{whole.type!r} has no axes"
 
 
 @condition
@@ -214,9 +218,9 @@ def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
 
 
 @computed
-def epsilon(attrs: Attrs) -> float:
-    """The number that the normalisation adds to the variance: a 32-bit float, as in ONNX."""
-    return float(np.float32(attrs.epsilon))
+def epsilon(attrs: Attrs, name: str) -> float:
+    """The number that keeps a root from 0: a 32-bit float, as in ONNX."""
+    return float(np.float32(attrs[name]))
 
 
 def vector(per_channel_constant: Pattern) -> PCall:
@@ -224,7 +228,7 @@ def vector(per_channel_constant: Pattern) -> PCall:
     return op.reshape(per_channel_constant, newshape=(-1,))
 
 
-_K = gamma / op.sqrt(var + number(epsilon(e)))
+_K = gamma / op.sqrt(var + number(epsilon(e, "epsilon")))
 convolution = operator("convolution", *(f"nn.conv{dims}d" for dims in (1, 2, 3)))
 transposed = operator("transposed", *(f"nn.conv{dims}d_transpose" for dims in (1, 2, 3)))
 kind, bias = cases("kind", "convolution", "transposed", "dense", "matmul"), cases("bias", "none", "biased")

@@ -16,13 +16,13 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.op import list_ops
+from passat.ir.ops.movement import permutation
 from passat.rules.case_hole import cases
 from passat.rules.conditions import (
     Condition,
     Refuse,
     Term,
     computed,
-    condition,
     same_rank,
     same_shape,
 )
@@ -35,7 +35,6 @@ from passat.rules.library.layouts import (
     has_several,
     inner_order,
     inner_shape,
-    is_one_element,
     keeps_samples,
     kept_order,
     layout_before,
@@ -43,7 +42,6 @@ from passat.rules.library.layouts import (
     lays_out,
     missing_axes,
     moves_blocks,
-    one_axis_before,
     outer_order,
     reduced_before,
     sliced,
@@ -69,9 +67,8 @@ f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
 @computed
 def transposed_back(axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
     """The permutation that undoes a transpose."""
-    rank = x.type.ndim
-    order = tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
-    return tuple(order.index(axis) for axis in range(rank))
+    order = permutation(x.type.ndim, axes)
+    return tuple(order.index(axis) for axis in range(len(order)))
 
 
 @computed
@@ -81,12 +78,6 @@ def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
     if missing < 0 or 0 in c.type.shape:
         raise Refuse(f"{c.type!r} has more axes than {x.type!r}, or no elements")
     return (1,) * missing + tuple(int(dim) for dim in c.type.shape)  # type: ignore[arg-type]  # constants are static
-
-
-@condition
-def is_no_scalar(c: Term) -> bool | str:
-    """The constant has several elements."""
-    return c.type.size != 1 or f"{c.type!r} is one number"
 
 
 _ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")
@@ -120,7 +111,7 @@ def _reshape_and_number(of: OperatorHole) -> Rule:
 
 def _transpose_and_constant(of: OperatorHole) -> Rule:
     back = op.transpose(op.reshape(c, newshape=padded_shape(c, x)), axes=transposed_back(p, x))
-    return _passage((of(_TURNED, c) >> op.transpose(of(x, back), axes=p)).when(is_no_scalar(c)))
+    return _passage((of(_TURNED, c) >> op.transpose(of(x, back), axes=p)).when(has_several(c)))
 
 
 class CommuteBinary(RuleSet):
@@ -139,10 +130,11 @@ class CommuteBinary(RuleSet):
 
 
 @computed
-def axis_before(axis: int, axes: Sequence[int] | None, x: Term) -> int:
-    """Which axis of a tensor an axis of its transpose is."""
-    rank = x.type.ndim
-    return rank - 1 - axis % rank if axes is None else axes[axis % rank] % rank
+def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
+    """Which axis of a tensor an axis of its transpose is. Refuses where none is named."""
+    if not isinstance(axis, int):
+        raise Refuse(f"axis={axis} is not one axis")
+    return permutation(x.type.ndim, axes)[x.type.axis(axis)]
 
 
 softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
@@ -235,7 +227,7 @@ _Y_BROADCAST: Final = broadcast(wider=_turned(_widened(y)), number=y)
 _FITS: Final = (
     *other.only("alike", same_rank(x, y), has_several(y)),
     *other.only("wider", has_fewer_axes(y, x)),
-    *other.only("number", is_one_element(y, x)),
+    *other.only("number", is_scalar(y, x)),
 )
 _FITS_BOTH: Final = (*_FITS, *other.only("alike", has_several(x)))
 choice = cases("choice", "then", "otherwise")
@@ -278,7 +270,7 @@ class MoveTransposes(RuleSet):
     sink_pad = _sinks(op.nn.pad(_TURNED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=widths_before(q, p, x)))
     sink_slice = _sinks(op.strided_slice(_TURNED, attrs=a), _sliced(x, False))
     sink_quantifier = _reduces(quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=_AXES, exclude=False))
-    sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=one_axis_before(q, p, x)))
+    sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=_BEFORE))
     sink_squeeze = _reduces(op.squeeze(_TURNED, attrs=a), op.squeeze(x, attrs=a, axis=_AXES))
     sink_total = _reduces(total(_TURNED, attrs=a), total(x, attrs=a, axis=_AXES, exclude=False)).inexact(_SUMS)
     sink_left = _sinks(g(_TURNED, y), g(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS)
@@ -308,7 +300,7 @@ class MoveTransposes(RuleSet):
     hoist_slice = _hoists(op.strided_slice(x, attrs=a), _sliced(_TURNED, True))
     hoist_left = _hoists(g(x, y), g(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH)
     hoist_right = _hoists(h(y, x), h(_Y_BROADCAST, _TURNED)).when(
-        *broadcast.only("wider", has_fewer_axes(y, x)), *broadcast.only("number", is_one_element(y, x))
+        *broadcast.only("wider", has_fewer_axes(y, x)), *broadcast.only("number", is_scalar(y, x))
     )
     hoist_extremum = _hoists(extremum(x, y), extremum(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH).inexact(TIES)
     hoist_concat = _hoists(op.concatenate((x, *parts), axis=q), op.concatenate((_TURNED, *map(_turned, parts)), axis=_BEHIND))

@@ -19,7 +19,7 @@ from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim
 from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, dtype_of, is_float, same_type, shape_of
+from passat.rules.conditions import Refuse, Term, computed, condition, dtype_of, is_axis, is_float, same_type, shape_of
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.masks import batch_axes, keeps_batches
@@ -144,16 +144,6 @@ def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
         return f"{copy.type!r} has not the shape of {whole.type!r}"
     return column.type.shape[-1] == 1 or f"{column.type!r} is no column"
-
-
-def _the_last(dice: Dice, axis: Draft, column: Draft) -> Drafts:
-    return None if column.shape is None else [Draft(value=dice.pick((-1, len(column.shape) - 1))), None]
-
-
-@condition(draw=_the_last)
-def is_last(axis: int, column: Term) -> bool | str:
-    """The axis is the last one."""
-    return axis % column.type.ndim == column.type.ndim - 1 or f"axis={axis} is not the last of {column.type!r}"
 
 
 @computed
@@ -318,7 +308,7 @@ class CreationOps(RuleSet):
     gathered_pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
         counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
         *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
-        is_last(p, _PLACES[0]),
+        is_axis(p, -1, _PLACES[0]),
     )
     copied_operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
     copied_mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)

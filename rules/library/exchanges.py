@@ -41,7 +41,7 @@ from passat.rules.conditions import (
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
-from passat.rules.library.matmul_algebra import has_entries
+from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
@@ -51,8 +51,6 @@ x, y, z, u = tensors("x y z w")
 w, v, b, c, d, gamma, beta, mean, var = constants("w v b c d gamma beta mean var")
 a, e, p = attributes("a e p")
 _GROUPED: Final = "sums and products in other groups"
-_MOST: Final = 4e9
-"""Multiplications that the product of two weights may take: it is computed when the program is optimized."""
 
 
 @condition
@@ -68,13 +66,6 @@ def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
     once = all(dim == 1 for dim in v.type.shape[2:])
     plain = not np.any(np.asarray(attrs.padding)) and bool(np.all(np.asarray(attrs.strides) == 1))
     return (once and plain) or f"the weight is {v.type!r}, the padding {attrs.padding}, the strides {attrs.strides}"
-
-
-@condition
-def is_modest_mix(w: Term, v: Term) -> bool | str:
-    """The product of the weights does not take long to compute."""
-    size = float(w.value().size * (v.value().shape[0] if v.type.ndim else 0))
-    return size <= _MOST or f"it takes {size:.2g} multiplications"
 
 
 @computed
@@ -98,18 +89,13 @@ def mixed_shape(w: Term, v: Term) -> tuple[int, ...]:
     return (int(v.type.shape[0]), *(int(dim) for dim in w.type.shape[1:]))  # type: ignore[arg-type]  # constants are static
 
 
-def _mixed() -> PCall:
-    """The weight of a convolution and then one that mixes channels."""
-    matrix = op.nn.matmul(op.reshape(v, newshape=weight_rows(v, 2)), op.reshape(w, newshape=weight_rows(w, 1)))
-    return op.reshape(matrix, newshape=mixed_shape(w, v))
-
-
+_MIXING, _ROWS = op.reshape(v, newshape=weight_rows(v, 2)), op.reshape(w, newshape=weight_rows(w, 1))
 bias = cases("bias", "none", "biased")
 biases = cases("biases", "none", "left", "both")
 padded_biases = cases("biases", "none", "left", "both", "small")
 _INNER = convolution(x, w, attrs=a)
-_BOTH = convolution(x, _mixed(), attrs=a, channels=kernel_after(a, v))
-_MIXED_BIAS = op.nn.matmul(op.reshape(v, newshape=weight_rows(v, 2)), b)
+_BOTH = convolution(x, op.reshape(op.nn.matmul(_MIXING, _ROWS), newshape=mixed_shape(w, v)), attrs=a, channels=kernel_after(a, v))
+_MIXED_BIAS = op.nn.matmul(_MIXING, b)
 
 
 def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:
@@ -168,7 +154,7 @@ _LARGE, _SMALL = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
 _PADDED = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
 dims = cases("dims", "one", "two")
 _NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
-_SCALE = gamma / op.sqrt(var + number(epsilon(e)))
+_SCALE = gamma / op.sqrt(var + number(epsilon(e, "epsilon")))
 _ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
 _SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
 _WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
@@ -183,7 +169,7 @@ class ConvolutionChains(RuleSet):
             convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
             >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
         )
-        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest_mix(w, v), products_stay_finite(w, v, v, 1))
+        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest(_MIXING, _ROWS), products_stay_finite(w, v, v, 1))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )

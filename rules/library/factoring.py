@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from passat.ir.attrs import Attrs
+from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.case_hole import cases
 from passat.rules.conditions import (
@@ -90,7 +91,7 @@ def _across(of: OpNames | OperatorHole) -> Rule:
 
 linear = operator("linear", "sum", "mean")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
-scaling, shifting = cases("of", "linear", "extremum"), cases("of", "mean", "max")
+scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
 _OR_SIGN: Final = "sums in another order, or the sign of 0"
 
@@ -143,10 +144,7 @@ class Factoring(RuleSet):
         .exploring()
     )
     of_shifted = (
-        (
-            shifting(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
-            >> shifting(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
-        )
+        (shifted(x + c, attrs=a) >> shifted(x, attrs=a) + _MOVED)
         .when(is_scalar(c, x), is_float(x), is_finite(c))
         .inexact(_OR_SIGN)
         .exploring()
@@ -219,15 +217,11 @@ def _repeated(of: OperatorHole) -> Rule:
     return of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
 
 
-def _permutation(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
-
-
 @computed
 def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
     """The axes, before a transpose, that a reduction after it reduces; refuses where those that are left would change their order."""
     rank = x.type.ndim
-    order = _permutation(axes, rank)
+    order = permutation(rank, axes)
     gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
     left = [axis for axis in order if axis not in gone]
     if left != sorted(left) or (attrs.keepdims and left):
@@ -241,7 +235,7 @@ def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple
     rank = x.type.ndim
     if not attrs.keepdims:
         raise Refuse("it does not keep dimensions")
-    order = _permutation(axes, rank)
+    order = permutation(rank, axes)
     return tuple(sorted(order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)))
 
 

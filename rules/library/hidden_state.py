@@ -23,13 +23,14 @@ from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
 from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float
+from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float, same_shape
 from passat.rules.drafts import Draft, Drafts
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.commuting import f
-from passat.rules.library.products import is_matrix, is_row_bias
+from passat.rules.library.products import is_matrix, is_row_bias, is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.operator_hole import operator
+from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -45,12 +46,6 @@ def is_feature_scale(s: Term, w: Term) -> bool | str:
     if w.type.ndim != 2 or s.type.ndim != 1:
         return f"{s.type!r} is no vector, or {w.type!r} no matrix"
     return s.type.shape == w.type.shape[1:] or f"{s.type!r} has not an element for each column of {w.type!r}"
-
-
-@condition
-def is_feature_bias(b: Term, w: Term) -> bool | str:
-    """The bias is a vector with an element for each column of a weight."""
-    return (b.type.ndim == 1 and b.type.shape == w.type.shape[1:]) or f"{b.type!r} is no bias of a product by {w.type!r}"
 
 
 _REGROUPS = "a product of another shape may sum in another order"
@@ -172,7 +167,7 @@ class TransformerWeights(RuleSet):
     scaled_product = ((x @ w) * s >> x @ (w * s)).when(is_feature_scale(s, w), is_float(w), stays_finite(w, s)).inexact(_NOTE)
     scaled_sum = (
         ((x @ w + b) * s >> x @ (w * s) + b * s)
-        .when(is_feature_scale(s, w), is_feature_bias(b, w), is_float(w), stays_finite(w, s), stays_finite(b, s))
+        .when(is_feature_scale(s, w), is_vector_of(b, w), is_float(w), stays_finite(w, s), stays_finite(b, s))
         .inexact(_NOTE)
     )
     scaled_bias = (
@@ -231,13 +226,6 @@ def flattens_rows(x: Term, whole: Term) -> bool | str:
     if rows.ndim != 2 or not _is_stack_of_rows(stack):
         return f"{rows!r} is no matrix of the rows of {stack!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
-
-
-@condition
-def same_sizes(x: Term, y: Term) -> bool | str:
-    """Both tensors certainly have one shape."""
-    fits = x.type.ndim == y.type.ndim and all(map(same_dim, x.type.shape, y.type.shape))
-    return fits or f"{y.type!r} has not the shape of {x.type!r}"
 
 
 @computed
@@ -327,21 +315,10 @@ def _met(other: Pattern, rows: Pattern = _STACK) -> Pattern:
 
 
 _PRODUCT = x @ w
-norm = cases("norm", "layer_norm", "rms_norm", "softmax")
-scaled_norm = cases("norm", "layer_norm", "rms_norm")
+params = tensors_of("params", most=2)
+norm = operator("norm", "nn.layer_norm", "nn.rms_norm", "nn.softmax")
+scaled_norm = operator("norm", *norm.choices[:2])
 part = cases("part", "first", "second")
-
-
-def _normed(of: Pattern, axis: AnyValue) -> Pattern:
-    return norm(
-        layer_norm=op.nn.layer_norm(of, y, z, axis=axis, epsilon=e),
-        rms_norm=op.nn.rms_norm(of, y, axis=axis, epsilon=e),
-        softmax=op.nn.softmax(of, axis=axis),
-    )
-
-
-def _scaled(of: Pattern, axis: AnyValue) -> Pattern:
-    return scaled_norm(layer_norm=op.nn.layer_norm(of, y, z, axis=axis, epsilon=e), rms_norm=op.nn.rms_norm(of, y, axis=axis, epsilon=e))
 
 
 _TAKEN = op.take(w, x, axis=0)
@@ -363,7 +340,7 @@ class HiddenStates(RuleSet):
     rows one by one, or on their elements, go along."""
 
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    arithmetic_of_stacks = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_sizes(_STACK, y))
+    arithmetic_of_stacks = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_shape(_STACK, y))
     arithmetic_with_row = _through(_met(y), _met(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
     reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
         is_last_axis(p, _STACK)
@@ -380,9 +357,11 @@ class HiddenStates(RuleSet):
         .exploring()
         .inexact("ONNX's Gemm may add the bias before it rounds")
     )
-    normalized = _through(_normed(_STACK, p), _normed(x, -1)).when(is_axis(p, -1, _STACK))
+    normalized = _through(norm(_STACK, *params, attrs=e, axis=p), norm(x, *params, attrs=e, axis=-1)).when(is_axis(p, -1, _STACK))
     parts = _part(part(first=0, second=1))
     third_part = _part(2)
-    rows_of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_sizes(x, y))
-    rows_of_norm = _before(_scaled(x, p), _scaled(op.reshape(x, newshape=rows_of(x)), -1)).when(is_axis(p, -1, _scaled(x, p)))
+    rows_of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_shape(x, y))
+    rows_of_norm = _before(
+        scaled_norm(x, *params, attrs=e, axis=p), scaled_norm(op.reshape(x, newshape=rows_of(x)), *params, attrs=e, axis=-1)
+    ).when(is_axis(p, -1, x))
     taken_rows = _before(_TAKEN, op.take(w, op.reshape(x, newshape=(-1,)), axis=0)).when(is_matrix(w))

@@ -212,12 +212,6 @@ def has_several(y: Term) -> bool | str:
     return y.type.size != 1 or f"{y.type!r} is one number"
 
 
-@condition
-def is_one_element(y: Term, x: Term) -> bool | str:
-    """The tensor has one element, and does not add axes to what it meets."""
-    return (y.type.size == 1 and y.type.ndim <= x.type.ndim) or f"{y.type!r} is not one number"
-
-
 def _enough_parts(dice: "Dice", split: Draft, attrs: Draft, x: Draft, i: int) -> Drafts:
     count = i + dice.pick((1, 2))
     shape = tuple(count * dice.pick((1, 1, 2)) for _ in range(dice.pick((3, 4))))
@@ -316,14 +310,6 @@ def _left_over(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, 
         return order
     gone = _gone(order, attrs, x)
     return tuple(axis for place, axis in enumerate(order) if place not in gone)
-
-
-@computed
-def one_axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
-    """The one axis of a tensor that an axis of its transpose is. Refuses where none is named."""
-    if not isinstance(axis, int):
-        raise Refuse(f"axis={axis} is not one axis")
-    return _order(axes, x)[x.type.axis(axis)]
 
 
 class _Blocks(NamedTuple):

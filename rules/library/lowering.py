@@ -22,8 +22,9 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_not_empty, scalar_of, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.batch_norm import epsilon
 from passat.rules.library.matmul_algebra import other
-from passat.rules.library.products import is_scalar, product
+from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RuleSet
 
@@ -60,12 +61,6 @@ def has_axes(x: Term) -> bool | str:
 def is_wide(x: Term) -> bool | str:
     """The elements have 32 bits or more: of narrower ones, the whole is computed in float32, and its parts would not be."""
     return x.type.dtype in ("float32", "float64") or f"{x.type.dtype} is computed in float32"
-
-
-@computed
-def added(attrs: Attrs, name: str) -> float:
-    """The number under the root: a 32-bit float, as in ONNX."""
-    return float(np.float32(attrs[name]))
 
 
 @computed
@@ -144,7 +139,7 @@ def _along(vector: Pattern) -> Pattern:
     return channels(inner=op.expand_dims(vector, axis=1, num_newaxis=behind(p, x)), last=vector)
 
 
-_EPSILON = number(added(a, "epsilon"))
+_EPSILON = number(epsilon(a, "epsilon"))
 _INVERSE = 1.0 / op.sqrt(var + _EPSILON)
 _FACTOR = has(both=_INVERSE * gamma, gamma=_INVERSE * gamma, beta=_INVERSE, neither=_INVERSE)
 _SHIFT = op.negative(mean) * _FACTOR
@@ -191,7 +186,7 @@ class Unpacking(RuleSet):
         .lowering()
     )
     l2_normalize = (
-        (op.nn.l2_normalize(x, attrs=a) >> x / op.sqrt(op.maximum(_SQUARE, number(added(a, "eps")))))
+        (op.nn.l2_normalize(x, attrs=a) >> x / op.sqrt(op.maximum(_SQUARE, number(epsilon(a, "eps")))))
         .when(has_axes(x), is_wide(x))
         .inexact(_ROUNDS)
         .lowering()
@@ -275,24 +270,11 @@ _FUSED = "one operator rounds at other places than the nodes that it stands for"
 
 
 @condition
-def is_bias_of(b: Term, x: Term) -> bool | str:
-    """A vector with an element for each place of the last axis."""
-    fits = b.type.ndim == 1 and x.type.ndim >= 1 and b.type.shape == x.type.shape[-1:] and b.type.dtype == x.type.dtype
-    return fits or f"{b.type!r} is no vector along the last axis of {x.type!r}"
-
-
-@condition
 def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The permutation exchanges the last two dimensions of three or more: flags of other products do that for matrices."""
     rank = x.type.ndim
     order = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
     return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not exchange the last two dimensions"
-
-
-@condition
-def are_stacks_of_matrices(x: Term, y: Term) -> bool | str:
-    """Both operands have two dimensions or more."""
-    return (x.type.ndim >= 2 and y.type.ndim >= 2) or f"{x.type!r} or {y.type!r} is a vector"
 
 
 @condition
@@ -360,7 +342,7 @@ class ContribForms(RuleSet):
             kind(bias_gelu=op.nn.gelu(x + b, approximate="none"), fast_gelu=op.nn.gelu(x + b, approximate="tanh"))
             >> kind(bias_gelu=op.contrib.bias_gelu(x, b), fast_gelu=op.contrib.fast_gelu(x, b))
         )
-        .when(is_bias_of(b, x), has_dtype(x, "float32"))
+        .when(is_product_bias(b, x), has_dtype(x, "float32"))
         .inexact(_FUSED)
     )
     quick_gelu = (op.nn.swish(x, alpha=p) >> op.contrib.quick_gelu(x, alpha=p)).when(has_dtype(x, "float32")).inexact(_FUSED).lowering()
@@ -375,7 +357,7 @@ class ContribForms(RuleSet):
             )
         )
         .when(is_scalar(c, factor(product=_PLAIN, quotient=_PLAIN, left=x, right=y)), has_dtype(x, "float32"))
-        .when(are_stacks_of_matrices(x, y), sums_something(x, -1))
+        .when(is_stack(x), is_stack(y), sums_something(x, -1))
         .inexact(_FUSED)
     )
     transposed_product = (
@@ -383,7 +365,7 @@ class ContribForms(RuleSet):
             product(side(left=_TURNED_X, right=x), side(left=y, right=_TURNED_Y))
             >> op.contrib.fused_matmul(x, y, alpha=1.0, transpose_a=side(left=True, right=False), transpose_b=side(left=False, right=True))
         )
-        .when(swaps_last_two(p, side(left=x, right=y)), are_stacks_of_matrices(x, y), sums_something(x, side(left=-2, right=-1)), *_TURNS)
+        .when(swaps_last_two(p, side(left=x, right=y)), is_stack(x), is_stack(y), sums_something(x, side(left=-2, right=-1)), *_TURNS)
         .when(has_dtype(x, "float32"))
         .inexact(_FUSED)
     )

@@ -77,12 +77,6 @@ def is_vector_of(b: Term, w: Term) -> bool | str:
     return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is no bias of a product by {w.type!r}"
 
 
-@condition
-def is_along_columns(axis: int) -> bool | str:
-    """The bias of a matrix is along its last axis."""
-    return axis in (1, -1) or f"the bias is along axis {axis}"
-
-
 @computed
 def matrix_rows(w: Term) -> tuple[int, ...]:
     """The newshape that makes a matrix for a weight."""
@@ -108,7 +102,7 @@ class Products(RuleSet):
     )
     unflatten_biased = (
         (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
-        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), is_along_columns(p), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), is_axis(p, -1, _FLAT), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
         .inexact(_REGROUPS)
     )
     flatten_biased = (

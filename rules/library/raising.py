@@ -22,6 +22,7 @@ from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_all, is_float, is_not_empty, keeps_type
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -84,18 +85,12 @@ def first_axis(axis: AnyValue, x: Term) -> int:
 
 
 @computed
-def epsilon_of(c: Term) -> float:
-    """The number that keeps the root from 0, as an attribute is read that has its 32 bits."""
+def attribute_of(c: Term) -> float:
+    """The one number of a constant, as an attribute is read that has its 32 bits."""
     value = c.value().uniform()
     if value is None:
         raise Refuse("the elements of the constant differ")
     return shortest(float(value))
-
-
-@condition
-def adds_no_axes(c: Term, x: Term) -> bool | str:
-    """The constant is one number, and meets a tensor without enlarging it."""
-    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
 
 
 _SQUARES = op.mean(x * x, attrs=m)
@@ -104,24 +99,22 @@ _SQUARES = op.mean(x * x, attrs=m)
 class RootForms(RuleSet):
     """Squares, roots and quotients by roots in other words, which lead to the ones that the other rules look for."""
 
-    square = (
-        (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), adds_no_axes(c, x)).exploring().inexact("a power may round otherwise")
-    )
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), is_scalar(c, x)).exploring().inexact("a power may round otherwise")
     root = (
         (op.power(_SQUARES + d, c) >> op.sqrt(_SQUARES + d))
-        .when(is_all(c, 0.5), is_epsilon(d), adds_no_axes(c, _SQUARES))
+        .when(is_all(c, 0.5), is_epsilon(d), is_scalar(c, _SQUARES))
         .exploring()
         .inexact("a power may round otherwise")
     )
     inverse_root = (
         (op.power(_SQUARES + d, c) >> op.rsqrt(_SQUARES + d))
-        .when(is_all(c, -0.5), is_epsilon(d), adds_no_axes(c, _SQUARES))
+        .when(is_all(c, -0.5), is_epsilon(d), is_scalar(c, _SQUARES))
         .exploring()
         .inexact("a power may round otherwise")
     )
     reciprocal = (op.reciprocal(op.sqrt(x)) >> op.rsqrt(x)).exploring().inexact("one rounding instead of two")
     one_over = (
-        (op.divide(c, op.sqrt(x)) >> op.rsqrt(x)).when(is_all(c, 1), adds_no_axes(c, x)).exploring().inexact("one rounding instead of two")
+        (op.divide(c, op.sqrt(x)) >> op.rsqrt(x)).when(is_all(c, 1), is_scalar(c, x)).exploring().inexact("one rounding instead of two")
     )
     quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
 
@@ -252,15 +245,6 @@ def has_exact_bend(x: Term) -> bool | str:
     return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
 
 
-@computed
-def slope_of(c: Term) -> float:
-    """The one number of a constant, as an attribute is read that has its 32 bits."""
-    value = c.value().uniform()
-    if value is None:
-        raise Refuse("the elements of the constant differ")
-    return shortest(float(value))
-
-
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
 _SIXTH = 0.16666667
 """What a file keeps of 1 / 6, in 32 bits."""
@@ -274,24 +258,24 @@ class RaiseOps(RuleSet):
     error function or its approximation with tanh, whatever order its factors are in; Swish, HardSwish and Mish."""
 
     layer_norm = (
-        (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=attribute_of(c)))
         .when(is_trailing(p, x), are_same_axes(p, q, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
         .inexact(_ROUNDS)
     )
     layer_norm_without_scale = (
-        (_STANDARD >> op.nn.layer_norm(x, _ONES, (), axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        (_STANDARD >> op.nn.layer_norm(x, _ONES, (), axis=first_axis(p, x), epsilon=attribute_of(c)))
         .when(is_trailing(p, x), are_same_axes(p, q, x), is_epsilon(c), has_rows(x, p))
         .exploring()
         .inexact(_ROUNDS)
     )
     layer_norm_shifted = (_NORMED + b >> op.nn.layer_norm(x, g, b, axis=p, epsilon=r)).when(is_from(b, x, p)).inexact(_ROUNDS)
     rms_norm = (
-        (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        (_BY_ROOT * g >> op.nn.rms_norm(x, g, axis=first_axis(p, x), epsilon=attribute_of(c)))
         .when(is_trailing(p, x), is_of_axes(g, x, p), is_epsilon(c), has_rows(x, p))
         .inexact(_ROUNDS)
     )
     rms_norm_without_scale = (
-        (_BY_ROOT >> op.nn.rms_norm(x, _ONES, axis=first_axis(p, x), epsilon=epsilon_of(c)))
+        (_BY_ROOT >> op.nn.rms_norm(x, _ONES, axis=first_axis(p, x), epsilon=attribute_of(c)))
         .when(is_trailing(p, x), is_epsilon(c), has_rows(x, p))
         .exploring()
         .inexact(_ROUNDS)
@@ -340,7 +324,7 @@ class RaiseOps(RuleSet):
     ).when(has_exact_bend(x), is_about(c, _SLOPE, x))
     silu = (x * op.sigmoid(x) >> op.nn.swish(x, alpha=1.0)).when(is_float(x)).inexact(_ROUNDS)
     sigmoid_gelu = (
-        (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=slope_of(c))).when(has_dtype(x, "float32"), adds_no_axes(c, x)).inexact(_ROUNDS)
+        (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=attribute_of(c))).when(has_dtype(x, "float32"), is_scalar(c, x)).inexact(_ROUNDS)
     )
     hard_swish = (x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5) >> op.nn.hard_swish(x)).when(has_dtype(x, "float32")).inexact(_ROUNDS)
     hard_swish_of_clip = (

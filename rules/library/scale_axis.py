@@ -18,14 +18,13 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
-from passat.ir.types import TensorType
 from passat.rules.case_hole import cases
 from passat.rules.conditions import (
-    Refuse,
     Term,
     computed,
     condition,
     has_no_zero,
+    has_rank,
     is_axis,
     is_finite,
     is_float,
@@ -45,12 +44,15 @@ from passat.rules.library.batch_norm import (
     is_not,
     is_scaled_for_less,
     laid_on,
+    lies_along,
     one_group_or_number,
+    per_channel,
     stays_finite,
     sum_stays_finite,
     transposed,
     vector,
 )
+from passat.rules.library.commuting import padded_shape, transposed_back
 from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -61,25 +63,10 @@ a, p, q = attributes("a p q")
 _NOTE = "scales the weights instead of the data"
 
 
-def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
-    """Whether a constant is one number, or one for each index of an axis, and does not enlarge what it meets."""
-    if c.type.ndim > whole.ndim:
-        return f"{c.type!r} has more axes than {whole!r}"
-    shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
-    alone = all(dim == 1 or (i == axis % whole.ndim and dim == whole.shape[i]) for i, dim in enumerate(shape))
-    return alone or f"{c.type!r} does not vary along axis {axis} of {whole!r} alone"
-
-
 @condition
 def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
     """The constant is one number, or one for each channel, wherever the layout has these."""
-    return lies_along(c, whole.type, attrs.data_layout.index("C"))
-
-
-@condition
-def per_column(c: Term, whole: Term) -> bool | str:
-    """The constant is one number, or one for each index of the last axis."""
-    return lies_along(c, whole.type, -1) if whole.type.ndim else f"{whole.type!r} has no axes"
+    return lies_along(c, whole.type, attrs["layout" if "layout" in attrs else "data_layout"].index("C"))
 
 
 @condition
@@ -93,12 +80,6 @@ def is_unpadded_group(attrs: Attrs) -> bool | str:
 def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
     """Two numbers, from the front or from the end, mean the same axis."""
     return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
-
-
-@condition
-def is_matrix_of_floats(w: Term) -> bool | str:
-    """The weight is a matrix of floating-point numbers."""
-    return (w.type.ndim == 2 and w.type.dtype in ("float16", "bfloat16", "float32", "float64")) or f"{w.type!r} is no matrix of floats"
 
 
 @condition
@@ -179,12 +160,6 @@ _MOVED = "scales earlier or later, and rounds there"
 
 
 @condition
-def varies_outside_windows(c: Term, whole: Term, attrs: Attrs) -> bool | str:
-    """The constant is one number, or one for each channel: the same for all elements of a window."""
-    return lies_along(c, whole.type, attrs.layout.index("C"))
-
-
-@condition
 def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
     """What is padded with is 0 or taken from the tensor, and the constant does not vary along the axes that are padded."""
     if attrs.pad_mode == "constant" and attrs.pad_value != 0:
@@ -203,12 +178,6 @@ def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
         return f"{whole.type!r} is not static behind its first axis"
     return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
-
-
-@condition
-def is_along(c: Term, whole: Term, axis: int) -> bool | str:
-    """The constant is one number, or one for each index of the axis."""
-    return lies_along(c, whole.type, axis)
 
 
 @condition
@@ -231,30 +200,13 @@ def divides_in_range(b: Term, c: Term) -> bool | str:
 
 
 @computed
-def full_rank(c: Term, whole: Term) -> tuple[int, ...]:
-    """The shape of the constant with as many axes as the tensor."""
-    missing = whole.type.ndim - c.type.ndim
-    if missing < 0 or not c.type.is_static or c.type.size == 0:
-        raise Refuse(f"{c.type!r} does not broadcast to {whole.type!r}")
-    return (*(1,) * missing, *(int(dim) for dim in c.type.shape))  # type: ignore[arg-type]  # static: all are integers
-
-
-@computed
 def one_sample(whole: Term) -> tuple[int, ...]:
     """The shape of one index of the first axis."""
     return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the condition has seen that they are integers
 
 
-@computed
-def inverse(axes: tuple[int, ...] | None, x: Term) -> tuple[int, ...]:
-    """The permutation that undoes one."""
-    rank = x.type.ndim
-    found = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
-    return tuple(found.index(axis) for axis in range(rank))
-
-
 def _transposed(axes: AnyValue, whole: Pattern) -> PCall:
-    return op.transpose(op.reshape(c, newshape=full_rank(c, whole)), axes=axes)
+    return op.transpose(op.reshape(c, newshape=padded_shape(c, whole)), axes=axes)
 
 
 passing = cases("passing", "rectifier", "prelu", "max_pool", "avg_pool", "pad")
@@ -276,7 +228,7 @@ _PASSING = (
     *(is_float(x), is_finite(c)),
     *passing.only("rectifier prelu max_pool", is_positive(c)),
     *passing.only("rectifier prelu", keeps_type(x, x * c)),
-    *passing.only("max_pool avg_pool", varies_outside_windows(c, x, a)),
+    *passing.only("max_pool avg_pool", per_channel_of(c, x, a)),
     *passing.only("pad", varies_outside_padding(c, x, a)),
 )
 _TURNED: PCall = op.transpose(x, axes=p)
@@ -290,14 +242,14 @@ class BackwardScaleAxis(RuleSet):
 
     hoist_past_windows = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_MOVED)
     hoist_past_transpose = (
-        (_TURNED * c >> op.transpose(x * _transposed(inverse(p, x), x), axes=p))
+        (_TURNED * c >> op.transpose(x * _transposed(transposed_back(p, x), x), axes=p))
         .when(is_float(x), keeps_type(_TURNED, _TURNED * c))
         .exploring()
         .inexact(_MOVED)
     )
     hoist_past_bias = (
         (op.nn.bias_add(x, added, axis=p) * c >> op.nn.bias_add(x * c, added * _VECTOR, axis=p))
-        .when(is_float(x), is_along(c, x, p), is_finite(c), stays_finite(added, c))
+        .when(is_float(x), per_channel(c, x, p), is_finite(c), stays_finite(added, c))
         .exploring()
         .inexact(_MOVED)
     )
@@ -323,7 +275,7 @@ class BackwardScaleAxis(RuleSet):
         .when(*behind.only("convolution transposed grouped", per_channel_of(c, _PRODUCT, a), is_scaled_for_less(weight, _PRODUCT)))
         .when(*behind.only("convolution transposed grouped", stays_finite(weight, c)))
         .when(*behind.only("transposed", one_group_or_number(a, c)), *behind.only("grouped", has_groups(a, weight, c, "I")))
-        .when(*behind.only("matmul_transposed", per_column(c, _PRODUCT), is_matrix_of_floats(w), is_row_stack(x, 64), stays_finite(w, c)))
+        .when(*behind.only("matmul_transposed", per_channel(c, _PRODUCT, -1), has_rank(w, 2), is_row_stack(x, 64), stays_finite(w, c)))
         .when(*bias.only("biased", stays_finite(b, c), *behind.only("convolution transposed matmul_transposed", is_axis(p, -1, _PRODUCT))))
         .inexact(_NOTE)
     )
@@ -347,7 +299,7 @@ class ForwardScaleAxis(RuleSet):
     )
     sink_past_bias = (
         (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / _VECTOR, axis=p) * c)
-        .when(is_float(x), is_along(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c))
+        .when(is_float(x), per_channel(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c))
         .exploring()
         .inexact(_MOVED)
     )
@@ -378,9 +330,9 @@ class ForwardScaleAxis(RuleSet):
         )
         .when(is_float(x), is_not(c, 1))
         .when(*product.only("convolution grouped transposed", per_channel_of(c, x, a)))
-        .when(*product.only("dense matmul matmul_transposed", per_column(c, x)))
+        .when(*product.only("dense matmul matmul_transposed", per_channel(c, x, -1)))
         .when(*product.only("convolution grouped transposed dense", is_scaled_for_less(weight, x), stays_finite(weight, c)))
-        .when(*product.only("matmul matmul_transposed", stays_finite(w, c), is_matrix_of_floats(w), is_row_stack(x, 64)))
+        .when(*product.only("matmul matmul_transposed", stays_finite(w, c), has_rank(w, 2), is_row_stack(x, 64)))
         .when(*product.only("convolution", one_group_or_number(a, c)), *product.only("grouped", has_groups(a, weight, c, "O")))
         .inexact(_NOTE)
     )
@@ -405,8 +357,8 @@ class ForwardScaleAxis(RuleSet):
         )
         .when(is_float(x), is_not(d, 0))
         .when(*shifting.only("convolution", per_channel_of(d, x, a), is_unpadded_group(a)))
-        .when(*shifting.only("dense matmul matmul_transposed", per_column(d, x), is_row_stack(x, 2)))
-        .when(*shifting.only("matmul matmul_transposed", is_matrix_of_floats(w)))
+        .when(*shifting.only("dense matmul matmul_transposed", per_channel(d, x, -1), is_row_stack(x, 2)))
+        .when(*shifting.only("matmul matmul_transposed", has_rank(w, 2)))
         .when(stays_finite(w, d))
         .inexact(_NOTE)
     )

@@ -34,8 +34,8 @@ def _rows() -> dict[str, Case]:
     other, row, column = var("partner", (2, 3, 4)), numbers((4,)), var("partner", (2, 3, 1))
     return {
         "HiddenStates.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
-        "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "has not the shape of"),
-        "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "has not the shape of"),
+        "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "the shapes differ"),
+        "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "the shapes differ"),
         "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
         "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is no row of"),
         "HiddenStates.reductions": case(
@@ -48,15 +48,15 @@ CASES: dict[str, Case] = {
     **_rows(),
     "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
     "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
-    "HiddenStates.normalized[layer_norm]": case(
+    "HiddenStates.normalized[nn.layer_norm]": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
         ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),
         "is not axis -1",
     ),
-    "HiddenStates.normalized[rms_norm]": case(
+    "HiddenStates.normalized[nn.rms_norm]": case(
         ops.nn.rms_norm(stack(x), gamma, axis=2), ops.nn.rms_norm(stack(x), numbers((3, 4)), axis=1), "is not axis -1"
     ),
-    "HiddenStates.normalized[softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
+    "HiddenStates.normalized[nn.softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
     **{
         ("HiddenStates.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
             ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
@@ -68,14 +68,14 @@ CASES: dict[str, Case] = {
     "HiddenStates.rows_of_sum": case(
         ops.reshape(cube + var("other", (2, 3, 4)), newshape=(6, 4)),
         ops.reshape(cube + var("other", (3, 4)), newshape=(6, 4)),
-        "has not the shape of",
+        "the shapes differ",
     ),
-    "HiddenStates.rows_of_norm[layer_norm]": case(
+    "HiddenStates.rows_of_norm[nn.layer_norm]": case(
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(6, 4)),
         ops.reshape(ops.nn.layer_norm(cube, gamma, beta), newshape=(8, 3)),
         "differ",
     ),
-    "HiddenStates.rows_of_norm[rms_norm]": case(
+    "HiddenStates.rows_of_norm[nn.rms_norm]": case(
         ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(6, 4)), ops.reshape(ops.nn.rms_norm(cube, gamma), newshape=(8, 3)), "differ"
     ),
     "HiddenStates.taken_rows": case(

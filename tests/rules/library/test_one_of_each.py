@@ -17,6 +17,7 @@ TWICE = {
     ("AttentionInputs.divided_scores", "MatmulAlgebra.divided_product"): GUARDS,
     ("AttentionMasks.added_first", "Reassociate.grouped"): GUARDS,
     ("BackwardScaleAxis.hoist_past_broadcast", "BackwardScaleAxis.hoist_past_sum"): GUARDS,
+    ("BackwardScaleAxis.hoist_past_transpose", "CommuteBinary.transpose_and_constant"): GUARDS,
     ("Clips.nothing", "Clips.nothing_finite"): LIBERTIES,
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
