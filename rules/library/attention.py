@@ -67,8 +67,8 @@ def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
 @computed
 def all_rows(m: Term, q: Term) -> tuple[int, ...]:
     """The shape of a mask that has a row for each query."""
-    batch, heads, _, keys = (int(size) for size in m.type.shape)  # type: ignore[arg-type]  # static by `is_mask_of`
-    return batch, heads, int(q.type.shape[2]), keys  # type: ignore[arg-type]  # static by `are_heads`
+    batch, heads, _, keys = m.type.concrete_shape
+    return batch, heads, q.type.concrete_shape[2], keys
 
 
 def _moderate(dice: Dice, d: Draft) -> Drafts:
@@ -96,22 +96,21 @@ def is_minus_infinity(d: Term) -> bool | str:
 @computed
 def joined_shape(x: Term, turned: bool) -> tuple[int, int, int]:
     """The newshape of heads side by side: (B, S, h * d) of heads (B, h, S, d), or of turned ones (B, h, d, S)."""
-    shape = [int(size) for size in x.type.shape]  # type: ignore[arg-type]  # static by `are_heads`
-    batch, heads, rows, size = shape
+    batch, heads, rows, size = x.type.concrete_shape
     return (batch, size, heads * rows) if turned else (batch, rows, heads * size)
 
 
 @computed
 def split_shape(q: Term, v: Term) -> tuple[int, int, int, int]:
     """The newshape that takes the heads of a result apart: (B, S, h, e)."""
-    batch, heads, rows, _ = (int(size) for size in q.type.shape)  # type: ignore[arg-type]  # static by `are_heads`
-    return batch, rows, heads, int(v.type.shape[3])  # type: ignore[arg-type]  # as above
+    batch, heads, rows, _ = q.type.concrete_shape
+    return batch, rows, heads, v.type.concrete_shape[3]
 
 
 @computed
 def head_count(q: Term) -> int:
     """How many heads there are."""
-    return int(q.type.shape[1])  # type: ignore[arg-type]  # static by `are_heads`
+    return q.type.concrete_shape[1]
 
 
 def _keys_and_values(dice: Dice, x: Draft, y: Draft) -> Drafts:
@@ -220,7 +219,7 @@ def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, he
     """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
         return f"{x.type!r} are not heads of known sizes"
-    batch, count, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static
+    batch, count, rows, size = x.type.concrete_shape
     times = heads // count
     beside = once.type.shape == (batch, count, 1, rows, size) and wide.type.shape == (batch, count, times, rows, size)
     fits = beside and split.type.shape == (batch, heads, rows, size)
@@ -348,20 +347,20 @@ def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
 @computed
 def angle_shape(x: Term) -> tuple[int, int, int]:
     """The shape of half of the angles of each row, (B, S, d / 2)."""
-    batch, _, rows, size = (int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static by `are_angles`
+    batch, _, rows, size = x.type.concrete_shape
     return batch, rows, size // 2
 
 
 @computed
-def row_angles(x: Term) -> tuple[int, int, int]:
+def row_angles(x: Term) -> tuple[int, ...]:
     """The newshape of factors of all heads, (1, S, d)."""
-    return 1, int(x.type.shape[2]), int(x.type.shape[3])  # type: ignore[arg-type]  # static by `are_angles`
+    return 1, *x.type.concrete_shape[2:]
 
 
 @computed
 def half_of(x: Term) -> tuple[int]:
     """Where the first half of the last axis ends."""
-    return (int(x.type.shape[3]) // 2,)  # type: ignore[arg-type]  # static by `are_angles`
+    return (x.type.concrete_shape[3] // 2,)
 
 
 def _angles(factors: Pattern) -> Pattern:

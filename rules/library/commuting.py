@@ -77,7 +77,7 @@ def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
     missing = x.type.ndim - c.type.ndim
     if missing < 0 or 0 in c.type.shape:
         raise Refuse(f"{c.type!r} has more axes than {x.type!r}, or no elements")
-    return (1,) * missing + tuple(int(dim) for dim in c.type.shape)  # type: ignore[arg-type]  # constants are static
+    return (1,) * missing + c.type.concrete_shape
 
 
 _ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")

@@ -252,7 +252,7 @@ def full_shape(x: Term) -> tuple[int, ...]:
     """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
     if not x.type.is_static or 0 in x.type.shape:
         raise Refuse(f"{x.type!r} is not static, or empty")
-    return tuple(int(dim) for dim in x.type.shape)  # type: ignore[arg-type]  # static: all are integers
+    return x.type.concrete_shape
 
 
 form = cases("form", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like")

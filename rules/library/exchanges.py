@@ -77,7 +77,7 @@ def kernel_after(attrs: Attrs, v: Term) -> AnyValue:
 @computed
 def weight_rows(w: Term, count: int) -> tuple[int, ...]:
     """The newshape of a weight as a matrix, its outputs (and where `count` is 2 its inputs) apart."""
-    shape = [int(dim) for dim in w.type.shape]  # type: ignore[arg-type]  # constants are static
+    shape = w.type.concrete_shape
     if 0 in shape:
         raise Refuse("the weight is empty")
     return (shape[0], shape[1]) if count == 2 else (shape[0], math.prod(shape[1:]))
@@ -86,7 +86,7 @@ def weight_rows(w: Term, count: int) -> tuple[int, ...]:
 @computed
 def mixed_shape(w: Term, v: Term) -> tuple[int, ...]:
     """The shape of the weight of both convolutions."""
-    return (int(v.type.shape[0]), *(int(dim) for dim in w.type.shape[1:]))  # type: ignore[arg-type]  # constants are static
+    return (v.type.concrete_shape[0], *w.type.concrete_shape[1:])
 
 
 _MIXING, _ROWS = op.reshape(v, newshape=weight_rows(v, 2)), op.reshape(w, newshape=weight_rows(w, 1))
@@ -140,8 +140,7 @@ def _sides(padding: int | Sequence[int], dims: int, axis: int) -> tuple[int, int
 @computed
 def margins(v: Term, w: Term) -> tuple[tuple[int, int], ...]:
     """The padding with zeros that makes the one kernel as large as the other."""
-    sizes = zip(v.type.shape, w.type.shape, strict=True)
-    found = [(int(more) - int(less)) // 2 for less, more in sizes]  # type: ignore[arg-type]  # `fits_inside` has looked
+    found = [(more - less) // 2 for less, more in zip(v.type.concrete_shape, w.type.concrete_shape, strict=True)]
     return tuple((margin, margin) for margin in found)
 
 

@@ -219,7 +219,7 @@ def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
         return f"{data!r} is not looked up element by element"
     if places.size != data.ndim * (data.size or 0):
         return f"{c.type!r} does not name each element of {data!r} once"
-    sizes = [int(size) for size in data.shape]  # type: ignore[arg-type]  # static: all are integers
+    sizes = data.concrete_shape
     wanted = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, data.ndim)
     given = places.numpy().reshape(-1, data.ndim).astype(np.int64)
     return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
