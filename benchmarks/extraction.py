@@ -16,8 +16,8 @@ from pathlib import Path
 
 from greedy_dag import greedy_dag
 
-from passat.rules.extraction.egraph_json import read_egraph
 from passat.rules.extraction.ladder import climb
+from passat.rules.extraction.space import read_egraph
 
 RUNS = 5
 

@@ -1,12 +1,15 @@
-"""Random choices, shapes and element types."""
+"""Random choices: shapes, element types, and elements, ordinary ones and those where arithmetic is odd."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, Literal
 
+import ml_dtypes
+import numpy as np
 from numpy.random import Generator
 
-from passat.ir.dtypes import NAMES
+from passat.ir.dtypes import COMPLEX, FLOATS, NAMES, to_numpy
+from passat.ir.tensor import Array, Tensor
 
 ALL_TYPES: Final = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8", "int16", "uint32", "bool")
 FLOAT_TYPES: Final = ("float32", "float16", "float64", "bfloat16")
@@ -64,3 +67,83 @@ class Dice:
         """A shape that another broadcasts to; now and then it is no stronger in some of its axes."""
         grown = tuple(self.dim() if dim == 1 and self.chance(0.5) else dim for dim in shape)
         return (*self.shape(0, 1), *grown) if self.chance(0.3) else grown
+
+
+Odd = Literal["plain", "endless", "extreme"]
+"""How odd elements are: ordinary; some of them infinite or no numbers, which rounding does not change; anything there is."""
+PLAIN: Final[Odd] = "plain"
+ENDLESS: Final[Odd] = "endless"
+EXTREME: Final[Odd] = "extreme"
+
+_USUAL: Final = (0.0, 1.0, 1.0, -0.0, 2.0, 0.5, 0.25, 3.0, -1.0, 4.0)
+_EXTREME: Final = (
+    *(0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 1e-40, 3e38, 1e-30, 7e4, float("inf"), float("-inf"), float("nan")),
+    *(2.0**power for power in (-149, -130, -126, -24, -20, -15, -14, 15, 16, 127)),
+)
+_NUMBERS: Final[dict[Odd, tuple[float, ...]]] = {
+    PLAIN: _USUAL,
+    ENDLESS: (*_USUAL, float("inf"), float("-inf"), float("nan")),
+    EXTREME: _EXTREME,
+}
+_ODD: Final = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e38, 1e-6, 7e4])
+_ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
+
+
+def draw_array(generator: Generator, shape: Sequence[int], dtype: str, odd: Odd = PLAIN) -> Array:
+    """A random array. Ordinary floats are now and then small whole numbers; of extreme ones half are, and of integers some."""
+    kind = to_numpy(dtype)
+    shape = tuple(shape)
+    if dtype == "bool":
+        return np.asarray(generator.integers(0, 2, shape)).astype(np.bool_)
+    if dtype in COMPLEX:
+        return np.asarray(generator.normal(size=shape) + 1j * generator.normal(size=shape)).astype(kind)
+    if dtype not in FLOATS:
+        return _integers(generator, shape, kind, odd == EXTREME)
+    if odd == PLAIN and generator.random() < 0.25:
+        values = np.asarray(generator.integers(-3, 4, shape), np.float64)
+    else:
+        values = np.asarray(generator.normal(size=shape))
+    if odd != PLAIN:
+        some, share = (_ODD, 0.5) if odd == EXTREME else (_ENDLESS, 0.2)
+        values = np.where(generator.random(shape) < share, some[generator.integers(len(some), size=shape)], values)
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(kind)
+
+
+def _integers(generator: Generator, shape: tuple[int, ...], kind: "np.dtype[np.generic]", special: bool) -> Array:
+    limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    low, high = int(limits.min), int(limits.max)
+    if not special and generator.random() < 0.5:
+        return np.asarray(generator.integers(max(low, -4), min(high, 5), shape)).astype(kind)
+    values = np.asarray(generator.integers(max(low, -128), min(high, 127) + 1, shape))
+    if special:
+        extreme = np.array([low, high, 0, 1, low + 1], np.uint64 if low == 0 else np.int64)
+        odd = extreme[generator.integers(len(extreme), size=shape)]
+        return np.where(generator.random(shape) < 0.5, values.astype(extreme.dtype), odd).astype(kind)
+    return values.astype(kind)
+
+
+def draw_constant(dice: Dice, shape: tuple[int, ...], dtype: str, literals: Sequence[float], odd: Odd = PLAIN) -> Tensor:
+    """A constant: of one value (one that the rule names, or another), stored once or element by element, or of several values."""
+    if dice.chance(0.55):
+        values = literals if literals and dice.chance(0.6) else _NUMBERS[odd]
+        return uniform(dice.pick(values), shape, dtype, stored_once=dice.chance(0.5))
+    array = draw_array(dice.generator, shape, dtype, odd)
+    if dice.chance(0.4) and array.dtype.kind not in "bc":
+        with np.errstate(all="ignore"):
+            array = np.abs(array)
+    return Tensor.dense(array)
+
+
+def uniform(value: AnyValue, shape: tuple[int, ...], dtype: str, *, stored_once: bool = True) -> Tensor:
+    """A constant of one value, as near to the one given as the element type has it."""
+    kind = to_numpy(dtype)
+    if dtype == "bool":
+        value = bool(value)
+    elif dtype not in FLOATS and dtype not in COMPLEX:
+        limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+        value = int(value) if abs(value) < 100 else 7  # which no infinity or nan is
+        value = min(max(value, int(limits.min)), int(limits.max))
+    with np.errstate(all="ignore"):
+        element = np.asarray(value).astype(kind)
+    return Tensor.splat(element, shape, dtype) if stored_once else Tensor.dense(np.full(shape, element, kind))

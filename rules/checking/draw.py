@@ -16,10 +16,9 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Case, Key, Unfit, name_of
-from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, RARE_TYPES, Dice
+from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Dice, Odd, draw_array, draw_constant, uniform
 from passat.rules.checking.operands import Around, Fit, counted, fit, own_dtype
 from passat.rules.checking.plan import Plan
-from passat.rules.checking.values import PLAIN, Odd, draw_array, draw_constant, uniform
 from passat.rules.conditions import Condition
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 

@@ -17,9 +17,8 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Key, Unfit
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.dice import Dice, uniform
 from passat.rules.checking.operands import own_dtype
-from passat.rules.checking.values import uniform
 from passat.rules.conditions import Condition
 from passat.rules.drafts import Draft, Elements
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms

@@ -1,21 +1,213 @@
-"""The smallest instance of a kind: instances drawn small first, then made simpler step by step as long as they stay of the kind."""
+"""The smallest instance of a kind: instances drawn small first, then made simpler step by step as long as they stay of the kind: in a
+size, an axis, an attribute, an element."""
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any as AnyValue
 from typing import Final
 
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.tensor import Tensor
-from passat.rules.checking.case import Case, Key, Unfit
-from passat.rules.checking.dice import Dice
+from passat.ir.dtypes import COMPLEX, FLOATS, INTEGERS, to_numpy
+from passat.ir.evaluate import Value
+from passat.ir.op import OpTypeError
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.checking.case import Case, Key, Unfit, name_of
+from passat.rules.checking.dice import EXTREME, PLAIN, Dice
 from passat.rules.checking.draw import Wishes, draw
 from passat.rules.checking.evaluation import flatten
-from passat.rules.checking.simpler import PLAIN_DTYPES, STEPS, calls_of
 from passat.rules.checking.trial import Trial, Trier
-from passat.rules.checking.values import EXTREME, PLAIN
-from passat.rules.pattern import PCall
+from passat.rules.pattern import Pattern, PCall, PVar, subterms
+
+PLAIN_DTYPES: Final = ("float32", "int32", "bool", "int64", "float64", "float16")
+"""Element types, those that people read first before the others."""
+_ELEMENTS: Final = 12
+"""Tensors of at most so many elements are simplified element by element."""
+
+
+def calls_of(pattern: Pattern) -> dict[Key, PCall]:
+    """The calls of a pattern by their keys."""
+    return {node.key: node for node in subterms(pattern) if isinstance(node, PCall)}
+
+
+def _known_sizes(case: Case, pattern: Pattern) -> Iterator[Case]:
+    if case.computed:
+        yield case._replace(computed={})
+    if case.unknown:
+        yield case._replace(unknown={}, computed={})
+        yield from (case._replace(unknown={k: v for k, v in case.unknown.items() if k != key}) for key in case.unknown)
+
+
+def _fewer_constants(case: Case, pattern: Pattern) -> Iterator[Case]:
+    """What need not be a constant, as an input."""
+    needed = {name_of(node) for node in subterms(pattern) if not isinstance(node, PVar)}
+    for name in [name for name in case.constants if name not in needed]:
+        constants = {other: value for other, value in case.constants.items() if other != name}
+        yield case._replace(constants=constants, inputs={**case.inputs, name: case.constants[name]})
+
+
+def _with_values(case: Case, only: str | None, change: Callable[[Tensor], Tensor]) -> Case:
+    """The case with other tensors, all of them or those of one hole, and the types that these have."""
+    constants = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.constants.items()}
+    inputs = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.inputs.items()}
+    types = {name: _type(value) for name, value in (*constants.items(), *inputs.items())}
+    return case._replace(types=types, constants=constants, inputs=inputs)
+
+
+def _mapped(value: Value, change: Callable[[Tensor], Tensor]) -> Value:
+    return tuple(_mapped(part, change) for part in value) if isinstance(value, tuple) else change(value)
+
+
+def _type(value: Value) -> Type:
+    return TupleType(map(_type, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
+
+
+def _other_dtypes(case: Case, pattern: Pattern) -> Iterator[Case]:
+    present = {tensor.dtype for value in (*case.inputs.values(), *case.constants.values()) for tensor in flatten(value)}
+    for old, new in itertools.product(sorted(present), PLAIN_DTYPES):
+        if old != new:
+            yield _with_values(case, None, partial(_recast, old, new))
+
+
+def _recast(old: str, dtype: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype != old:
+        return tensor
+    with np.errstate(all="ignore"):
+        array = tensor.numpy() if dtype in COMPLEX else tensor.numpy().real
+        if dtype in INTEGERS and tensor.dtype in FLOATS:
+            array = np.nan_to_num(array.astype(np.float64), posinf=7, neginf=-7).clip(-100, 100)
+        return Tensor.dense(array.astype(to_numpy(dtype)))
+
+
+def _fewer_axes(case: Case, pattern: Pattern) -> Iterator[Case]:
+    """Without an axis, counted from the front or from the end, of all tensors that have it, or of one."""
+    names = [*case.inputs, *case.constants]
+    deepest = max((tensor.ndim for name in names for tensor in flatten(_value(case, name))), default=0)
+    for axis in (*range(deepest), *range(-1, -deepest - 1, -1)):
+        yield _with_values(case, None, partial(_without, axis))
+        yield from (_with_values(case, name, partial(_without, axis)) for name in names)
+
+
+def _value(case: Case, name: str) -> Value:
+    return case.inputs[name] if name in case.inputs else case.constants[name]
+
+
+def _without(axis: int, tensor: Tensor) -> Tensor:
+    if not -tensor.ndim <= axis < tensor.ndim or not tensor.shape[axis]:
+        return tensor
+    return Tensor.dense(tensor.numpy().take(0, axis=axis))
+
+
+def _smaller_sizes(case: Case, pattern: Pattern) -> Iterator[Case]:
+    """A size smaller wherever it is, or along one axis of one tensor."""
+    sizes = sorted(
+        {dim for value in (*case.inputs.values(), *case.constants.values()) for t in flatten(value) for dim in t.shape}, reverse=True
+    )
+    for old in sizes:
+        for new in sorted({1, 2, old - 1}):
+            if 0 < new < old or (old == 0 and new == 1):
+                yield _with_values(case, None, partial(_with_size, old, new))
+    for name in (*case.inputs, *case.constants):
+        for tensor in flatten(_value(case, name))[:1]:
+            for axis, dim in enumerate(tensor.shape):
+                if dim > 1:
+                    shape = [*tensor.shape[:axis], dim - 1, *tensor.shape[axis + 1 :]]
+                    yield _with_values(case, name, partial(_resized, shape))
+
+
+def _with_size(old: int, new: int, tensor: Tensor) -> Tensor:
+    return _resized([new if size == old else size for size in tensor.shape], tensor)
+
+
+def _resized(shape: Sequence[int], tensor: Tensor) -> Tensor:
+    if len(shape) != tensor.ndim:
+        return tensor
+    array = tensor.numpy()
+    if all(new <= old for new, old in zip(shape, array.shape, strict=True)):
+        return Tensor.dense(np.ascontiguousarray(array[tuple(slice(0, size) for size in shape)]))
+    return Tensor.dense(np.zeros(shape, array.dtype))
+
+
+def _other_attributes(case: Case, pattern: Pattern) -> Iterator[Case]:
+    """An attribute at its default, or nearer to 0; the same change wherever the attribute has that value."""
+    ops = calls_of(pattern)
+    tried = set()
+    for key, attrs in case.attrs.items():
+        for name, value in attrs.items():
+            for simpler in _simpler_attribute(value, ops[key].op.defaults.get(name)):
+                change = (name, repr(value), repr(simpler))
+                if change in tried or simpler == value:
+                    continue
+                tried.add(change)
+                yield _with_attribute(case, ops, name, value, simpler, None)
+            for simpler in _simpler_attribute(value, ops[key].op.defaults.get(name)):
+                if simpler != value:
+                    yield _with_attribute(case, ops, name, value, simpler, key)
+
+
+def _simpler_attribute(value: AnyValue, default: AnyValue) -> Iterator[AnyValue]:
+    if default is None or isinstance(default, (bool, int, float, str, tuple)):
+        yield default
+    if isinstance(value, bool) or not isinstance(value, (int, float, tuple)):
+        return
+    if isinstance(value, tuple):
+        for i, part in enumerate(value):
+            yield from ((*value[:i], new, *value[i + 1 :]) for new in _simpler_attribute(part, 0))
+            yield (*value[:i], *value[i + 1 :])
+        return
+    yield from (new for new in (0, 1, -1, value - 1 if value > 0 else value + 1) if abs(new) < abs(value) or new == -value)
+
+
+def _with_attribute(case: Case, ops: Mapping[Key, PCall], name: str, old: AnyValue, new: AnyValue, only: Key | None) -> Case:
+    changed = dict(case.attrs)
+    for key, attrs in case.attrs.items():
+        if attrs.get(name) == old and only in (None, key) and name in attrs:
+            try:
+                changed[key] = ops[key].op.bind_attrs({**attrs, name: new})
+            except OpTypeError:
+                continue
+    return case._replace(attrs=changed)
+
+
+def _simpler_values(case: Case, pattern: Pattern) -> Iterator[Case]:
+    for name in (*case.inputs, *case.constants):
+        for change in (np.zeros_like, np.ones_like, _counted, _rounded):
+            yield _with_values(case, name, partial(_changed, change))
+    for name in (*case.inputs, *case.constants):
+        for tensor in flatten(_value(case, name))[:1]:
+            if tensor.size <= _ELEMENTS and tensor.dtype != "bool":
+                for place, new in itertools.product(range(tensor.size), (0, 1, 2, -1)):
+                    yield _with_values(case, name, partial(_put, place, new))
+
+
+def _changed(change: Callable[[Array], Array], tensor: Tensor) -> Tensor:
+    with np.errstate(all="ignore"):
+        made = change(tensor.numpy())
+    return Tensor.dense(np.ascontiguousarray(made).reshape(tensor.shape))
+
+
+def _counted(array: Array) -> Array:
+    """1, 2, 3 ..."""
+    return np.arange(1, array.size + 1).reshape(array.shape).astype(array.dtype)
+
+
+def _rounded(array: Array) -> Array:
+    return np.round(array.astype(np.float64)).astype(array.dtype) if array.dtype.kind not in "biuc" else array
+
+
+def _put(place: int, value: float, tensor: Tensor) -> Tensor:
+    array = tensor.numpy().copy().reshape(-1)
+    if place < array.size and (value >= 0 or array.dtype.kind != "u"):
+        array[place] = np.asarray(value).astype(array.dtype)
+    return Tensor.dense(array.reshape(tensor.shape))
+
+
+STEPS: Final = (_known_sizes, _fewer_constants, _other_dtypes, _fewer_axes, _other_attributes, _smaller_sizes, _simpler_values)
+"""What makes a case simpler in one thing, larger steps first; it need not be well typed."""
+
 
 Wanted = Callable[[Trial], bool]
 _TIERS: Final = ((1, 2), (2, 2), (3, 3))

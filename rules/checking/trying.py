@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 
 from passat.rules.checking.case import Case, Unfit
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.dice import ENDLESS, EXTREME, PLAIN, Dice, Odd
 from passat.rules.checking.draw import Wishes, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.checking.values import ENDLESS, EXTREME, PLAIN, Odd
 from passat.rules.multi_root import MultiRule
 from passat.rules.rule import Rule
 

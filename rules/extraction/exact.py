@@ -1,19 +1,16 @@
-"""The cheapest choice that there is, proven: extraction as a 0-1 programme, solved by OR-tools (extra `exact`).
+"""The cheapest choice that there is, proven: extraction as a 0-1 programme, solved by OR-tools (extra `exact`), by CP-SAT, its constraint
+solver, or by HiGHS, a solver of mixed-integer programmes."""
 
-One variable for each node and class: a class that is needed takes one node, a node that is taken needs the classes of its operands.
-Choices with cycles are no programs: in each strongly connected part of the classes a place in an order is chosen along.
-
-Two solvers of OR-tools share the time. HiGHS, a solver of mixed-integer programmes, proves in seconds what CP-SAT does not prove in
-minutes, since the linear relaxation is what bounds these programmes; CP-SAT starts from the choice that is known.
-"""
-
+import datetime
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
+from passat.rules.extraction.improve import trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
-from passat.rules.extraction.trees import trees_from_leaves
 
 _SHARE: Final = 0.7
 """Of the time that HiGHS gets, where it does not come to an end before."""
@@ -97,8 +94,6 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
     """
     if not is_available():
         raise ExactUnavailableError("exact extraction needs OR-tools: pip install 'passat[exact]'")
-    from passat.rules.extraction.exact_cpsat import solve_by_cpsat
-    from passat.rules.extraction.exact_mip import solve_by_mip
 
     seconds = min(seconds, _MOST_SECONDS)
     start = time.perf_counter()
@@ -149,3 +144,111 @@ def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
             kept.append((node, parts))
             dearest.append(cost + space.biases[node].apart if node in space.biases else cost)
     return [node for node, _ in kept]
+
+
+_DIGITS: Final = 6
+"""Costs that are whole after multiplying with a power of ten up to this one are taken exactly; others are rounded to so many digits."""
+
+
+def solve_by_cpsat(programme: Programme, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
+    """The cheapest choice that CP-SAT finds from one that is known."""
+    from ortools.sat.python import cp_model
+
+    space, nodes = programme.space, programme.nodes
+    biases = programme.biases
+    scale, loss = _scale([*(space.costs[node] for found in nodes.values() for node in found), *(bias.apart for bias in biases.values())])
+    model = cp_model.CpModel()
+    needed = {cls: model.new_bool_var("") for cls in nodes}
+    taken = {node: model.new_bool_var("") for found in nodes.values() for node in found}
+    places = {cls: model.new_int_var(0, count - 1, "") for cls, count in programme.places.items()}
+    for root in programme.roots:
+        model.add(needed[root] == 1)
+    for cls, found in nodes.items():
+        model.add(sum([taken[node] for node in found]) == needed[cls])
+    for (_, part), users in programme.users.items():
+        model.add(sum([taken[node] for node in users]) <= needed[part])
+    for cls, part in programme.cyclic:
+        for node in programme.users[cls, part]:
+            model.add(places[part] < places[cls]).only_enforce_if(taken[node])
+    apart = {node: model.new_bool_var("") for node in biases}
+    for node, bias in biases.items():
+        if bias.on in programme.roots:
+            model.add(taken[node] <= apart[node])
+        for reader in programme.readers(node):
+            model.add(taken[node] + taken[reader] - 1 <= apart[node])
+        model.add(taken[node] - sum([taken[taker] for taker in bias.takers if taker in taken]) <= apart[node])
+    dues = [round(space.costs[node] * scale) * variable for node, variable in taken.items()]
+    dues += [round(biases[node].apart * scale) * variable for node, variable in apart.items()]
+    model.minimize(sum(dues))
+    for cls, variable in needed.items():
+        model.add_hint(variable, cls in known)
+    for node, variable in taken.items():
+        model.add_hint(variable, known.get(space.classes[node]) == node)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = min(8, os.cpu_count() or 1)
+    solver.parameters.random_seed = seed
+    status = solver.solve(model)
+    bound = max(0.0, (solver.best_objective_bound - loss) / scale)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Exact(None, 0.0, False)
+    choice = {cls: node for cls, found in nodes.items() for node in found if solver.value(taken[node])}
+    return Exact(choice, bound, status == cp_model.OPTIMAL and loss == 0)
+
+
+def _scale(costs: Sequence[float]) -> tuple[float, float]:
+    """What to multiply costs with so that they are whole, and how much a sum of them may lose by being rounded all the same."""
+    for digits in range(_DIGITS + 1):
+        scale = 10.0**digits
+        if all(math.isclose(cost * scale, round(cost * scale), rel_tol=1e-12, abs_tol=1e-12) for cost in costs):
+            return scale, 0.0
+    return 10.0**_DIGITS / max(costs), 0.5 * len(costs)
+
+
+_WHOLE: Final = 1e5
+_GAP: Final = 1e-8
+"""How much cheaper another choice can be, as a part of the whole, where the solver calls its own the cheapest."""
+
+
+def solve_by_mip(programme: Programme, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
+    """The cheapest choice that HiGHS finds. It starts from nothing: MathOpt does not hand a known choice on to it."""
+    from ortools.math_opt.python import mathopt
+
+    space, nodes = programme.space, programme.nodes
+    model = mathopt.Model()
+    needed = {cls: model.add_variable(lb=float(cls in programme.roots), ub=1.0) for cls in nodes}
+    taken = {node: model.add_binary_variable() for found in nodes.values() for node in found}
+    places = {cls: model.add_variable(lb=0.0, ub=count - 1.0) for cls, count in programme.places.items()}
+    for cls, found in nodes.items():
+        model.add_linear_constraint(mathopt.fast_sum([taken[node] for node in found]) == needed[cls])
+    for (_, part), users in programme.users.items():
+        model.add_linear_constraint(mathopt.fast_sum([taken[node] for node in users]) <= needed[part])
+    for cls, part in programme.cyclic:
+        for node in programme.users[cls, part]:
+            model.add_linear_constraint(places[part] + 1 <= places[cls] + programme.places[cls] * (1 - taken[node]))
+    apart = {node: model.add_variable(lb=0.0, ub=1.0) for node in programme.biases}
+    for node, bias in programme.biases.items():
+        if bias.on in programme.roots:
+            model.add_linear_constraint(taken[node] <= apart[node])
+        for reader in programme.readers(node):
+            model.add_linear_constraint(taken[node] + taken[reader] - 1 <= apart[node])
+        takers = mathopt.fast_sum([taken[taker] for taker in bias.takers if taker in taken])
+        model.add_linear_constraint(taken[node] - takers <= apart[node])
+    # The solver's tolerances are absolute as well: costs come as parts of what is known, a hundred thousand of them.
+    scale = _WHOLE / (programme.cost(known) or 1.0)
+    dues = [scale * space.costs[node] * variable for node, variable in taken.items()]
+    dues += [scale * programme.biases[node].apart * variable for node, variable in apart.items()]
+    model.minimize(mathopt.fast_sum(dues))
+    limits = mathopt.SolveParameters(
+        time_limit=datetime.timedelta(seconds=seconds),
+        random_seed=seed,
+        relative_gap_tolerance=_GAP,
+        absolute_gap_tolerance=_GAP * _WHOLE,
+    )
+    result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=limits)
+    bound = max(0.0, result.dual_bound() / scale)
+    if not result.has_primal_feasible_solution():
+        return Exact(None, bound, False)
+    values = result.variable_values()
+    choice = {cls: max(found, key=lambda node: values[taken[node]]) for cls, found in nodes.items() if values[needed[cls]] > 0.5}
+    return Exact(choice, bound, result.termination.reason == mathopt.TerminationReason.OPTIMAL)

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from passat.ir.onnx.writable import missing_from
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
-from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.improve import Solution, cheapest_trees
 from passat.rules.extraction.space import LESS, Space
-from passat.rules.extraction.trees import cheapest_trees
 
 
 class Extraction(NamedTuple):

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from passat.rules.extraction.exact import solve_exactly
-from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.space import Space
-from passat.rules.extraction.trees import trees_from_leaves
 
 
 class NoProgramError(ValueError):

@@ -12,10 +12,9 @@ from heapq import heappop, heappush
 from itertools import count as numbers
 from typing import Final
 
-from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.ladder import Climb, NoProgramError, climb
 from passat.rules.extraction.space import Space
-from passat.rules.extraction.trees import trees_from_leaves
 
 BRANCHES: Final = 32
 """Nodes of one choice that it is done without: those in whose place another one adds the least."""

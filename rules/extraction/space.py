@@ -1,12 +1,74 @@
-"""What extraction chooses from: the nodes of an e-graph as lists, with their classes, operands and costs."""
+"""What extraction chooses from: the nodes of an e-graph as lists, with their classes, operands and costs, of a saturated graph or of a
+file.
 
+Biases cost what they do where they are run: in the product or convolution that they are added to, where nothing else reads that; by
+themselves elsewhere. Files are in the JSON format of the extraction-gym, in which e-graphs are exchanged to compare extractors.
+"""
+
+import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final, NamedTuple
 
-from passat.rules.cost import EPSILON, ConstantAware, CostModel, price
+from passat.ir.bounded_read import read_bounded
+from passat.ir.ops.linear import takes_bias
+from passat.rules.cost import EPSILON, ConstantAware, CostModel, price, price_apart
 from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
-from passat.rules.extraction.biases import Bias, biases_of
+
+
+class Bias(NamedTuple):
+    """A node that adds a bias: the class that it is added to, the nodes of that class that take it along, and by how much it costs more
+    where none does."""
+
+    on: int
+    takers: frozenset[int]
+    apart: float
+
+
+def biases_of(
+    graph: Graph,
+    classes: Sequence[int],
+    members: Mapping[int, Sequence[int]],
+    constant: Sequence[bool],
+    costs: list[float],
+    model: CostModel,
+) -> dict[int, Bias]:
+    """The biases of a graph that a product may take along. Those that none can take along get the cost that they have apart, in `costs`.
+    `constant` says of each class whether it is."""
+    found: dict[int, Bias] = {}
+    prices: dict[tuple[object, ...], float] = {}
+    takers: dict[tuple[int, int], frozenset[int]] = {}
+    for node, symbol in enumerate(graph.symbols):
+        if symbol.op is None or symbol.op.name != "nn.bias_add":
+            continue
+        on, vector = (classes[part] for part in graph.operands[node])
+        if constant[on] and constant[vector]:
+            continue
+        axis = graph.attrs[graph.payloads[node]].axis
+        types, known = [graph.types[on], graph.types[vector]], [constant[on], constant[vector]]
+        key = (axis, *map(id, types), *known)
+        if key not in prices:
+            prices[key] = price_apart(model, types, graph.types[classes[node]], axis, known)
+        more = prices[key] - costs[node]
+        if more <= 0:
+            continue
+        if (on, axis) not in takers:
+            takers[on, axis] = frozenset(each for each in members.get(on, (on,)) if _takes(graph, classes, each, axis))
+        if takers[on, axis]:
+            found[node] = Bias(on, takers[on, axis], more)
+        else:
+            costs[node] += more
+    return found
+
+
+def _takes(graph: Graph, classes: Sequence[int], node: int, axis: int) -> bool:
+    op = graph.symbols[node].op
+    types = [graph.types[classes[part]] for part in graph.operands[node]]
+    return op is not None and takes_bias(op, graph.attrs[graph.payloads[node]], types, axis)
+
 
 LESS = 1 - 1e-12
 """Costs are sums in changing order; what is not less by this factor is not less."""
@@ -132,3 +194,76 @@ def _costs(graph: Graph, space: Space, model: CostModel) -> tuple[list[float], d
 def _is_plain(symbol: Symbol) -> bool:
     """Whether what a symbol makes of constants is constant."""
     return not symbol.op.stateful if symbol.op is not None else symbol.kind != REGION
+
+
+BYTES_LIMIT: Final = 2 << 30
+"""Files beyond this size are not read."""
+
+
+class EGraphFileError(ValueError):
+    """A file that is no e-graph, or one from which nothing can be extracted; the text names the file and the node."""
+
+
+class EGraphFile(NamedTuple):
+    """An e-graph that was read: its space, the root classes, and the ids of the nodes by their numbers."""
+
+    space: Space
+    roots: list[int]
+    names: list[str]
+
+
+def read_egraph(path: str | os.PathLike[str]) -> EGraphFile:
+    """Reads an e-graph. Raises EGraphFileError, and OSError where the file cannot be read."""
+    where = os.fspath(path)
+    content = read_bounded(where, BYTES_LIMIT)
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:  # a file of bytes that are no text is a ValueError as well
+        raise EGraphFileError(f"{where}: not JSON: {error}") from error
+    try:
+        return parse_egraph(data)
+    except EGraphFileError as error:
+        raise EGraphFileError(f"{where}: {error}") from None
+
+
+def parse_egraph(data: AnyValue) -> EGraphFile:
+    """The e-graph that decoded JSON describes. Raises EGraphFileError.
+
+    >>> one = {"op": "x", "cost": 1.0, "eclass": "a", "children": []}
+    >>> parse_egraph({"nodes": {"n0": one}, "root_eclasses": ["a"]}).space.costs
+    [1.0]
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), Mapping) or not isinstance(data.get("root_eclasses"), list):
+        raise EGraphFileError('no e-graph: it has to have "nodes" by their ids, and a list of "root_eclasses"')
+    nodes: Mapping[str, AnyValue] = data["nodes"]
+    numbers = {name: number for number, name in enumerate(nodes)}
+    first: dict[str, int] = {}
+    classes: list[int] = []
+    costs: list[float] = []
+    members: dict[int, list[int]] = {}
+    for name, number in numbers.items():
+        node = nodes[name]
+        if not isinstance(node, Mapping) or not isinstance(node.get("eclass"), str) or not isinstance(node.get("children"), list):
+            raise EGraphFileError(f'the node {name!r} has to have an "eclass" and a list of "children"')
+        cost = node.get("cost", 1.0)
+        if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not math.isfinite(cost) or cost < 0:
+            raise EGraphFileError(f"the cost of the node {name!r} is {cost!r}; costs are finite and not negative")
+        cls = first.setdefault(node["eclass"], number)
+        classes.append(cls)
+        costs.append(float(cost))
+        members.setdefault(cls, []).append(number)
+    children = []
+    for name, node in nodes.items():
+        missing = [child for child in node["children"] if not isinstance(child, str) or child not in numbers]
+        if missing:
+            raise EGraphFileError(f"the node {name!r} has the child {missing[0]!r}, which is no node")
+        children.append(tuple([classes[numbers[child]] for child in node["children"]]))
+    roots = []
+    for root in data["root_eclasses"]:
+        if not isinstance(root, str) or root not in first:
+            raise EGraphFileError(f"the root {root!r} is no class of any node")
+        roots.append(first[root])
+    if not roots:
+        raise EGraphFileError("it has no roots, so that there is nothing to extract")
+    alternatives = {cls: found for cls, found in members.items() if len(found) > 1}
+    return EGraphFile(Space(classes, children, costs, alternatives, list(range(len(classes)))), list(dict.fromkeys(roots)), list(nodes))

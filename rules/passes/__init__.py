@@ -1,13 +1,17 @@
 """The passes of the rule library under Relay's names, and the pipelines that are made of them."""
 
-from passat.rules.fusion.defuse_ops import DefuseOps
-from passat.rules.fusion.fuse_ops import FuseOps
+from passat.rules.fusion.fuse_ops import DefuseOps, FuseOps
 from passat.rules.fusion.merge_composite import MergeComposite
-from passat.rules.passes.algebra import explore, linear_algebra
-from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.algebra import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+    explore,
+    fold_scale_axis,
+    linear_algebra,
+)
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
 from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
-from passat.rules.passes.scale_axis import fold_scale_axis
 from passat.rules.passes.simplify import (
     SIMPLIFY,
     SIMPLIFY_EXPR,

@@ -5,16 +5,19 @@ from typing import Final
 from passat.ir.expr import Call, Expr
 from passat.ir.op import get_op
 from passat.passmgr import InferType, Pass, RemoveUnusedFunctions, Sequential, in_order, register_pass
-from passat.rules.passes.algebra import explore, linear_algebra
-from passat.rules.passes.canonicalize_cast import CanonicalizeCast
-from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.algebra import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+    explore,
+    fold_scale_axis,
+    linear_algebra,
+)
 from passat.rules.passes.flatten_regions import FlattenRegions
 from passat.rules.passes.join_slices import JoinSlices
 from passat.rules.passes.layouts import alter_op_layout
-from passat.rules.passes.lowering import canonicalize_ops, fast_math, legalize
-from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
-from passat.rules.passes.read_opaque import ReadOpaque
-from passat.rules.passes.scale_axis import fold_scale_axis
+from passat.rules.passes.lowering import CanonicalizeCast, SpellSums, canonicalize_ops, fast_math, legalize
+from passat.rules.passes.raising import ReadOpaque, contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
     dynamic_to_static,
@@ -25,7 +28,6 @@ from passat.rules.passes.simplify import (
     simplify_inference,
 )
 from passat.rules.passes.simplify_shapes import SimplifyShapes
-from passat.rules.passes.spell_sums import SpellSums
 
 _CAST: Final = get_op("cast")
 

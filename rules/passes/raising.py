@@ -1,8 +1,17 @@
-"""Passes that recover operators from what exporters make of them, and write programs as the target runs them fastest."""
+"""Passes that recover operators from what exporters make of them, also of a late opset or of another domain than ONNX's own, and write
+programs as the target runs them fastest."""
 
-from typing import Final
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Unpack
 
-from passat.passmgr import register_pass
+from passat.ir.expr import Call, Expr, Function
+from passat.ir.infer import InferError, infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.traverse import post_order, rewrite
+from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, list_passes, register_option, register_pass
 from passat.rules.library.arithmetic import Constants, Units
 from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
@@ -11,9 +20,73 @@ from passat.rules.library.lowering import ContribForms, TargetForms
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
-from passat.rules.passes.target import TargetPass
+from passat.rules.opset import written_opset
+from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
-from passat.rules.schedule import phase
+from passat.rules.schedule import Phase, phase
+
+register_option(
+    "rules.domains",
+    list[str],
+    [],
+    "Domains beside ONNX's own whose operators the target has, such as com.microsoft (ONNX Runtime); those that the model imports it has.",
+)
+
+
+def target_domains(mod: IRModule, ctx: PassContext) -> frozenset[str]:
+    """The domains of operators that a target has: `rules.domains`, and those that the ONNX model itself imports."""
+    asked: list[str] = ctx.get_config("rules.domains")
+    return frozenset(asked) | _imported(mod)
+
+
+def _imported(mod: IRModule) -> frozenset[str]:
+    return frozenset(getattr(mod.attrs.get("onnx"), "versions", ()))
+
+
+class TargetPass(RulePass):
+    """A rule pass that does nothing where the target's opset is before `since`, or where it has not the operators of a domain. It says so
+    in a remark."""
+
+    def __init__(
+        self,
+        sets: Sequence[RuleSetMeta | Phase],
+        *,
+        name: str,
+        since: int = 1,
+        domain: str = "",
+        opt_level: int = 2,
+        doc: str = "",
+        **place: Unpack[Place],
+    ) -> None:
+        super().__init__(sets, name=name, opt_level=opt_level, doc=doc, **place)
+        self.since = since
+        self.domain = domain
+
+    def applies(self, mod: IRModule, ctx: PassContext) -> bool:
+        """Whether the target has what the pass makes."""
+        opset = written_opset(mod, ctx) or 1
+        if opset < self.since:
+            ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
+        elif self.domain and self.domain not in target_domains(mod, ctx):
+            ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was made")
+        else:
+            return True
+        return False
+
+
+def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> None:
+    """Raises ConfigError with the nearest name where `rules.domains` names a domain that the model does not import, and of which neither
+    one of these passes nor a registered one makes operators."""
+    asked = frozenset(ctx.get_config("rules.domains")) - _imported(mod)
+    if not asked:
+        return
+    made = [entry.make({}) for entry in list_passes() if all(option.default is not option.empty for option in entry.options.values())]
+    known = sorted({pass_.domain for pass_ in (*passes, *made) if isinstance(pass_, TargetPass)} - {""})
+    for domain in sorted(asked.difference(known)):
+        near = difflib.get_close_matches(domain, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"passes do of {', '.join(known)}"
+        raise ConfigError(f"config rules.domains names {domain!r}, of which no pass makes operators; {hint}")
+
 
 _PREFIX: Final = "relay._transform."
 RAISING: Final = (RootForms, RaiseOps, Views)
@@ -59,3 +132,36 @@ def contrib_operators() -> TargetPass:
     sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
     return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenRegions"])
+
+
+@register_pass("relay._transform.ReadOpaque")
+@dataclass(frozen=True)
+class ReadOpaque(FunctionPass):
+    """Opaque calls of ONNX operators become calls of Passat's own operators, where operands are known by now that have to be."""
+
+    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Reads the opaque calls of one function again. Modules that were not read from ONNX stay as they are."""
+        return read_opaque(func) if "onnx" in mod.attrs else func
+
+
+def read_opaque(function: Function) -> Function:
+    """The function with calls of Passat's own operators where these do what opaque ones did; itself where there are none."""
+    if not any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function)):
+        return function
+    from passat.ir.onnx.read_again import read_again  # which needs onnx
+
+    def read(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp):
+            return new
+        infer_type(new)
+        return read_again(new) or new
+
+    try:
+        made = rewrite(function, read)
+        result = function if made is function else infer_type(made)
+    except InferError:  # what is known by now contradicts another node: such a model runs, if at all, as it is
+        return function
+    assert isinstance(result, Function)
+    return result

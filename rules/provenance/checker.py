@@ -11,28 +11,156 @@ nor egglog.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any as AnyValue
+
+import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import EvaluateError, Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from passat.ir.infer import InferError
+from passat.ir.infer import InferError, infer_type, known_value
 from passat.ir.op import Op, OpTypeError
+from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
-from passat.ir.types import Type
+from passat.ir.types import Type, compatible, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
 from passat.rules.conditions import Refuse
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import PValue, RuleError
-from passat.rules.provenance.closure import Closure
-from passat.rules.provenance.form import check_form
-from passat.rules.provenance.instance import Instance
 from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
-from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, label_and_maker, operands_of
-from passat.rules.provenance.verdict import Gap, Verdict
+from passat.rules.provenance.rulebook import Instance
+from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
 from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type
+
+Node = tuple[Hashable, tuple[int, ...]]
+"""What stands at the top of a term, and the classes of its parts."""
+
+
+class Closure:
+    """Classes by number. `commutes` tells for which labels the order of two operands does not matter."""
+
+    def __init__(self, commutes: Callable[[Hashable], bool]) -> None:
+        self._commutes = commutes
+        self._up: list[int] = []
+        self._best: list[Expr] = []
+        self._users: list[list[Node]] = []
+        self._members: list[list[Node]] = []
+        self._nodes: dict[Node, tuple[int, Expr]] = {}
+        self._sizes: dict[Hashable, int] = {}
+
+    def find(self, cls: int) -> int:
+        """The class that a class is part of now."""
+        while self._up[cls] != cls:
+            self._up[cls] = self._up[self._up[cls]]
+            cls = self._up[cls]
+        return cls
+
+    def best(self, cls: int) -> Expr:
+        """The expression that stands for a class."""
+        return self._best[self.find(cls)]
+
+    def members(self, cls: int) -> Sequence[Node]:
+        """The nodes of a class, the oldest first."""
+        return self._members[self.find(cls)]
+
+    def _key(self, label: Hashable, operands: Sequence[int]) -> Node:
+        classes = tuple(map(self.find, operands))
+        return label, tuple(sorted(classes)) if len(classes) == 2 and self._commutes(label) else classes
+
+    def add(self, label: Hashable, operands: Sequence[int], make: Callable[[Sequence[Expr]], Expr]) -> tuple[int, Expr]:
+        """The class of a node, and the node itself as an expression, which `make` makes of its operands' where it was not there. Raises
+        InferError where it has no type."""
+        node = self._key(label, operands)
+        if node not in self._nodes:
+            expr, cls = infer_type(make(list(map(self.best, operands)))), len(self._up)
+            self._up.append(cls)
+            self._best.append(expr)
+            self._users.append([])
+            self._members.append([node])
+            self._nodes[node] = cls, expr
+            for each in dict.fromkeys(node[1]):
+                self._users[each].append(node)
+            sizes = known_value(expr)
+            if isinstance(sizes, np.ndarray) and ANY not in (elements := sizes.reshape(-1).tolist()):
+                self.unite(cls, self._sizes.setdefault((expr.checked_type, *elements), cls))
+        cls, expr = self._nodes[node]
+        return self.find(cls), expr
+
+    def unite(self, a: int, b: int) -> None:
+        """Makes two classes one, and those that are made of them."""
+        pending = [(a, b)]
+        while pending:
+            first, second = sorted(map(self.find, pending.pop()))
+            if first == second:
+                continue
+            self._up[second] = first
+            if _says_more(self._best[second], self._best[first]):
+                self._best[first] = self._best[second]
+            self._members[first] += self._members[second]
+            moved, self._users[second] = self._users[second], []
+            for node in moved:
+                again, known = self._key(*node), self._nodes[node]
+                pending.append((self._nodes.setdefault(again, known)[0], known[0]))
+                self._users[first].append(again)
+
+
+def _says_more(new: Expr, old: Expr) -> bool:
+    """Whether an expression tells more of its value than another one that is equal to it."""
+    if isinstance(old, Constant) or isinstance(new, Constant):
+        return not isinstance(old, Constant)
+    if new.checked_type != old.checked_type:
+        return compatible(old.checked_type, new.checked_type) and refine(old.checked_type, new.checked_type) == new.checked_type
+    return known_value(old) is None and known_value(new) is not None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A step that a certificate does not cover: the pass, the function that it changed, and why."""
+
+    pass_name: str
+    function: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pass_name} in the function {self.function}{f': {self.reason}' if self.reason else ''}"
+
+
+def gaps_of(data: Mapping[str, AnyValue]) -> list[Gap]:
+    """The steps that a certificate does not cover."""
+    return [Gap(part["pass"], part["function"], part["uncovered"]) for part in data["steps"] if "uncovered" in part]
+
+
+@dataclass
+class Verdict:
+    """What a certificate proves.
+
+    `functions` are the functions whose last program equals the first, provided that each gap is harmless. `trusted` are the gaps that the
+    user accepts, `uncovered` the others: where there are any, the certificate is not `complete` and proves nothing. `unions` and `folds`
+    count the equations and computed constants that were replayed.
+    """
+
+    unions: int = 0
+    folds: int = 0
+    functions: list[str] = field(default_factory=list)
+    uncovered: list[Gap] = field(default_factory=list)
+    trusted: list[Gap] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step is proved or trusted, and something is claimed at all."""
+        return bool(self.functions) and not self.uncovered
+
+    def __str__(self) -> str:
+        of = "" if self.functions == ["main"] else f" of {', '.join(self.functions)}"
+        names = dict.fromkeys(gap.pass_name for gap in (*self.trusted, *self.uncovered))
+        trusted = f" if {', '.join(names)} can be trusted" if names else ""
+        steps = f"{self.unions} applications of rules and {self.folds} folded constants"
+        head = f"it holds{trusted}: {steps} lead from the first program{of} to the last"
+        gaps = [*(f"trusted, not checked: pass {gap}" for gap in self.trusted), *(f"not covered: pass {gap}" for gap in self.uncovered)]
+        return "\n".join([head, *gaps])
 
 
 class Checker:

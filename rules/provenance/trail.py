@@ -1,10 +1,16 @@
-"""Which passes ran, and the module before and after each of them."""
+"""Which passes ran, with the module before and after each, and what they did: which expressions a walk has only built anew, because of what
+stands below, and which applications of rules made nodes of a saturated graph equal."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
+from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument
-from passat.rules.engine.journal import Journal
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.journal import Application, Journal
 
 
 class Passed(NamedTuple):
@@ -38,3 +44,164 @@ class Trail(PassInstrument):
     def since(self, run: int) -> list[Passed]:
         """The passes that have been noted, with runs counted from that one."""
         return [each._replace(first=each.first - run, end=each.end - run) for each in self.passed]
+
+
+def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
+    """For the new expressions of a module, by their identity, those of the module before that they stand for; where the walk has made
+    something else there is none."""
+    old, named = _contents(before)
+    pending: list[tuple[Expr, Expr]] = []
+    for function in after.functions.values():
+        pending += [(expr, named[_name(expr)]) for expr in post_order(function) if id(expr) not in old and _name(expr) in named]
+    bodies = {var.name_hint: function for var, function in before.functions.items()}
+    for var, function in after.functions.items():
+        earlier = bodies.get(var.name_hint)
+        if isinstance(function, Function) and isinstance(earlier, Function):
+            pending.insert(0, (function.body, earlier.body))  # taken last: names say more
+    found: dict[int, Expr] = {}
+    while pending:
+        new, other = pending.pop()
+        if id(new) in old or id(new) in found or not _is_same_step(new, other):
+            continue
+        found[id(new)] = other
+        pending += zip(operands(new), operands(other), strict=True)
+    return found
+
+
+def operands(expr: Expr) -> Sequence[Expr]:
+    """What a step reads; nothing for what is no step of its own."""
+    if isinstance(expr, Call) and isinstance(expr.op, Op):
+        return expr.args
+    if isinstance(expr, Tuple):
+        return expr.fields
+    return (expr.tuple_value,) if isinstance(expr, TupleGetItem) else ()
+
+
+def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
+    """Whether an expression reads what its counterpart read, each operand built anew perhaps; `found` has all counterparts."""
+    return all(found.get(id(part), part) is other for part, other in zip(operands(new), operands(found[id(new)]), strict=True))
+
+
+def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
+    """The expressions of a module by their identity, and by what makes them known again."""
+    old: set[int] = set()
+    named: dict[object, Expr] = {}
+    for function in module.functions.values():
+        for expr in post_order(function):
+            old.add(id(expr))
+            name = _name(expr)
+            if name is not None:
+                named.setdefault(name, expr)
+    return old, named
+
+
+def _name(expr: Expr) -> object:
+    if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
+        return (expr.op, expr.attrs, expr.span)
+    return None
+
+
+def _is_same_step(new: Expr, old: Expr) -> bool:
+    if type(new) is not type(old) or len(operands(new)) != len(operands(old)):
+        return False
+    if isinstance(new, Call) and isinstance(old, Call):
+        return isinstance(new.op, Op) and new.op is old.op and new.attrs == old.attrs and new.span == old.span
+    if isinstance(new, TupleGetItem) and isinstance(old, TupleGetItem):
+        return new.index == old.index
+    return isinstance(new, Tuple)
+
+
+_CONGRUENT: Final = -1
+"""The nodes are alike, but for operands that are equal."""
+_OTHER: Final = -2
+"""The nodes are equal for a reason that no application gives: what was computed of constants."""
+
+
+class Proof:
+    """The unions of a saturation made again in order, with what follows for the nodes above. Each joins two trees of nodes by an edge, so
+    that there is one path between two nodes of a class, and what an edge rests on is older than the edge."""
+
+    def __init__(self, graph: Graph, applications: Sequence[Application]) -> None:
+        self._graph = graph
+        self._classes = list(range(len(graph)))
+        self._sizes = [1] * len(graph)
+        self._up: dict[int, tuple[int, int]] = {}
+        """For each node below another one of its tree that node, and the place of the application, or why else the two are equal."""
+        self._users: dict[int, list[int]] = {}
+        self._alike: dict[tuple[object, ...], int] = {}
+        for node, operands in enumerate(graph.operands):
+            self._alike[self._key(node)] = node
+            for operand in dict.fromkeys(operands):
+                self._users.setdefault(operand, []).append(node)
+        for place, application in enumerate(applications):
+            for root, made in application.unions:
+                self._unite(root, made, place)
+        for cls, nodes in graph.members.items():
+            for node in nodes:
+                self._unite(cls, node, _OTHER)
+
+    def applications(self, pairs: Iterable[tuple[int, int]]) -> set[int]:
+        """The places of the applications that make the nodes of each pair equal."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = list(pairs)
+        while stack:
+            for node in self._path(*stack.pop()):
+                if node in seen:
+                    continue
+                seen.add(node)
+                above, why = self._up[node]
+                if why >= 0:
+                    found.add(why)
+                elif why == _CONGRUENT:
+                    stack += zip(self._graph.operands[node], self._graph.operands[above], strict=True)
+        return found
+
+    def _path(self, one: int, other: int) -> list[int]:
+        """The nodes below the edges of the path between two nodes; nothing where they are not equal."""
+        first, second = self._ancestors(one), self._ancestors(other)
+        if first[-1] != second[-1]:
+            return []
+        while first and second and first[-1] == second[-1]:
+            first.pop()
+            second.pop()
+        return first + second
+
+    def _ancestors(self, node: int) -> list[int]:
+        """The node and those above it."""
+        found = [node]
+        while node in self._up:
+            node = self._up[node][0]
+            found.append(node)
+        return found
+
+    def _find(self, node: int) -> int:
+        classes = self._classes
+        while classes[node] != node:
+            classes[node] = classes[classes[node]]
+            node = classes[node]
+        return node
+
+    def _key(self, node: int) -> tuple[object, ...]:
+        graph = self._graph
+        return graph.symbols[node], graph.payloads[node], tuple(map(self._find, graph.operands[node]))
+
+    def _unite(self, one: int, other: int, why: int) -> None:
+        pending = [(one, other, why)]
+        while pending:
+            below, above, why = pending.pop()
+            gone, kept = self._find(below), self._find(above)
+            if gone == kept:
+                continue
+            if self._sizes[gone] > self._sizes[kept]:
+                below, above, gone, kept = above, below, kept, gone
+            edge = above, why
+            while below in self._up:  # the smaller tree hangs from this node now
+                following, self._up[below] = self._up[below], edge
+                edge, below = (below, following[1]), following[0]
+            self._up[below] = edge
+            self._classes[gone] = kept
+            self._sizes[kept] += self._sizes[gone]
+            users = self._users.pop(gone, [])
+            pending += [(node, self._alike.setdefault(self._key(node), node), _CONGRUENT) for node in users]
+            self._users.setdefault(kept, []).extend(users)

@@ -26,12 +26,10 @@ from passat.rules.passes.raising import RAISING
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, pattern_parts
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
-from passat.rules.provenance.form import FORMAT, VERSION
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
-from passat.rules.provenance.rulebook import rules_by_name
-from passat.rules.provenance.terms import Terms
+from passat.rules.provenance.rulebook import Written, rules_by_name
+from passat.rules.provenance.terms import FORMAT, VERSION, Terms
 from passat.rules.provenance.trail import Passed
-from passat.rules.provenance.written import Written
 from passat.rules.rule import Rule
 
 WRITTEN: Final = "(written and read again)"

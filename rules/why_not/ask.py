@@ -22,9 +22,8 @@ from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
 from passat.rules.unheard import unheard
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
-from passat.rules.why_not.at_once import decided
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
-from passat.rules.why_not.earlier import absent, matched_before, rewriters
+from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters
 from passat.rules.why_not.view import names_of
 from passat.rules.why_not.watch import Ran, Watched, watch
 

@@ -1,7 +1,10 @@
-"""Running a pipeline with everything that its saturations do kept."""
+"""Running a pipeline with everything that its saturations do kept: what became of the matches of each, the nodes that they stand for,
+whether what rules made there was taken, and what the program would have cost with it."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from passat.ir.anf import to_graph
 from passat.ir.expr import Function, Let
@@ -10,9 +13,126 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, post_order
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Sequential
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.journal import Journal
-from passat.rules.why_not.history import History
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.journal import Application, Journal, Run
+from passat.rules.engine.matching import Matcher
+from passat.rules.extraction.improve import Solution, cheapest_trees
+from passat.rules.extraction.space import Space
+from passat.rules.provenance.histories import Index
 from passat.rules.why_not.view import View
+
+_SEARCHED = 16
+"""Of so many places the cheapest program is searched for; where there are more, what one change adds and frees is taken as it is."""
+
+
+class Priced(NamedTuple):
+    """By how much a program would be dearer than its `cost`."""
+
+    extra: float
+    cost: float
+
+
+def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | None]:
+    """By how much the program would be dearer with what each application made by itself, everything else as cheap as can be found. None
+    where the place is no part of the program, or the program would need itself. Of a saturation that something was taken out of."""
+    assert run.space is not None
+    assert run.choice is not None
+    graph, space, choice = run.graph, run.space, run.choice
+    root = graph.find(run.root)
+    trees = cheapest_trees(space)
+    cost = space.cost(choice, [root])
+    now = Solution.of_choice(space, choice, [root])
+    few = len(applications) <= _SEARCHED
+    found: list[Priced | None] = []
+    for application in applications:
+        forced = {graph.find(cls): node for cls, node in application.unions if graph.find(cls) in choice}
+        extra: list[float] = []
+        if forced and (now is None or few or len(forced) > 1):
+            extra += [total - cost for total in _searched(space, choice, trees, forced, root)]
+        elif forced and now is not None:
+            ((cls, node),) = forced.items()
+            difference = now.difference(cls, node, trees)
+            extra += [] if difference is None else [difference]
+        found.append(Priced(min(extra), cost) if extra else None)
+    return found
+
+
+def _searched(space: Space, choice: Mapping[int, int], trees: Mapping[int, int], forced: Mapping[int, int], root: int) -> list[float]:
+    """The costs of the programs that are found which have certain nodes."""
+    alternatives = {**space.alternatives, **{cls: [node] for cls, node in forced.items()}}
+    narrow = Space(space.classes, space.children, space.costs, alternatives, space.default, space.biases)
+    totals = []
+    for start in ({**trees, **choice}, {**choice, **trees}):
+        solution = Solution.of_choice(narrow, {**start, **forced}, [root])
+        if solution is not None:
+            solution.improve(trees)
+            totals.append(solution.total)
+    return totals
+
+
+_ABOVE: Final = 1_000
+"""So many nodes above a place are looked at."""
+
+
+class History:
+    """A saturation, with what is asked of it again and again. `view` is its graph as it is at the end."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.view = View(run.graph, run.members, run.provenance, run.initial)
+
+    @cached_property
+    def matched(self) -> list[tuple[int, ...]]:
+        """The nodes that each application matched, its root first; of a rule with several roots all of these."""
+        return [self._matched(application) for application in self.run.applications]
+
+    def _matched(self, application: Application) -> tuple[int, ...]:
+        if isinstance(application.matcher, Grouper):
+            return tuple(placed.nodes[0] for placed in application.matched)
+        return application.matched[0].nodes
+
+    @cached_property
+    def retired(self) -> Mapping[int, str]:
+        """The reducing rule that rewrote a node, of all those that some did."""
+        return {
+            nodes[0]: application.rule
+            for nodes, application in zip(self.matched, self.run.applications, strict=True)
+            if isinstance(application.matcher, Matcher) and application.matcher.rule.reducing
+        }
+
+    @cached_property
+    def taken(self) -> list[bool]:
+        """Of each application, whether the result is equal to what went in by it, or by others that say the same."""
+        index = Index(0, self.run)
+        return [place in index.used or index.repeats(place) for place in range(len(self.run.applications))]
+
+    @cached_property
+    def _users(self) -> Mapping[int, Sequence[int]]:
+        """The classes that use each class, in the program that came in."""
+        graph = self.run.graph
+        users: dict[int, list[int]] = {}
+        for node in range(self.run.initial):
+            for operand in graph.operands[node]:
+                users.setdefault(graph.find(operand), []).append(graph.find(node))
+        return users
+
+    def rewritten_above(self, application: Application) -> tuple[str, int] | None:
+        """What took the place of an application out of the program: the rule that rewrote something above it, and that class."""
+        run, graph = self.run, self.run.graph
+        assert run.choice is not None
+        seen: set[int] = set()
+        work = deque(graph.find(root) for root, _ in application.unions)
+        while work and len(seen) < _ABOVE:
+            cls = work.popleft()
+            if cls in seen:
+                continue
+            seen.add(cls)
+            chosen = run.choice.get(cls)
+            if chosen is None:
+                work.extend(self._users.get(cls, ()))
+            elif chosen in run.provenance:
+                return run.provenance[chosen][0], cls
+        return None
 
 
 class Ran(NamedTuple):

@@ -21,9 +21,9 @@ from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
 from passat.rules.engine.journal import Journal
+from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.histories import Histories, History, Step, merged
 from passat.rules.provenance.trail import Trail
-from passat.rules.provenance.verdict import gaps_of
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:

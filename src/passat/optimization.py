@@ -29,8 +29,7 @@ from passat.rules.cost import CostError, CostModel, program_cost
 from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interrupted
 from passat.rules.passes import dynamic_to_static
-from passat.rules.passes.read_opaque import ReadOpaque
-from passat.rules.passes.target import check_domains
+from passat.rules.passes.raising import ReadOpaque, check_domains
 from passat.rules.pick import check_pick
 from passat.rules.rule import KEPT
 from passat.rules.rule_pass import RulePass

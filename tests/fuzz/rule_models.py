@@ -22,11 +22,10 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.dice import PLAIN, Dice
 from passat.rules.checking.draw import Wishes, draw
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import oddness, triers
-from passat.rules.checking.values import PLAIN
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 

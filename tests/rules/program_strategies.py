@@ -15,8 +15,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 from passat.rules.checking.attributes import random_attributes
-from passat.rules.checking.dice import Dice
-from passat.rules.checking.values import draw_array
+from passat.rules.checking.dice import Dice, draw_array
 
 _MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
 _TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")

@@ -7,7 +7,7 @@ import pytest
 from passat.ir.module import IRModule
 from passat.listing import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
-from passat.rules.checking.check import check_rule
+from passat.rules.checking.check_sets import check_rule
 from passat.rules.rule import RuleSetMeta
 from passat.rules.why_not.ask import Inquiry
 from tests.rules.building import func, ops, var

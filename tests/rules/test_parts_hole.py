@@ -6,7 +6,7 @@ import pytest
 
 from passat.listing import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, Term, attributes, condition, op, tensors, tensors_of
-from passat.rules.checking.check import check_rule
+from passat.rules.checking.check_sets import check_rule
 from passat.rules.conditions import same_rank
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import assert_equal_in_value, operators, optimise

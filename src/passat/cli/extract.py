@@ -29,10 +29,10 @@ def extract(
     Exit code 0 whether or not the cost is proven; the proven bound says how far from the optimum it can be.
     """
     with errors(as_json):
-        from passat.rules.extraction.egraph_json import EGraphFileError, read_egraph
         from passat.rules.extraction.exact import ExactUnavailableError
         from passat.rules.extraction.ladder import NoProgramError, climb
         from passat.rules.extraction.several import several
+        from passat.rules.extraction.space import EGraphFileError, read_egraph
 
         try:
             egraph = read_egraph(file)

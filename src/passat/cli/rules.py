@@ -54,7 +54,7 @@ def check_rules(
     with errors(as_json):
         from passat.render import ProgressLine
         from passat.rules.checking.check_sets import check_each, related
-        from passat.rules.checking.text import reports_text
+        from passat.rules.checking.report import reports_text
 
         checked: list[Checked] = []
         stopped: KeyboardInterrupt | None = None

@@ -15,8 +15,7 @@ from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
 from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.provenance.histories import Histories
-from passat.rules.provenance.trail import Passed
-from passat.rules.provenance.walks import counterparts, is_only_rebuilt
+from passat.rules.provenance.trail import Passed, counterparts, is_only_rebuilt
 from passat.rules.rule import without_operators
 
 if TYPE_CHECKING:

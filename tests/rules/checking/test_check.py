@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from passat.ir.types import TensorType
-from passat.rules.checking.check import check_rule
-from passat.rules.checking.check_sets import check_rules
+from passat.rules.checking.check_sets import check_rule, check_rules
 from passat.rules.checking.dice import RARE_TYPES
-from passat.rules.checking.report import RuleReport
-from passat.rules.checking.text import reports_text, summary
+from passat.rules.checking.report import RuleReport, reports_text, summary
 from passat.rules.checking.trying import tried
 from passat.rules.conditions import Term, condition, is_all, is_not_empty, same_type, scalar_of
 from passat.rules.pattern import constant, number, op, tensors

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.tensor import Array
-from passat.rules.checking.compare import difference, rounding
-from passat.rules.checking.evaluation import Evaluation
+from passat.rules.checking.evaluation import Evaluation, difference, rounding
 from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite
 from tests.rules.building import func, ops, var
 

@@ -10,12 +10,11 @@ from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.checking.case import Case, Unfit
-from passat.rules.checking.check import check_rule
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.check_sets import check_rule
+from passat.rules.checking.dice import EXTREME, PLAIN, Dice
 from passat.rules.checking.draw import Wishes, draw
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import generator_for
-from passat.rules.checking.values import EXTREME, PLAIN
 from passat.rules.pattern import Pattern, PCall, PTuple, PVar, attribute, constants, op, tensors
 from passat.rules.rule import Rule
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from passat.ir.tensor import Array
-from passat.rules.checking.check import check_rule
+from passat.rules.checking.check_sets import check_rule
 from passat.rules.checking.dice import Dice
 from passat.rules.checking.trying import tried
 from passat.rules.conditions import Term, condition, same_shape

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from passat.rules.checking.check import check_rule
+from passat.rules.checking.check_sets import check_rule
 from passat.rules.checking.trying import tried
 from passat.rules.rule import Rule
 from tests.rules.checking import taso_guarded, taso_published

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from passat.rules.extraction.egraph_json import EGraphFileError, parse_egraph, read_egraph
 from passat.rules.extraction.ladder import climb
+from passat.rules.extraction.space import EGraphFileError, parse_egraph, read_egraph
 
 
 def node(eclass: str, *children: str, cost: Any = 1.0) -> dict[str, Any]:

@@ -10,14 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.rules.extraction import exact as exact_module
-from passat.rules.extraction.biases import Bias
-from passat.rules.extraction.exact import ExactUnavailableError, Programme, solve_exactly, useful_nodes
-from passat.rules.extraction.exact_cpsat import solve_by_cpsat
-from passat.rules.extraction.exact_mip import solve_by_mip
-from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.exact import ExactUnavailableError, Programme, solve_by_cpsat, solve_by_mip, solve_exactly, useful_nodes
+from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.ladder import NoProgramError, climb
-from passat.rules.extraction.space import Space
-from passat.rules.extraction.trees import trees_from_leaves
+from passat.rules.extraction.space import Bias, Space
 from tests.share import share
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.rules.extraction import several as several_module
-from passat.rules.extraction.improve import Solution
+from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.ladder import Climb, climb
 from passat.rules.extraction.several import BRANCHES, FEWEST, several
 from passat.rules.extraction.space import Space
-from passat.rules.extraction.trees import trees_from_leaves
 from tests.share import share
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import InferError, infer_type
-from passat.rules.fusion.dataflow import Dataflow
-from passat.rules.fusion.dominators import NOTHING, PostDominators
-from passat.rules.fusion.groups import Groups
-from passat.rules.fusion.patterns import OpPattern
+from passat.rules.fusion.dataflow import NOTHING, Dataflow, OpPattern, PostDominators
+from passat.rules.fusion.fuse_ops import Groups
 from tests.rules.building import func, ops, tup, var
 from tests.rules.program_strategies import programs
 from tests.share import share

@@ -18,9 +18,9 @@ from passat.ir.types import IncompleteType
 from passat.listing import rule_rows
 from passat.rules import RuleSet, library
 from passat.rules.checking.case import Case
-from passat.rules.checking.check import INSTANCES, check_rule
+from passat.rules.checking.check_sets import INSTANCES, check_rule
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
-from passat.rules.checking.text import rule_lines
+from passat.rules.checking.report import rule_lines
 from passat.rules.checking.trial import Verdict
 from passat.rules.checking.trying import WRONG
 from passat.rules.engine.graph import Symbol

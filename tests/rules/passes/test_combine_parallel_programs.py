@@ -5,7 +5,7 @@ import re
 import pytest
 
 from passat.passmgr import Pass
-from passat.rules.passes.combine_parallel import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.algebra import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
 from tests.rules.passes.golden import folds
 
 CHEAP = {"rules__cost": "nodes"}

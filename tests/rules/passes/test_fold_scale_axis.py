@@ -7,7 +7,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.passmgr import get_entry
-from passat.rules.passes.scale_axis import backward_fold_scale_axis, fold_scale_axis, forward_fold_scale_axis
+from passat.rules.passes.algebra import backward_fold_scale_axis, fold_scale_axis, forward_fold_scale_axis
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.passes.golden import program, run
 from tests.rules.running import apply, assert_equal_in_value, operators

@@ -16,9 +16,8 @@ from passat.ir.traverse import post_order
 from passat.passmgr import PassContext, get_pass, parse_pipeline, pipeline_text
 from passat.rules.conditions import has_dtype, has_rank, is_all, is_constant, shape_of
 from passat.rules.conditions import same_type as same
-from passat.rules.fusion import pattern_tables
-from passat.rules.fusion.merge_composite import MergeComposite
-from passat.rules.fusion.pattern_tables import PatternTable, get_pattern_table, register_pattern_table
+from passat.rules.fusion import merge_composite
+from passat.rules.fusion.merge_composite import MergeComposite, PatternTable, get_pattern_table, register_pattern_table
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.passes.golden import program, run
@@ -249,7 +248,7 @@ def test_functions_that_are_sealed_stay() -> None:
 def named() -> Iterator[str]:
     name = "a_device_of_the_tests"
     yield name
-    pattern_tables._TABLES.pop(name, None)
+    merge_composite._TABLES.pop(name, None)
 
 
 class TestNamedTables:

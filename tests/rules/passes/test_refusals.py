@@ -21,8 +21,7 @@ from passat.rules.passes import (
     simplify_inference,
     spell,
 )
-from passat.rules.passes.algebra import explore, linear_algebra
-from passat.rules.passes.scale_axis import backward_fold_scale_axis, fold_scale_axis, forward_fold_scale_axis
+from passat.rules.passes.algebra import backward_fold_scale_axis, explore, fold_scale_axis, forward_fold_scale_axis, linear_algebra
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import assert_equal_in_value, operators
 

@@ -11,11 +11,10 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, Sequential
 from passat.rules.engine.journal import Journal
-from passat.rules.provenance.checker import Checker
+from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.histories import Histories, History
 from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.trail import Trail
-from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import Writer
 from passat.rules.rule import RuleSetMeta
 
