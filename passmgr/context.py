@@ -8,11 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 from typing import Any as AnyValue
 
-from passat.passmgr.config import check_config, get_option, list_configs
-from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
+from passat.passmgr.inspection.checks import IMMUTABLE_MODULE, IMMUTABLE_MODULE_CHECK
 from passat.passmgr.instruments import Hooks, PassInstrument, defines
-from passat.passmgr.pass_info import PassInfo, names_in
-from passat.passmgr.statistics import Statistics
+from passat.passmgr.options import check_config, get_option, list_configs
+from passat.passmgr.pass_info import PassInfo, Statistics, names_in
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule

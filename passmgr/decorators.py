@@ -13,9 +13,8 @@ from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import given_options, without_defaults
-from passat.passmgr.pass_info import Declarations, PassInfo
+from passat.passmgr.pass_info import Declarations, PassInfo, declare_counters
 from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass
-from passat.passmgr.statistics import declare_counters
 
 P = ParamSpec("P")
 ModuleFunction = Callable[[IRModule, PassContext], IRModule]

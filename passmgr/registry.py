@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
-from passat.passmgr.config import add_option_source
-from passat.passmgr.options import convert, given_options, name_hint, parameters, without_defaults
+from passat.passmgr.options import add_option_source, convert, given_options, name_hint, parameters, without_defaults
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 

@@ -1,15 +1,19 @@
-"""`Sequential`: passes in a row, which is a pass again."""
+"""`Sequential`: passes in a row, which is a pass again; and pipelines as text:
+`InferType,FoldConstant,Saturate{rounds=8},Sequential{opt_level=2}(A,B)`, parsed and printed."""
 
-from collections.abc import Iterable
-from typing import Final, Unpack
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeGuard, Unpack
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
+from passat.passmgr.options import WORDS, Word, convert, name_hint, show_options, show_word
 from passat.passmgr.pass_info import PipelineInfo, Place
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Requirements
 from passat.passmgr.planning.plan import Plan, make_plan
-from passat.passmgr.registry import registry_version
+from passat.passmgr.registry import PassOptionError, UnknownPassError, entry_of, get_entry, name_and_options, registry_version
 
 _PLANS_KEPT: Final = 64
 
@@ -103,3 +107,213 @@ _EVERYTHING_ON: Final = PassContext(opt_level=1 << 30)
 
 def _resolve(ctx: PassContext) -> str:
     return ctx.config.get("passmgr.resolve", "graph")  # type: ignore[no-any-return]  # checked when the context was made
+
+
+_TOKEN: Final = re.compile(
+    r"""(?:\s|\#[^\n]*+)*+(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.]))
+    |(?P<word>[A-Za-z_][\w.\-]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}()\[\],=])|(?P<end>$)|(?P<other>.))""",
+    re.VERBOSE | re.DOTALL,
+)
+TEXT_LIMIT: Final = 10_000_000
+"""Characters that a pipeline text may have."""
+
+_GROUP: Final = "Sequential"
+_GROUP_OPTIONS: Final[dict[str, object]] = {"opt_level": int, "name": str, "required": tuple[str, ...]}
+
+
+class PipelineError(ValueError):
+    """Pipeline text that cannot be read. The message shows the line and points at the column; `line` and `column` count from 1."""
+
+    def __init__(self, message: str, text: str, at: int) -> None:
+        self.line = text.count("\n", 0, at) + 1
+        self.column = at - (text.rfind("\n", 0, at) + 1) + 1
+        shown = text.split("\n")[self.line - 1]
+        start = max(0, self.column - 60)
+        shown = ("..." if start else "") + shown[start : start + 120]
+        place = f"line {self.line}, column {self.column}" if "\n" in text else f"column {self.column}"
+        super().__init__(f"{message} ({place})\n  {shown}\n  {' ' * (self.column - 1 - start + (3 if start else 0))}^")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def parse_pipeline(text: str) -> Sequential:
+    """The pipeline that a text describes. Passes are those of the registry; options are checked against their annotations.
+
+    Raises PipelineError that points at the place: syntax, unknown passes (with the nearest names), options that are unknown, missing
+    or do not fit.
+
+    >>> print(pipeline_text(parse_pipeline("InferType, Sequential{opt_level=2}( InferType )")))
+    InferType,Sequential{opt_level=2}(InferType)
+    """
+    return _Parser(text).parse()
+
+
+def pipeline_text(pass_: Pass) -> str:
+    """The text that `parse_pipeline` makes this pass, or pipeline, from. Options at their defaults are left out.
+
+    Raises ValueError where an option has a value without text form.
+    """
+    if _is_group(pass_) and not _group_options(pass_) and not (len(pass_.members) == 1 and _is_group(pass_.members[0])):
+        return ",".join(map(_item_text, pass_.members))
+    return _item_text(pass_)
+
+
+def _item_text(pass_: Pass) -> str:
+    if _is_group(pass_):
+        return f"{_GROUP}{show_options(_group_options(pass_))}({','.join(map(_item_text, pass_.members))})"
+    name, options = name_and_options(pass_)
+    return (json.dumps(name) if name == _GROUP else show_word(name)) + show_options(options)
+
+
+def _is_group(pass_: Pass) -> TypeGuard[Sequential]:
+    """Whether a pass is a Sequential that is not known by a name."""
+    return isinstance(pass_, Sequential) and "made_by" not in vars(pass_) and entry_of(pass_) is None
+
+
+def _group_options(group: Sequential) -> dict[str, object]:
+    info = group.info
+    options: dict[str, object] = {"opt_level": info.opt_level, "name": info.name, "required": info.required}
+    defaults = {"opt_level": 0, "name": "sequential", "required": ()}
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        if len(text) > TEXT_LIMIT:
+            raise PipelineError(f"a pipeline has at most {TEXT_LIMIT:,} characters, this one has {len(text):,}", text, 0)
+        self.text = text
+        self.tokens = _tokens(text)
+        self.token = next(self.tokens)
+
+    def parse(self) -> Sequential:
+        items = self.items(0)
+        if self.token.kind != "end":
+            raise self.error("a ',' or the end is wanted here")
+        if len(items) == 1 and _is_group(items[0]):
+            return items[0]
+        return self.group(items, {}, 0)
+
+    def items(self, depth: int) -> list[Pass]:
+        if self.token.kind == "end" or self.token.text == ")":
+            return []
+        items = [self.item(depth)]
+        while self.accept(","):
+            items.append(self.item(depth))
+        return items
+
+    def item(self, depth: int) -> Pass:
+        name = self.name("the name of a pass")
+        label = self.content(name)
+        options, places = self.options(0) if self.accept("{") else ({}, {})
+        if name.text == _GROUP:
+            if depth >= DEPTH_LIMIT - 1:
+                raise PipelineError(f"pipelines nest {DEPTH_LIMIT} deep and no deeper", self.text, name.at)
+            self.demand("(")
+            items = self.items(depth + 1)
+            self.demand(")")
+            return self.group(items, self.checked_group_options(options, places), name.at)
+        try:
+            return get_entry(label).make(options)
+        except UnknownPassError as error:
+            raise PipelineError(str(error), self.text, name.at) from None
+        except PassOptionError as error:
+            raise PipelineError(str(error), self.text, places.get(error.option or "", name.at)) from None
+
+    def group(self, items: list[Pass], options: dict[str, object], at: int) -> Sequential:
+        try:
+            return Sequential(items, **options)  # type: ignore[arg-type]  # checked against _GROUP_OPTIONS
+        except (UnknownPassError, PassOptionError, ValueError) as error:
+            raise PipelineError(str(error), self.text, at) from error
+
+    def checked_group_options(self, options: dict[str, object], places: dict[str, int]) -> dict[str, object]:
+        for name, value in options.items():
+            if name not in _GROUP_OPTIONS:
+                raise PipelineError(f"{_GROUP} has no option {name!r}; {name_hint(name, _GROUP_OPTIONS)}", self.text, places[name])
+            try:
+                options[name] = convert(value, _GROUP_OPTIONS[name])
+            except TypeError as error:
+                raise PipelineError(f"option {name} of {_GROUP}: {error}", self.text, places[name]) from None
+        return options
+
+    def options(self, depth: int) -> tuple[dict[str, object], dict[str, int]]:
+        options: dict[str, object] = {}
+        places: dict[str, int] = {}
+        while not self.accept("}"):
+            if options:
+                self.demand(",", "a ',' or a '}'")
+            token = self.name("the name of an option")
+            name = self.content(token)
+            if name in options:
+                raise PipelineError(f"the option {name} is given twice", self.text, token.at)
+            self.demand("=")
+            options[name] = self.value(depth)
+            places[name] = token.at
+        return options, places
+
+    def value(self, depth: int) -> object:
+        token = self.token
+        if token.kind == "mark" and token.text in "[{" and depth >= DEPTH_LIMIT:
+            raise PipelineError(f"lists and options nest {DEPTH_LIMIT} deep and no deeper", self.text, token.at)
+        if self.accept("["):
+            values: list[object] = []
+            while not self.accept("]"):
+                if values:
+                    self.demand(",", "a ',' or a ']'")
+                values.append(self.value(depth + 1))
+            return tuple(values)
+        if self.accept("{"):
+            return self.options(depth + 1)[0]
+        if token.kind not in ("number", "word", "string"):
+            raise self.error("a value is wanted here")
+        self.token = next(self.tokens)
+        if token.kind == "number":
+            return self.number(token)
+        return Word(token.text) if token.kind == "word" and token.text.lower() in WORDS else self.content(token)
+
+    def number(self, token: _Token) -> int | float:
+        if not re.fullmatch(r"[+-]?\d+", token.text):
+            return float(token.text)
+        try:
+            return int(token.text)
+        except ValueError:  # Python reads no more than some thousand digits
+            raise PipelineError("an integer with too many digits", self.text, token.at) from None
+
+    def name(self, wanted: str) -> _Token:
+        token = self.token
+        if token.kind not in ("word", "string"):
+            raise self.error(f"{wanted} is wanted here")
+        self.token = next(self.tokens)
+        return token
+
+    def content(self, token: _Token) -> str:
+        """What a word or a string says."""
+        if token.kind == "word":
+            return token.text
+        try:
+            return str(json.loads(token.text, strict=False))
+        except ValueError:
+            raise PipelineError("a string that JSON does not know", self.text, token.at) from None
+
+    def accept(self, mark: str) -> bool:
+        if self.token.kind == "mark" and self.token.text == mark:
+            self.token = next(self.tokens)
+            return True
+        return False
+
+    def demand(self, mark: str, wanted: str = "") -> None:
+        if not self.accept(mark):
+            raise self.error(f"{wanted or repr(mark)} is wanted here")
+
+    def error(self, message: str) -> PipelineError:
+        found = "but the text ends" if self.token.kind == "end" else f"not {self.token.text!r}"
+        return PipelineError(f"{message}, {found}", self.text, self.token.at)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup or ""
+        yield _Token(kind, found[kind], found.start(kind))

@@ -7,12 +7,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
-from passat.passmgr.debugging.pass_limit import PassLimit
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit, function_of, show_error
+from passat.passmgr.pass_info import PassInfo, Statistics
 from passat.passmgr.passes import FunctionPass, Pass
 from passat.passmgr.sequential import Sequential
-from passat.passmgr.statistics import Statistics
 
 Predicate: TypeAlias = Callable[[IRModule], object]
 """What is looked for: true says that a module is bad, false that it is good, None that this module cannot tell."""

@@ -19,11 +19,10 @@ from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, message_of, show_error
 from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, type_name
-from passat.passmgr.inspection.verify_each import BrokenModuleError, VerifyEach
+from passat.passmgr.inspection.checks import BrokenModuleError, VerifyEach
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.passes import Pass
-from passat.passmgr.pipeline import PipelineError, parse_pipeline
-from passat.passmgr.sequential import Sequential
+from passat.passmgr.sequential import PipelineError, Sequential, parse_pipeline
 
 _SECTION: Final = "\n#[metadata]\n"
 _CONSTANT_FILE: Final = re.compile(r"constant-\d+\.bin")

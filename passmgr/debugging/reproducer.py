@@ -35,13 +35,12 @@ from passat.ir.text.metadata import encode
 from passat.ir.whole_file import unfinished_folder
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, message_of, show_error
-from passat.passmgr.large_constants import first_element, is_large
+from passat.passmgr.inspection.printing import first_element, is_large
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.pipeline import pipeline_text
 from passat.passmgr.planning.plan import Step
 from passat.passmgr.registry import UnknownPassError, get_entry, name_and_options
-from passat.passmgr.sequential import Sequential
+from passat.passmgr.sequential import Sequential, pipeline_text
 
 FORMAT: Final = 1
 """The version of the folder's form, in `reproducer.json`."""

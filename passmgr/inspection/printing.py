@@ -1,18 +1,60 @@
-"""Programs as text on a stream: the pass `PrintIR`, TVM's printing instruments, and printing before and after passes as LLVM does it."""
+"""Programs as text, on streams and in files: the pass `PrintIR`, TVM's printing instruments, printing before and after passes as LLVM
+does it, and `DumpIR`, the module as a file after every pass."""
 
+import base64
+import errno
+import os
+import re
 import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any as AnyValue
 from typing import Final, TextIO
 
+import numpy as np
+
 from passat.ir.module import IRModule
+from passat.ir.tensor import Tensor
+from passat.ir.text import astext
+from passat.ir.text.metadata import encode
+from passat.ir.whole_file import write_whole
 from passat.passmgr.context import PassContext
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo
 from passat.passmgr.passes import ModulePass
 from passat.passmgr.registry import register_pass
+
+INLINE_LIMIT: Final = 1 << 16
+"""Bytes up to which a constant stands in a text in full."""
+
+
+def is_large(tensor: Tensor) -> bool:
+    """Whether a constant takes more room than the limit; one that is one element repeated takes little."""
+    return tensor.nbytes > INLINE_LIMIT and tensor.dtype != "string" and tensor.uniform() is None
+
+
+def first_element(tensor: Tensor) -> dict[str, AnyValue]:
+    """The entry of a constant in the metadata of a text that has its first element only, repeated."""
+    first = np.asarray(tensor.numpy()[(0,) * len(tensor.shape)])
+    return {"dtype": tensor.dtype, "shape": list(tensor.shape), "splat": base64.b64encode(first.tobytes()).decode()}
+
+
+class Stripped:
+    """Makes the entries of constants, of large ones their first element only; `count` says of how many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def form(self, tensor: Tensor) -> dict[str, AnyValue]:
+        """The entry of a constant."""
+        if not is_large(tensor):
+            return encode(tensor)
+        self.count += 1
+        return first_element(tensor)
+
 
 _WRITING: Final = threading.Lock()
 
@@ -184,3 +226,98 @@ class PrintIRAfter(_PrintIR):
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         """Prints the module that the pass got."""
         self._print("After", mod, info, f" failed ({type(error).__name__}); what it got")
+
+
+SUFFIX: Final = ".relay"
+_OURS: Final = re.compile(rf"\d{{3,}}_[A-Za-z0-9_.+-]*{re.escape(SUFFIX)}")
+_NAME_LIMIT: Final = 100
+
+
+class DumpIR(PassInstrument):
+    """Writes the module to `<dump_dir>/NNN_<pass>.relay` after every pass, numbered from 000, in text that `passat.ir.text.parse` reads.
+
+    * The folder is made when it is needed. Where it holds the files of an earlier dump, FileExistsError is raised when the instrument is
+      made; with `refresh` these files, and no others, are removed before the first is written.
+    * `only_changes` leaves out the passes that returned the functions that they got, and pipelines, whose members have told all.
+    * `initial` writes the module before the first pass of a context too, as `NNN_input.relay`.
+    * Without `show_meta_data` constants that are no scalars are left out, and such a text cannot be read back. Functions of other back
+      ends stand there as comments.
+
+    * With `strip_constants` large ones are their first element, repeated, and a comment says so: the text can be read back, but does not
+      compute the same.
+
+    A file appears whole or not at all. Raises OSError, which names the file; NotADirectoryError where `dump_dir` is one.
+    """
+
+    def __init__(
+        self,
+        dump_dir: str | os.PathLike[str],
+        refresh: bool = False,
+        *,
+        only_changes: bool = False,
+        initial: bool = False,
+        show_meta_data: bool = True,
+        strip_constants: bool = False,
+    ) -> None:
+        self.dump_dir = Path(dump_dir)
+        self._only_changes = only_changes
+        self._initial = initial
+        self._show_meta_data = show_meta_data
+        self._strip_constants = strip_constants
+        self._lock = threading.Lock()
+        self._number = 0
+        self._last: object = None
+        if self.dump_dir.exists() and not self.dump_dir.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is no folder to dump to", os.fspath(self.dump_dir))
+        self._refresh = refresh
+        if not refresh and self._earlier():
+            raise FileExistsError(
+                errno.EEXIST, "holds the files of an earlier dump; empty it, or name another folder", os.fspath(self.dump_dir)
+            )
+
+    def _earlier(self) -> list[Path]:
+        if not self.dump_dir.is_dir():
+            return []
+        return [path for path in sorted(self.dump_dir.iterdir()) if _OURS.fullmatch(path.name)]
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Writes the module before the first pass of a context, where that is wanted."""
+        with self._lock:
+            first = self._last is None
+            if first:
+                self._last = dict(mod.functions)
+            if first and self._initial:
+                self._write(mod, "input")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Writes the module."""
+        with self._lock:
+            changed = mod.functions != self._last
+            self._last = dict(mod.functions)
+            if changed or not self._only_changes:
+                self._write(mod, info.name)
+
+    def exit_pass_ctx(self) -> None:
+        """Forgets the module; a context entered later goes on counting."""
+        with self._lock:
+            self._last = None
+
+    def _write(self, mod: IRModule, name: str) -> None:
+        safe = re.sub(r"[^A-Za-z0-9_.+-]+", "_", name)[:_NAME_LIMIT]
+        path = self.dump_dir / f"{self._number:03d}_{safe}{SUFFIX}"
+        self._number += 1
+        text = self._text(mod).encode("utf-8", "surrogatepass")
+        self.dump_dir.mkdir(parents=True, exist_ok=True)
+        if self._refresh:
+            self._refresh = False
+            for earlier in self._earlier():
+                earlier.unlink(missing_ok=True)
+        write_whole(path, text)
+
+    def _text(self, mod: IRModule) -> str:
+        if not self._strip_constants:
+            return mod.astext(self._show_meta_data)
+        stripped = Stripped()
+        text = astext(mod, self._show_meta_data, form=stripped.form)
+        note = f"// of constants above {INLINE_LIMIT >> 10} KiB, here {stripped.count}, only the first element is kept, and repeated\n"
+        return note + text if stripped.count else text

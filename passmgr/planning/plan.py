@@ -127,7 +127,7 @@ class Plan:
 
     def to_svg(self) -> str:
         """The plan as a picture in SVG, made without Graphviz."""
-        from passat.passmgr.planning.plan_svg import plan_svg
+        from passat.passmgr.planning.render import plan_svg
 
         return plan_svg(self)
 

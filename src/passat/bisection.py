@@ -18,7 +18,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
-from passat.passmgr.inspection.verify_each import module_flaws
+from passat.passmgr.inspection.checks import module_flaws
 from passat.pipelines import Passes, build_pipeline
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from passat import relay
+from passat.passmgr import PassContext
 from passat.runtime import NDArray
 
 x = relay.var("x", shape=(2,))
@@ -84,6 +85,23 @@ def test_build_config_is_deprecated() -> None:
     with pytest.warns(DeprecationWarning, match="deprecated"):
         context = relay.build_config(opt_level=3, disabled_pass=["FuseOps"])
     assert (context.opt_level, context.disabled_pass) == (3, ["FuseOps"])
+
+
+def test_build_config_makes_a_context_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="^build_config is deprecated: use PassContext") as caught:
+        ctx = relay.build_config(3, ["A"], {"B"})
+    assert caught[0].filename == __file__
+    assert isinstance(ctx, PassContext)
+    assert (ctx.opt_level, ctx.required_pass, ctx.disabled_pass) == (3, ["A"], ["B"])
+    with pytest.warns(DeprecationWarning, match="build_config"), relay.build_config(opt_level=1) as entered:
+        assert PassContext.current() is entered
+    with pytest.warns(DeprecationWarning, match="build_config"):
+        assert relay.build_config().opt_level == 2
+
+
+def test_build_config_says_at_which_level_passes_run() -> None:
+    assert relay.build_config.__doc__ is not None
+    assert "FoldScaleAxis                3" in relay.build_config.__doc__
 
 
 def test_a_scope_with_lets() -> None:

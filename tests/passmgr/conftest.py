@@ -7,20 +7,21 @@ import pytest
 
 from passat.ir.expr import Function, var
 from passat.ir.module import IRModule
-from passat.passmgr import config, registry
+from passat.passmgr import options as passmgr_options
+from passat.passmgr import registry
 
 
 @contextmanager
 def _sandbox() -> Iterator[None]:
     registry.list_passes()  # what is imported inside would be forgotten for good
-    entries, options, sources = dict(registry._ENTRIES), dict(config._OPTIONS), list(registry._SOURCES)
+    entries, options, sources = dict(registry._ENTRIES), dict(passmgr_options._OPTIONS), list(registry._SOURCES)
     try:
         yield
     finally:
         registry._ENTRIES.clear()
         registry._ENTRIES.update(entries)
-        config._OPTIONS.clear()
-        config._OPTIONS.update(options)
+        passmgr_options._OPTIONS.clear()
+        passmgr_options._OPTIONS.update(options)
         registry._SOURCES[:] = sources
         registry._VERSION[0] += 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, module_pass
-from passat.passmgr.statistics import Statistics
+from passat.passmgr.pass_info import Statistics
 
 
 class Noisy(PassInstrument):

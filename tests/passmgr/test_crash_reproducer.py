@@ -32,7 +32,6 @@ from passat.passmgr import (
     ReproducerError,
     Sequential,
     VerifyEach,
-    large_constants,
     module_pass,
     parse_pipeline,
     read_reproducer,
@@ -40,6 +39,7 @@ from passat.passmgr import (
     replay,
 )
 from passat.passmgr.debugging import reproducer as reproducer_file
+from passat.passmgr.inspection import printing
 
 
 @pytest.fixture(autouse=True)
@@ -271,7 +271,7 @@ def test_a_module_without_types_that_the_pass_found(folder: Path) -> None:
 
 
 def test_large_constants_lie_in_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(printing, "INLINE_LIMIT", 64)
     ramp = np.linspace(0, 1, 100, dtype=np.float32)
     narrow = Tensor.dense(np.arange(200).astype(np.uint8).reshape(2, 100))
     crash(parse_pipeline("RaisesOnLarge"), program(Tensor.splat(0.25, (100,), "float32"), ramp[:1], Tensor.dense(ramp)), folder)
@@ -289,7 +289,7 @@ def test_large_constants_lie_in_files(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_element_type_comes_back_from_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 8)
+    monkeypatch.setattr(printing, "INLINE_LIMIT", 8)
     from passat.ir.dtypes import NAMES, to_numpy
 
     for dtype in sorted(NAMES - {"string"}):
@@ -307,7 +307,7 @@ def test_every_element_type_comes_back_from_a_file(folder: Path, monkeypatch: py
 
 
 def test_beyond_the_limit_only_a_splat_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(printing, "INLINE_LIMIT", 64)
     ramp = np.linspace(0, 1, 100, dtype=np.float32)
     with pytest.raises(OverflowError), PassContext(instruments=[CrashReproducer(folder, data_limit=500)]):
         RaisesOnLarge()(program(ramp, ramp[::-1] * 2))
@@ -339,7 +339,7 @@ class Settings:
 
 
 def test_an_older_reproducer_is_replaced_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_constants, "INLINE_LIMIT", 64)
+    monkeypatch.setattr(printing, "INLINE_LIMIT", 64)
     crash(RaisesOnLarge(), program(np.linspace(0, 1, 100, dtype=np.float32)), folder)
     crash(RaisesOnLarge(0.1), program(SMALL), folder)
     assert sorted(os.listdir(folder)) == ["README.txt", "error.txt", "module.relay", "reproducer.json"]
@@ -485,7 +485,7 @@ def test_a_module_that_was_tampered_with(folder: Path, text: str, sentence: str)
 def test_bytes_that_were_tampered_with(folder: Path, name: str, data: st.DataObject) -> None:
     """Whatever the folder holds, the answer is a replay, or one sentence."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_constants, "INLINE_LIMIT", 64)
+        patch.setattr(printing, "INLINE_LIMIT", 64)
         crash(parse_pipeline("AddsCopy,RaisesOnLarge"), program(LARGE, np.linspace(0, 1, 100, dtype=np.float32)), folder)
     content = bytearray((folder / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

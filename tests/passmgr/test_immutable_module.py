@@ -5,7 +5,7 @@ import pytest
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import ImmutableModuleCheck, PassContext, PassInstrument, Sequential, module_pass
-from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE_CHECK
+from passat.passmgr.inspection.checks import IMMUTABLE_MODULE_CHECK
 
 ON = {"testing.immutable_module": True}
 

@@ -26,8 +26,8 @@ from passat.passmgr import (
     function_pass,
     module_pass,
 )
-from passat.passmgr.inspection import memory as memory_module
-from passat.passmgr.inspection.immutable import IMMUTABLE_MODULE_CHECK
+from passat.passmgr.inspection import resources
+from passat.passmgr.inspection.checks import IMMUTABLE_MODULE_CHECK
 from tests.share import share
 
 
@@ -93,7 +93,7 @@ def test_nothing_stays_behind(passes: list[Pass]) -> None:
                 assert len(timing.timings) == len(memory.runs)
     assert IMMUTABLE_MODULE_CHECK._running.modules == []
     assert changed._runs.open == []
-    assert memory_module._OPEN == {}
+    assert resources._OPEN == {}
     assert verify._sound.functions is None
     assert not tracemalloc.is_tracing()
     kinds = Counter("begun" if event.kind == "begun" else "ended" for event in events)

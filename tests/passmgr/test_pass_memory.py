@@ -10,7 +10,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassMemoryInstrument, Sequential, module_pass
-from passat.passmgr.inspection import memory as memory_module
+from passat.passmgr.inspection import resources
 
 MB = 1 << 20
 kept: list[object] = []
@@ -38,7 +38,7 @@ def nothing_stays() -> object:
     yield
     kept.clear()
     assert not tracemalloc.is_tracing()
-    assert memory_module._OPEN == {}
+    assert resources._OPEN == {}
 
 
 def in_mb(count: int | None) -> int:
@@ -67,8 +67,8 @@ def test_instruments_do_not_hide_peaks_from_each_other(mod: IRModule) -> None:
 
 def test_without_tracing_there_is_the_size_of_the_process(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, records = iter([10 * MB, 13 * MB]), iter([20 * MB, 20 * MB])
-    monkeypatch.setattr(memory_module, "resident_bytes", lambda: next(sizes))
-    monkeypatch.setattr(memory_module, "record_bytes", lambda: next(records))
+    monkeypatch.setattr(resources, "resident_bytes", lambda: next(sizes))
+    monkeypatch.setattr(resources, "record_bytes", lambda: next(records))
     with PassContext(instruments=[memory := PassMemoryInstrument()]):
         keeps(mod)
     assert memory.runs == [("keeps", 3 * MB, 0, None, None, 0, False)]
@@ -77,7 +77,7 @@ def test_without_tracing_there_is_the_size_of_the_process(mod: IRModule, monkeyp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the size of the process may not be known")
 def test_the_size_of_the_process() -> None:
-    assert MB < memory_module.resident_bytes() <= memory_module.record_bytes() + MB
+    assert MB < resources.resident_bytes() <= resources.record_bytes() + MB
 
 
 def test_tracing_that_is_on_is_used_and_stays_on(mod: IRModule) -> None:

@@ -2,7 +2,7 @@
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Statistics, module_pass
-from passat.passmgr.statistics import REMARKS_LIMIT
+from passat.passmgr.pass_info import REMARKS_LIMIT
 
 
 @module_pass(opt_level=0)

@@ -7,7 +7,7 @@ import pytest
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassTimingInstrument, Sequential, module_pass, render_times
-from passat.passmgr.inspection import timing as timing_module
+from passat.passmgr.inspection import resources
 
 
 @module_pass(opt_level=0)
@@ -22,7 +22,7 @@ def bad(mod: IRModule, ctx: PassContext) -> IRModule:
 
 def test_render(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([0.0, 10e-6, 40e-6, 40e-6, 50e-6, 60e-6, 60e-6, 100e-6])
-    monkeypatch.setattr(timing_module, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(resources, "perf_counter", lambda: next(ticks))
     with PassContext(instruments=[timing := PassTimingInstrument()]):
         Sequential([one, Sequential([], name="inner")])(mod)
         one(mod)

@@ -189,7 +189,7 @@ def test_a_pass_that_is_registered_under_another_name() -> None:
 
 def test_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parse_pipeline("InferType," * 2000 + "InferType").members) == 2001
-    monkeypatch.setattr("passat.passmgr.pipeline.TEXT_LIMIT", 1000)
+    monkeypatch.setattr("passat.passmgr.sequential.TEXT_LIMIT", 1000)
     with pytest.raises(PipelineError, match=r"^a pipeline has at most 1,000 characters, this one has 1,001 \(column 1\)"):
         parse_pipeline(" " * 1001)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from passat.ir.module import IRModule
 from passat.passmgr import ModulePass, Pass, PassContext, Sequential, module_pass, register_pass
-from passat.passmgr.planning.plan_svg import text_width
+from passat.passmgr.planning.render import text_width
 from tests.share import share
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from passat.ir.op import get_op
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 from passat.passmgr import BrokenModuleError, Pass, PassContext, Sequential, VerifyEach, function_pass, module_pass
-from passat.passmgr.inspection.verify_each import FLAWS_SHOWN
+from passat.passmgr.inspection.checks import FLAWS_SHOWN
 from tests.strategies import modules
 
 y = var("y", shape=(2,))
@@ -110,7 +110,7 @@ def test_many_flaws_are_counted(mod: IRModule) -> None:
 
 
 def test_functions_that_did_not_change_are_not_checked_again(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
-    from passat.passmgr.inspection import verify_each
+    from passat.passmgr.inspection import checks
 
     checked: list[IRModule] = []
 
@@ -118,7 +118,7 @@ def test_functions_that_did_not_change_are_not_checked_again(mod: IRModule, monk
         checked.append(mod)
         return []
 
-    monkeypatch.setattr(verify_each, "binding_flaws", check)
+    monkeypatch.setattr(checks, "binding_flaws", check)
     verifying = VerifyEach()
     with PassContext(instruments=[verifying]):
         Sequential([same, body_becomes(y), same])(mod)

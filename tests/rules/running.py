@@ -31,7 +31,7 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
-from passat.passmgr.statistics import Statistics
+from passat.passmgr.pass_info import Statistics
 from passat.rules.checking import evaluation
 from passat.rules.checking.dice import EXTREME, PLAIN, draw_array
 from passat.rules.conditions import Refuse

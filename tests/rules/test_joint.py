@@ -7,7 +7,7 @@ import pytest
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential
-from passat.passmgr.statistics import Statistics
+from passat.passmgr.pass_info import Statistics
 from passat.rules.conditions import same_type
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
-from passat.passmgr.statistics import Statistics
+from passat.passmgr.pass_info import Statistics
 from passat.rules.conditions import has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.multi_root import MultiRule, each, joined, parts

@@ -15,8 +15,7 @@ from passat.ir.whole_file import write_whole
 from passat.page.layout import CROWD, HEIGHT, HUB, lay_out
 from passat.page.origins import Origins, Record, egraphs_of, silent_rules
 from passat.page.program import CALL, Node, Program, Strings, program_of, script_json, shown, twins
-from passat.passmgr.planning.plan_svg import text_width
-from passat.passmgr.planning.render import step_label
+from passat.passmgr.planning.render import step_label, text_width
 from passat.render import cost_text, seconds, verification_text
 from passat.report import Report, RuleReport
 from passat.rules.engine.journal import Run

@@ -1,1 +1,0 @@
-"""The passes that pipelines lean on: types, normal forms, unused functions, spans."""
