@@ -1,11 +1,9 @@
 """The optimisations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
 
-from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
+from passat.rules.holes import cases, constants_of, operator, tensors_of
 from passat.rules.multi_root import each, joined, parts
-from passat.rules.operator_hole import operator
-from passat.rules.parts_hole import constants_of, tensors_of
 from passat.rules.pattern import (
     RuleError,
     attribute,
@@ -19,8 +17,7 @@ from passat.rules.pattern import (
     value,
 )
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.rule_pass import RulePass, rule_pass
-from passat.rules.schedule import phase
+from passat.rules.rule_pass import RulePass, phase, rule_pass
 
 __all__ = [
     "CostError",

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
 
 from passat.ir.op import Op
-from passat.rules.case_hole import CaseCondition, CaseHole
 from passat.rules.conditions import Condition
+from passat.rules.holes import CaseCondition, CaseHole, OperatorHole, PartsHole
 from passat.rules.multi_root import PJoined
-from passat.rules.operator_hole import OperatorHole
-from passat.rules.parts_hole import PartsHole
 from passat.rules.pattern import (
     CaseValue,
     Computed,

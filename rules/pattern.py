@@ -54,7 +54,7 @@ class Computed(AttributeTerm):
 
 
 class CaseValue(AttributeTerm):
-    """A value that depends on the case of a rule (`passat.rules.case_hole`): of an attribute, or for a guard."""
+    """A value that depends on the case of a rule (`passat.rules.holes`): of an attribute, or for a guard."""
 
     __slots__ = ("hole", "values")
 
@@ -244,7 +244,7 @@ class PCall(Pattern):
 
 
 class PCase(Pattern):
-    """A term that depends on the case of a rule (`passat.rules.case_hole`)."""
+    """A term that depends on the case of a rule (`passat.rules.holes`)."""
 
     __slots__ = ("hole", "values")
 

@@ -347,7 +347,7 @@ def equation_of(name: str) -> str:
     return ".".join(without_operators(name).split(".")[:2])
 
 
-_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "operator_hole.py", "parts_hole.py", "case_hole.py")
+_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "holes.py")
 _LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in _FILES)
 
 

@@ -3,15 +3,14 @@
 import copy
 import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Literal, Unpack, cast
+from typing import Final, Literal, NamedTuple, Unpack, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
-from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
-from passat.rules.call_term import Environment
+from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Plan, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.grouping import Grouper
@@ -22,12 +21,61 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_root import MultiRule
-from passat.rules.opset import read_opset, written_opset
+from passat.rules.pass_options import rank_of, read_opset, written_opset
 from passat.rules.pattern import RuleError
-from passat.rules.pick import rank_of
 from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import EAGER, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
-from passat.rules.schedule import Phase, phases_of, rule_sets
+from passat.rules.substitution import Environment
+
+
+class Phase(NamedTuple):
+    """Rule sets that run together, in the e-graph that the phases before have left, until they find nothing new; or for so many `rounds`.
+    A rule that finds more than `rule_matches` in one round is put off."""
+
+    sets: tuple[RuleSetMeta, ...]
+    rounds: int | None = None
+    rule_matches: int | None = None
+
+
+def phase(*sets: RuleSetMeta, rounds: int | None = None, rule_matches: int | None = None) -> Phase:
+    """A phase of a pass: `rule_pass(phase(Simple), phase(Products, rounds=2))`. Raises RuleError for what is no rule set, and for limits
+    below one.
+
+    >>> from passat.rules.library import Arithmetic
+    >>> phase(Arithmetic, rounds=2).rounds
+    2
+    """
+    if not sets:
+        raise RuleError("phase needs at least one rule set")
+    for name, limit in (("rounds", rounds), ("rule_matches", rule_matches)):
+        if limit is not None and limit < 1:
+            raise RuleError(f"phase: {name} is at least 1, not {limit!r}")
+    return Phase(rule_sets(sets, "phase"), rounds, rule_matches)
+
+
+def rule_sets(given: Iterable[object], where: str) -> tuple[RuleSetMeta, ...]:
+    """What is given, where all of it is rule sets. Raises RuleError."""
+    sets = tuple(given)
+    for rules in sets:
+        if not isinstance(rules, RuleSetMeta):
+            raise RuleError(f"{where} takes classes derived from RuleSet, not {rules!r}")
+    return cast(tuple[RuleSetMeta, ...], sets)
+
+
+def phases_of(given: Sequence[RuleSetMeta | Phase]) -> tuple[Phase, ...]:
+    """The phases of a pass; rule sets that stand by themselves side by side are one phase."""
+    phases: list[Phase] = []
+    together = False
+    for each in given:
+        if isinstance(each, Phase):
+            phases.append(each)
+        elif together:
+            phases[-1] = Phase((*phases[-1].sets, each))
+        else:
+            phases.append(Phase((each,)))
+        together = not isinstance(each, Phase)
+    return tuple(phases)
+
 
 _DEFAULTS = Limits()
 ALWAYS: Final = (TupleProjection,)
@@ -332,3 +380,29 @@ def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
         return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})"
     return ""
+
+
+class Unheard(NamedTuple):
+    """Whether a pass of the pipeline has the rule, and why none looks for it; '' where one does."""
+
+    is_held: bool
+    why: str
+
+
+def unheard(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | None = None) -> Unheard:
+    """Why no pass of a plan looks for a rule; `ran` are the passes that ran in fact, by default all that the plan has running."""
+    steps = [(step, step.pass_) for step in plan.walk() if isinstance(step.pass_, RulePass)]
+    name = equation_of(rule.name)
+    holding = [(step, pass_) for step, pass_ in steps if any(one.name == name for rules in (*pass_.sets, *ALWAYS) for one in rules)]
+    whys = []
+    for step, pass_ in holding:
+        vetoed = "an instrument vetoed it" if ran is not None and step.name not in ran else ""
+        idle = vetoed if step.runs else step.why
+        why = pass_.left_out(rule, ctx) or (f"{step.name} does not run: {idle}" if idle else "")
+        if not why:
+            return Unheard(is_held=True, why="")
+        whys.append(why)
+    told = list(dict.fromkeys(whys))
+    return Unheard(
+        bool(holding), f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else "".join(told) or "no pass of the pipeline has it"
+    )

@@ -1,9 +1,9 @@
 """What a rule says of its holes once they stand for something: values of guards and attributes, numbers, types of sides. The engine, which
 finds matches, and the checker of certificates, which proves them, share this meaning; how a hole is filled is their own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from typing import Any as AnyValue
 
 import ml_dtypes
@@ -12,10 +12,12 @@ import numpy as np
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import Value
-from passat.ir.op import Op, get_op
+from passat.ir.onnx_mapping import DEFAULT_OPSET
+from passat.ir.op import KnownValue, Op, get_op
 from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.rules.analysis import Analysis, Fact
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.multi_root import MultiRule, PJoined
 from passat.rules.pattern import (
@@ -38,6 +40,46 @@ from passat.rules.pattern import (
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule
+
+
+class Environment(NamedTuple):
+    """What guards may ask for beside the match: most bytes that one folded constant may add to the file (`rules.max_growth`), the opset of
+    the model, and the one that it is written in, if any."""
+
+    max_growth: int = 1 << 20
+    opset: int = DEFAULT_OPSET
+    written: int | None = None
+
+
+class CallTerm(Term):
+    """The left side of an eager rule, as its guards see it: the operator, the attributes, and the values of the operands (None for those
+    that are no constants), beside the type and what is known of the elements. `evaluate` computes the value; it raises EvaluateError."""
+
+    __slots__ = ("_fact", "attrs", "environment", "evaluate", "op", "values")
+
+    def __init__(
+        self,
+        op: Op,
+        values: Sequence[Value | None],
+        attrs: Attrs,
+        type_: Type,
+        known: KnownValue | None,
+        environment: Environment,
+        evaluate: Callable[[], Value],
+        fact: Callable[[Analysis[AnyValue]], AnyValue],
+    ) -> None:
+        super().__init__(type_, known=known)
+        self.op = op
+        self.values = values
+        self.attrs = attrs
+        self.environment = environment
+        self.evaluate = evaluate
+        self._fact = fact
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """What an analysis knows of the result."""
+        found: Fact | None = self._fact(analysis)
+        return found
 
 
 class Maker(Protocol):

@@ -107,7 +107,7 @@ for _name, _what, _instead in (
 
 
 class OperatorTerm(Symbolic):
-    """Stands for an operator (`passat.rules.operator_hole`)."""
+    """Stands for an operator (`passat.rules.holes`)."""
 
     __slots__ = ()
     name: str

@@ -12,7 +12,6 @@ from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.call_term import Environment
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, outer_parts
@@ -29,6 +28,7 @@ from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.regional import run_regions
 from passat.rules.rule import LOWERING, Rule
+from passat.rules.substitution import Environment
 
 
 class Engine:

@@ -14,7 +14,6 @@ from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, NewNode, Symbol
@@ -36,7 +35,7 @@ from passat.rules.pattern import (
     subterms,
 )
 from passat.rules.rule import EAGER, JOINING, Rule
-from passat.rules.substitution import Substitution, bound_keys, same_type, scalar_for
+from passat.rules.substitution import CallTerm, Substitution, bound_keys, same_type, scalar_for
 
 _NOT_THERE: Final = "nothing else computes its right side"
 

@@ -20,7 +20,6 @@ from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.ops.elementwise import finite_limits
 from passat.ir.tensor import Tensor
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import (
     Refuse,
@@ -37,7 +36,7 @@ from passat.rules.conditions import (
     same_type,
 )
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.operator_hole import operator
+from passat.rules.holes import cases, operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import MIXED, RESOLVED, RuleSet

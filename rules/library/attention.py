@@ -16,10 +16,10 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.tensor import Array
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet

@@ -14,9 +14,8 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.types import TensorType
-from passat.rules.case_hole import cases
 from passat.rules.conditions import Refuse, Term, computed, condition
-from passat.rules.operator_hole import operator
+from passat.rules.holes import cases, operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RuleSet
 

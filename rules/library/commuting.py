@@ -17,7 +17,6 @@ from typing import Final
 
 from passat.ir.op import list_ops
 from passat.ir.ops.movement import permutation
-from passat.rules.case_hole import cases
 from passat.rules.conditions import (
     Condition,
     Refuse,
@@ -26,6 +25,7 @@ from passat.rules.conditions import (
     same_rank,
     same_shape,
 )
+from passat.rules.holes import OperatorHole, cases, operator, tensors_of
 from passat.rules.library.arithmetic import CHOSEN_ZERO, TIES
 from passat.rules.library.layouts import (
     POOLINGS,
@@ -50,8 +50,6 @@ from passat.rules.library.layouts import (
 )
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.views import is_view, new_shape
-from passat.rules.operator_hole import OperatorHole, operator
-from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 

@@ -17,14 +17,13 @@ import numpy as np
 
 from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, dtype_of, is_axis, is_float, same_type, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.masks import batch_axes, keeps_batches
 from passat.rules.library.views import new_shape
-from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 

@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import (
     Refuse,
@@ -39,11 +38,11 @@ from passat.rules.conditions import (
     same_type,
 )
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
-from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 

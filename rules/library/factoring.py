@@ -12,7 +12,6 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
-from passat.rules.case_hole import cases
 from passat.rules.conditions import (
     Refuse,
     Term,
@@ -26,10 +25,10 @@ from passat.rules.conditions import (
     same_type,
     shape_of,
 )
+from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.raising import are_same_axes
-from passat.rules.operator_hole import OperatorHole, operator
 from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RESOLVED, Rule, RuleSet
 

@@ -20,12 +20,11 @@ from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.call_term import CallTerm
 from passat.rules.conditions import Condition, Refuse, Term, computed, condition, knows_all_elements
-from passat.rules.operator_hole import operator
-from passat.rules.parts_hole import constants_of, tensors_of
+from passat.rules.holes import constants_of, operator, tensors_of
 from passat.rules.pattern import attributes, op, tensors, term, value
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.substitution import CallTerm
 
 MOST_BYTES: Final = 1 << 30
 """No constant is made that is larger, however many bytes `rules.max_growth` allows."""

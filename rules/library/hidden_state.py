@@ -21,16 +21,14 @@ from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float, same_shape
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.commuting import f
 from passat.rules.library.products import is_matrix, is_row_bias, is_vector_of
 from passat.rules.library.products import product as matmul
-from passat.rules.operator_hole import operator
-from passat.rules.parts_hole import tensors_of
 from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 

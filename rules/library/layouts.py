@@ -20,7 +20,7 @@ from passat.ir.ops.windows import SPATIAL, axes_of
 from passat.ir.types import TensorType, TupleType
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.operator_hole import OperatorHole, operator
+from passat.rules.holes import OperatorHole, operator
 from passat.rules.pattern import RuleError, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
 

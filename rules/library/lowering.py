@@ -18,10 +18,10 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import ANY
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_not_empty, scalar_of, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases
 from passat.rules.library.batch_norm import epsilon
 from passat.rules.library.matmul_algebra import other
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product

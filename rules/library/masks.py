@@ -19,7 +19,6 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import same_dim
 from passat.ir.tensor import Array
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import (
     Refuse,
@@ -38,8 +37,8 @@ from passat.rules.conditions import (
     shape_of,
 )
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
-from passat.rules.operator_hole import operator
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 

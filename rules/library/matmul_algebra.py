@@ -21,7 +21,6 @@ from typing import Final
 from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import Shape, same_dim
-from passat.rules.case_hole import CaseHole, cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import (
     Refuse,
@@ -35,6 +34,7 @@ from passat.rules.conditions import (
     same_shape,
 )
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import CaseHole, cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned

@@ -19,10 +19,10 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import Dim, same_dim
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis, is_float, is_not_empty, shape_of
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, stays_finite
 from passat.rules.library.views import keeps_shape

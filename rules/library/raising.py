@@ -18,10 +18,10 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.emitting import shortest
-from passat.rules.case_hole import cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_all, is_float, is_not_empty, keeps_type
 from passat.rules.drafts import Draft, Drafts
+from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet

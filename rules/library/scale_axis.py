@@ -18,7 +18,6 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
-from passat.rules.case_hole import cases
 from passat.rules.conditions import (
     Term,
     computed,
@@ -32,6 +31,7 @@ from passat.rules.conditions import (
     keeps_type,
     same_type,
 )
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.batch_norm import (
     axis_of,
@@ -53,7 +53,6 @@ from passat.rules.library.batch_norm import (
     vector,
 )
 from passat.rules.library.commuting import padded_shape, transposed_back
-from passat.rules.operator_hole import operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 

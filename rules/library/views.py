@@ -19,7 +19,6 @@ from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
-from passat.rules.case_hole import CaseHole, cases
 from passat.rules.checking.dice import Dice
 from passat.rules.conditions import (
     Refuse,
@@ -33,8 +32,7 @@ from passat.rules.conditions import (
     same_type,
 )
 from passat.rules.drafts import Draft, Drafts
-from passat.rules.operator_hole import operator
-from passat.rules.parts_hole import tensors_of
+from passat.rules.holes import CaseHole, cases, operator, tensors_of
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 

@@ -20,8 +20,7 @@ from passat.rules.library.products import ParallelBatches, ParallelConvolutions,
 from passat.rules.library.scale_axis import BackwardScaleAxis, BiasSums, ForwardScaleAxis
 from passat.rules.library.views import ChainedViews, Concatenations, Copies, Transposes, Views
 from passat.rules.rule import JOINING, RuleSetMeta
-from passat.rules.rule_pass import RulePass
-from passat.rules.schedule import phase
+from passat.rules.rule_pass import RulePass, phase
 
 TIDY: Final = (
     *(Units, Arithmetic, Constants, Transposes, Views, ChainedViews, Copies),

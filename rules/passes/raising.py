@@ -20,10 +20,9 @@ from passat.rules.library.lowering import ContribForms, TargetForms
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
-from passat.rules.opset import written_opset
+from passat.rules.pass_options import written_opset
 from passat.rules.rule import RuleSetMeta
-from passat.rules.rule_pass import RulePass
-from passat.rules.schedule import Phase, phase
+from passat.rules.rule_pass import Phase, RulePass, phase
 
 register_option(
     "rules.domains",

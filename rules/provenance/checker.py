@@ -4,10 +4,10 @@ A step says that some terms are instances of the left side of a rule, and which 
 the left side is laid on the term, conditions are asked, the right side is built, values that are folded are computed. All equations go
 into one congruence closure, in which at last both programs have to be one.
 
-Trusted beside this file, `instance.py`, `closure.py`, `form.py` and the reading of constants, attributes and types (`plain.py`): the rules,
-and what their guards and computed values mean (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of
-operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the bit. Nothing of the engine,
-nor egglog.
+Trusted beside this file, instances of rules (`rulebook.py`), the form of certificates (`terms.py`) and the reading of constants, attributes
+and types (`plain.py`): the rules, and what their guards and computed values mean (`passat.rules.substitution`, `expansion`, `analysis`);
+types, kernels and traits of operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the
+bit. Nothing of the engine, nor egglog.
 """
 
 import json

@@ -14,7 +14,6 @@ from passat.ir.infer import known_value
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.call_term import CallTerm, Environment
 from passat.rules.conditions import Refuse, Term, computed
 from passat.rules.expansion import fitted
 from passat.rules.library import rule_sets
@@ -36,7 +35,7 @@ from passat.rules.pattern import (
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
 from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
-from passat.rules.substitution import Substitution, bound_keys
+from passat.rules.substitution import CallTerm, Environment, Substitution, bound_keys
 
 if TYPE_CHECKING:
     from passat.rules.provenance.checker import Checker

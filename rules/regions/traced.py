@@ -19,10 +19,10 @@ from passat.ir.infer import InferError, known_value
 from passat.ir.op import Op, OpTypeError, is_followed
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import Type
-from passat.rules.call_term import Environment
 from passat.rules.conditions import Refuse, Term
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
+from passat.rules.substitution import Environment
 
 UNIFORM, SPLAT, CONTENT = "uniform", "splat", "content"
 

@@ -19,8 +19,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.multi_root import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
-from passat.rules.rule_pass import RulePass
-from passat.rules.unheard import unheard
+from passat.rules.rule_pass import RulePass, unheard
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters

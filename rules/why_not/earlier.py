@@ -9,8 +9,7 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.conditions import Refuse
 from passat.rules.engine.matching import Matcher
-from passat.rules.operator_hole import OperatorHole
-from passat.rules.parts_hole import PartsHole
+from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.pattern import PCall, subterms
 from passat.rules.rule import Rule
 from passat.rules.why_not.align import Aligner, Alignment

@@ -9,9 +9,9 @@ from typing import Any as AnyValue
 from typing import NamedTuple
 
 from passat.passmgr import Pass, list_passes
+from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files
 from passat.rules.multi_root import PJoined
-from passat.rules.operator_hole import OperatorHole
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass

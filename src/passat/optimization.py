@@ -26,14 +26,12 @@ from passat.report import MismatchError, UnverifiedError, bytes_of, histogram, n
 from passat.rulefile import idle_passes
 from passat.rules import RuleError
 from passat.rules.cost import CostError, CostModel, program_cost
-from passat.rules.disabled import check_disabled
 from passat.rules.engine.interruption import interrupted
+from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.raising import ReadOpaque, check_domains
-from passat.rules.pick import check_pick
 from passat.rules.rule import KEPT
-from passat.rules.rule_pass import RulePass
-from passat.rules.unheard import unheard
+from passat.rules.rule_pass import RulePass, unheard
 from passat.runner import loads
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport

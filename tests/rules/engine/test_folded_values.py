@@ -26,10 +26,10 @@ from passat.ir.onnx.frame import Frame
 from passat.ir.op import Op, OpTypeError, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.call_term import Environment
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 from passat.rules.library.folding import ConstantFolding
+from passat.rules.substitution import Environment
 from passat.runner import Runner
 from tests.ir.ops.kernel_examples import PAIR, Example, Operand, examples_of
 from tests.ir.ops.kernel_values import DTYPES, EXTREME, FILLS, filled, same_bits, spread, up_to_rounding

@@ -2,7 +2,7 @@
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
-from passat.rules.opset import written_opset
+from passat.rules.pass_options import written_opset
 from passat.rules.passes import raise_attention, raise_operators
 from tests.rules.passes.golden import becomes, program, run, stays
 

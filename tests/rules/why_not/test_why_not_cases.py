@@ -26,8 +26,7 @@ from passat.rules.passes import (
 from passat.rules.passes.lowering import fast_math
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
-from passat.rules.rule_pass import rule_pass
-from passat.rules.schedule import phase
+from passat.rules.rule_pass import phase, rule_pass
 from passat.rules.why_not import Answer, Inquiry, Kind, WhyNotError, set_text, why_not, why_not_set
 from tests.rules.building import func, numbers, ops, splat, tup, var
 

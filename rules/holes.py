@@ -1,0 +1,284 @@
+"""Holes of rules: for any number of operands, one equation that holds of tuples however long; for operators, one equation that holds of
+every operator with some traits, and of those that are declared later; and for cases, one equation that is spelled in several ways, or
+that holds with and without a part."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import EllipsisType, MappingProxyType
+from typing import Any as AnyValue
+from typing import Final, Literal, cast, get_args, overload
+
+from passat.ir.op import Op, list_ops
+from passat.rules.conditions import Condition
+from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, subterms
+from passat.rules.symbolic import OperatorTerm, Symbolic
+
+MOST: Final = 7
+"""Operands that a hole stands for at most, where it does not say how many."""
+
+
+class LengthError(RuleError, TypeError):
+    """How unpacking finds out that a length is not known."""
+
+
+class PartsHole(PVar):
+    """A hole for some operands of a call, `f(*xs)`, or in a tuple, `(x, *ys)`. What is made of each goes into a tuple the same way,
+    `*(op.exp(y) for y in ys)`, and a guard about it holds of each. With `constant` each operand is a constant, or a tuple of constants.
+
+    A rule with such holes stands for one rule for each number of operands, `Rule.directions()`.
+    """
+
+    __slots__ = ("constant", "least", "most")
+
+    def __init__(self, name: str, least: int, most: int, *, constant: bool = False) -> None:
+        super().__init__(name)
+        self.least = least
+        self.most = most
+        self.constant = constant
+        self.key = ("parts", name, least, most, constant)
+
+    def part(self, place: int) -> PVar | PConst:
+        """The hole for one of the operands, which are counted from 0."""
+        name = f"{self.name}{place + 1}"
+        return PConst(name) if self.constant else PVar(name)
+
+    def __iter__(self) -> Iterator[PVar]:
+        """The hole itself, once: in a tuple it stands for as many operands as there are."""
+        yield self
+
+    def __len__(self) -> int:
+        """Refused: how many there are is known when a rule matches."""
+        raise LengthError(f"{self!r} is as many operands as there are: count them in a guard, which gets them as (*{self.name},)")
+
+    def meaning(self) -> str:
+        """What the hole stands for, as in "*xs is 0 to 3 operands"."""
+        return f"{self!r} is {self.least} to {self.most} {'constants' if self.constant else 'operands'}"
+
+    def __repr__(self) -> str:
+        return f"*{self.name}"
+
+
+def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
+    """A hole for some operands of a tuple, for any expressions.
+
+    >>> xs = tensors_of("xs", least=1)
+    >>> from passat.rules.pattern import op, tensor
+    >>> op.concatenate((*xs, tensor("y")), axis=1)
+    concatenate((*xs, y), axis=1)
+
+    Raises RuleError for bounds that leave nothing.
+    """
+    if not 0 <= least <= most:
+        raise RuleError(f"tensors_of({name!r}): from {least} to {most} operands are none")
+    return PartsHole(name, least, most)
+
+
+def constants_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
+    """A hole for some operands that are constants, or tuples of constants: `f(*cs)`. Raises RuleError for bounds that leave nothing."""
+    if not 0 <= least <= most:
+        raise RuleError(f"constants_of({name!r}): from {least} to {most} operands are none")
+    return PartsHole(name, least, most, constant=True)
+
+
+Trait = Literal[
+    "elementwise",
+    "movement",
+    "commutative",
+    "associative",
+    "idempotent",
+    "involution",
+    "even",
+    "odd",
+    "non_negative",
+    "monotonic",
+    "follows_sizes",
+]
+TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
+"""The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
+
+
+class OperatorHole(OperatorTerm):
+    """A hole for an operator, applied as operators are: `f(x)`, or `f(x, attrs=a)` where it keeps its attributes.
+
+    A rule with holes for operators stands for one rule for each choice of operators, `Rule.directions()`.
+    """
+
+    __slots__ = ("but", "choices", "name", "operands", "traits")
+    kind = "a hole for an operator that is not applied"
+    comparison = "write f(...)"
+
+    def __init__(
+        self, name: str, choices: tuple[str, ...], operands: int | None, traits: Mapping[Trait, bool], but: tuple[str, ...]
+    ) -> None:
+        self.name = name
+        self.choices = choices
+        self.operands = operands
+        self.traits = dict(traits)
+        self.but = but
+
+    def __call__(self, *args: TermLike | EllipsisType, **attrs: AnyValue) -> PCall:
+        """The operator, whichever it is, applied to terms."""
+        given = len(args) - (... in args)
+        if self.operands is not None and given != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
+            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {given} operands")
+        # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
+        return PCall(cast(Op, self), args, attrs)
+
+    # What a call asks of its operator.
+
+    variadic = True
+    is_own = True
+    defaults: Mapping[str, AnyValue] = MappingProxyType({})
+
+    @property
+    def attr_params(self) -> frozenset[str]:
+        """The attributes that every operator has which may stand here."""
+        return frozenset.intersection(*(frozenset(found.attr_params) for found in self.operators()))
+
+    def operators(self) -> list[Op]:
+        """The operators that may stand here, in the order of their names, or in that in which they are listed."""
+        if self.choices:
+            return [find_operator(name) for name in self.choices]
+        return list(filter(self._fits, list_ops()))
+
+    def fitting(self, pattern: Pattern) -> list[Op]:
+        """The operators that may stand in a pattern: where that applies the hole without attributes, of those with a trait the ones
+        that have none, since nothing would be said about theirs."""
+        calls = [node for node in subterms(pattern) if isinstance(node, PCall) and self is cast(object, node.op)]
+        bare = not self.choices and any(not call.attrs for call in calls)
+        counts = {len(call.args) for call in calls if not any(isinstance(arg, PartsHole) for arg in call.args)}
+        return [found for found in self.operators() if not (bare and found.attr_params) and counts <= {found.arity}]
+
+    def stands_for(self, found: Op) -> bool:
+        """Whether an operator may stand here; one that takes any number of operands, as those of which nothing is declared do, where the
+        hole does too."""
+        if self.choices:
+            return found.name in self.choices
+        return self._fits(found) if not found.variadic else self.operands is None and not self.traits and not found.stateful
+
+    def _fits(self, found: Op) -> bool:
+        if found.variadic or self.operands not in (None, found.arity) or found.name in self.but or found.stateful:
+            return False
+        return all(getattr(found, trait) is wanted for trait, wanted in self.traits.items())
+
+    def meaning(self) -> str:
+        """What the hole stands for, as in "f is equal or less".
+
+        >>> operator("f", elementwise=True, arity=1, but=("copy",)).meaning()
+        'f is any elementwise operator of 1 operand but copy'
+        """
+        if self.choices:
+            return f"{self.name} is {any_of(self.choices)}"
+        traits = [trait if wanted else f"not {trait}" for trait, wanted in self.traits.items()]
+        operands = "" if self.operands is None else " of 1 operand" if self.operands == 1 else f" of {self.operands} operands"
+        return f"{self.name} is {' '.join(['any', *traits, 'operator'])}{operands}" + (f" but {any_of(self.but)}" if self.but else "")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def any_of(names: Sequence[str]) -> str:
+    """A list of which one is meant: "a, b or c"."""
+    return " or ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
+
+
+def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:
+    """A hole for the operators with some traits and a number of operands, for those that are listed, or for any.
+
+    >>> f, g = operator("f", elementwise=True, arity=1), operator("g", "maximum", "minimum")
+    >>> g.operators()
+    [maximum, minimum]
+
+    Without `arity` the pattern says how many operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError where a trait is none, and
+    where no operator has the traits.
+    """
+    for trait in traits:
+        if trait not in TRAITS:
+            raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
+    if choices and (traits or arity is not None or but):
+        raise RuleError(f"operator({name!r}): operators are meant by their names or by arity= and traits, not by both")
+    if arity is not None and (not isinstance(arity, int) or isinstance(arity, bool)):
+        raise RuleError(f"operator({name!r}): arity= is the number of operands, not {arity!r}")
+    made = OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
+    if not made.operators():
+        raise RuleError(f"operator({name!r}): there is no operator with these traits and arity={arity}")
+    return made
+
+
+class CaseHole(Symbolic):
+    """A hole for one of some cases, applied to a value for each of them: `kind(matmul=x @ w, dense=op.nn.dense(x, w))`.
+
+    Wherever a rule applies it, in terms, attributes and what guards are about, the case is the same. A rule with such holes stands for one
+    rule for each case, `Rule.directions()`.
+    """
+
+    __slots__ = ("name", "names")
+    kind = "a hole for a case that is not applied"
+    comparison = "write kind(case=..., ...) with a value for each case"
+
+    def __init__(self, name: str, names: tuple[str, ...]) -> None:
+        self.name = name
+        self.names = names
+
+    @overload
+    def __call__(self, **values: Pattern) -> PCase: ...
+
+    @overload
+    def __call__(self, **values: AnyValue) -> AnyValue: ...
+
+    def __call__(self, **values: AnyValue) -> AnyValue:
+        """What depends on the case: a term where it is one in any case, and otherwise a value of an attribute or for a guard."""
+        if values.keys() != set(self.names):
+            raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each, and not for {any_of(tuple(values)) or 'none'}")
+        return PCase(self, values) if any(map(_is_term, values.values())) else CaseValue(self, values)
+
+    def only(self, names: str, *conditions: Condition) -> "list[CaseCondition]":
+        """Conditions in some cases alone: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for what is no case."""
+        for name in names.split():
+            if name not in self.names:
+                raise RuleError(f"{self.name} is {any_of(self.names)}, and never {name}")
+        return [CaseCondition(self, tuple(names.split()), condition) for condition in conditions]
+
+    def meaning(self) -> str:
+        """What the hole stands for, as in "kind is matmul or dense"."""
+        return f"{self.name} is {any_of(self.names)}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class CaseCondition(Condition):
+    """A condition that has to hold in some cases alone."""
+
+    __slots__ = ("hole", "names", "plain")
+
+    def __init__(self, hole: CaseHole, names: tuple[str, ...], condition: Condition) -> None:
+        super().__init__(condition.function, condition.args, condition.draw)
+        self.hole = hole
+        self.names = names
+        self.plain = condition
+
+    def __repr__(self) -> str:
+        return f"{self.plain!r} if {self.hole!r} is {any_of(self.names)}"
+
+
+def _is_term(value: TermLike) -> bool:
+    return isinstance(value, Pattern) or (isinstance(value, (tuple, list)) and any(map(_is_term, value)))
+
+
+def cases(name: str, *names: str) -> CaseHole:
+    """A hole for one of some cases, which have names.
+
+    >>> from passat.rules.pattern import op, tensors
+    >>> x, w = tensors("x w")
+    >>> kind = cases("kind", "matmul", "dense")
+    >>> kind(matmul=x @ w, dense=op.nn.dense(x, w))
+    kind(matmul=(x @ w), dense=nn.dense(x, w))
+
+    Raises RuleError where it leaves no choice.
+    """
+    for each in (name, *names):
+        if not isinstance(each, str) or not each.isidentifier():
+            raise RuleError(f"cases({name!r}): the name of a hole, and that of a case, is a word such as 'dense', not {each!r}")
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise RuleError(f"cases({name!r}): there are two cases at least, each with a name of its own")
+    return CaseHole(name, names)
