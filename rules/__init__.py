@@ -4,18 +4,7 @@ from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.holes import cases, constants_of, operator, tensors_of
 from passat.rules.multi_root import each, joined, parts
-from passat.rules.pattern import (
-    RuleError,
-    attribute,
-    attributes,
-    constant,
-    constants,
-    number,
-    op,
-    tensor,
-    tensors,
-    value,
-)
+from passat.rules.pattern import RuleError, attribute, attributes, constant, constants, number, op, tensor, tensors, value
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, phase, rule_pass
 

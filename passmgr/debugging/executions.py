@@ -14,7 +14,6 @@ from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
-
 _UNNAMED: Final = "sequential"
 """What a Sequential is called that was given no name."""
 

@@ -12,15 +12,7 @@ from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.dependencies import (
-    DEPTH_LIMIT,
-    Node,
-    PassDependencyError,
-    Requirements,
-    State,
-    names_in_pass,
-    short_name,
-)
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass, short_name
 from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
 
 STEPS_LIMIT: Final = 1_000_000

@@ -4,7 +4,7 @@ A step says that some terms are instances of the left side of a rule, and which 
 the left side is laid on the term, conditions are asked, the right side is built, values that are folded are computed. All equations go
 into one congruence closure, in which at last both programs have to be one.
 
-Trusted beside this file, instances of rules (`rulebook.py`), the form of certificates (`terms.py`) and the reading of constants, attributes
+Trusted beside this file, instances of rules (`instance.py`), the form of certificates (`terms.py`) and the reading of constants, attributes
 and types (`plain.py`): the rules, and what their guards and computed values mean (`passat.rules.substitution`, `expansion`, `analysis`);
 types, kernels and traits of operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the
 bit. Nothing of the engine, nor egglog.
@@ -29,8 +29,8 @@ from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
 from passat.rules.conditions import Refuse
 from passat.rules.multi_root import MultiRule
 from passat.rules.pattern import PValue, RuleError
+from passat.rules.provenance.instance import Instance
 from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
-from passat.rules.provenance.rulebook import Instance
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
 from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type

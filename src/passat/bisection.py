@@ -29,7 +29,6 @@ from passat.verify import AS_USUAL, Comparing, Reference
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
 READ_AND_WRITTEN: Final = "(reading and writing)"
 """Names the stage before all passes."""
 CANNOT_TELL: Final = 125

@@ -18,7 +18,6 @@ from passat.ir.tensor import Array
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorShapeProto, TypeProto
 
-
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "float": np.dtype(np.float32),
     "double": np.dtype(np.float64),

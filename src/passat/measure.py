@@ -42,7 +42,6 @@ from passat.runner import Runner, VerifyError, runtime_version, sentence_of
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
 FILE: Final = "measurements-2.jsonl"
 """The number is that of how times are taken and written down: files of other numbers are not read."""
 LIMIT: Final = 1 << 26

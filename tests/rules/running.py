@@ -8,21 +8,7 @@ import numpy as np
 
 from passat.ir.dtypes import FLOATS, from_numpy
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call
-from passat.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    Pattern,
-    PatternTuple,
-    PatternVar,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Pattern, PatternTuple, PatternVar, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from passat.ir.diagnostics import Diagnostic
 
-
 FAILURE: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130

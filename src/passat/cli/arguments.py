@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from passat.rules.rule import RuleSet
     from passat.verify import Comparing
 
-
 _PIPELINE_LIMIT: Final = 1 << 24
 """Most bytes of a file with a pipeline."""
 

@@ -28,7 +28,6 @@ from passat.ir.collector import collector_paused
 if TYPE_CHECKING:
     from passat.passmgr import PassInstrument
 
-
 _PANEL: Final = "Looking into the passes (with --print-ir-... and --dump-ir they run one by one, without stages)"
 _NAMES: Final = "names or patterns such as 'Fold*', separated by commas; '*' is all."
 

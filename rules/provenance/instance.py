@@ -1,0 +1,159 @@
+"""A term as an instance of a rule: does the left side match it, do the conditions hold, and what is the right side?
+
+The left side is matched syntactically; the closure decides about equality. Conditions and computed values mean what they mean in the rule
+language (`passat.rules.substitution`).
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+from passat.ir.evaluate import Value
+from passat.ir.expr import Call, Constant, Expr
+from passat.ir.folding import folded_value
+from passat.ir.infer import known_value
+from passat.ir.op import get_op
+from passat.ir.tensor import Tensor
+from passat.rules.analysis import Analysis, Fact
+from passat.rules.conditions import Term
+from passat.rules.expansion import fitted
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
+from passat.rules.provenance.plain import CertificateError
+from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
+from passat.rules.rule import EAGER, Rule
+from passat.rules.substitution import CallTerm, Environment, Substitution, bound_keys
+
+if TYPE_CHECKING:
+    from passat.rules.provenance.checker import Checker
+
+ANY_GROWTH = 1 << 62
+"""How much folding may enlarge a program is no question of whether that is right."""
+
+
+class _Placed(Term):
+    """What stands for a part of a left side: a term, as an expression that is equal to it."""
+
+    __slots__ = ("_checker", "_term")
+
+    def __init__(self, checker: "Checker", term: int, expr: Expr) -> None:
+        super().__init__(expr.checked_type, expr.data if isinstance(expr, Constant) else None, known_value(expr))
+        self._checker = checker
+        self._term = term
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """What an analysis knows of the tensor."""
+        return self._checker.fact(analysis, self._term)
+
+
+class Instance(Substitution):
+    """A rule at a term. Conditions see of each part what is proved of all that is equal to it, or, where they are `plain`, what the term
+    itself shows: rules may ask that something is not known, and both are true. Raises CertificateError where the left side is not there."""
+
+    def __init__(self, checker: "Checker", rule: Rule, term: int, opset: int, *, plain: bool) -> None:
+        super().__init__()
+        checker.cls(term)
+        self.rule = self._chosen(checker.rows, rule, term) if rule.kind == EAGER else rule
+        self.checker = checker
+        self.root = term
+        self.opset = opset
+        self.plain = plain
+        self.places: dict[tuple[AnyValue, ...], int] = {}
+        self._match(self.rule.lhs, term)
+
+    @staticmethod
+    def _chosen(rows: Sequence[AnyValue], rule: Rule, term: int) -> Rule:
+        """An eager rule with what its holes for operators and operands have to be at a term."""
+        row, found = rows[term], None
+        if row[0] == CALL:
+            found = fitted(rule, get_op(row[1]), len(row[3]))
+        elif row[0] == FIELD:
+            whole = rows[row[2][0]]
+            found = fitted(rule, None, 1, row[1], len(whole[1]) if whole[0] == TUPLE else None)
+        if found is None:
+            raise CertificateError(f"the left side is not there: it is no {rule.lhs!r}")
+        return found
+
+    # ---- the left side
+
+    def _match(self, node: Pattern, term: int) -> None:
+        checker, row = self.checker, self.checker.rows[term]
+        if checker.cls(self.places.setdefault(node.key, term)) != checker.cls(term):
+            raise CertificateError(f"the left side is not there: {node!r} is two things")
+        parts, given = pattern_parts(node), operands_of(row)
+        if isinstance(node, PVar):
+            return
+        if isinstance(node, (PConst, PLiteral)):
+            value = self._constant(term)
+            if value is None:
+                raise CertificateError(f"the left side is not there: {node!r} is no constant")
+            element = value.uniform() if isinstance(value, Tensor) else None
+            if isinstance(node, PLiteral) and (element is None or element != node.value):
+                raise CertificateError(f"the left side is not there: the constant is {element}, not {node!r}")
+            return
+        if isinstance(node, PCall):
+            own = checker.own(term)
+            fits = isinstance(own, Call) and own.op is node.op and self._binds(node, own)
+        else:
+            fits = row[0] == TUPLE if isinstance(node, PTuple) else isinstance(node, PGet) and row[:2] == [FIELD, node.index]
+        if not fits or len(parts) != len(given):
+            raise CertificateError(f"the left side is not there: it is no {node!r}")
+        for part, operand in zip(parts, given, strict=True):
+            self._match(part, operand)
+
+    def _binds(self, node: PCall, call: Call) -> bool:
+        """Whether the attributes of a call are those of the pattern; binds holes to them."""
+        for name, wanted in node.attrs.items():
+            if name != "attrs" and name not in call.attrs:
+                return False
+            given = call.attrs if name == "attrs" else call.attrs[name]
+            value = self.attrs.setdefault(wanted.name, given) if isinstance(wanted, AttrHole) else wanted
+            if given != (tuple(value) if isinstance(value, list) else value):
+                return False
+        return True
+
+    def _constant(self, term: int) -> Value | None:
+        """The value of a term that is a constant, or a tuple of constants."""
+        row = self.checker.rows[term]
+        if row[0] == CONST:
+            own = self.checker.own(term)
+            return own.data if isinstance(own, Constant) else None
+        fields = [self._constant(part) for part in operands_of(row)] if row[0] == TUPLE else [None]
+        return None if None in fields else tuple([field for field in fields if field is not None])
+
+    # ---- values
+
+    def _expr(self, term: int) -> Expr:
+        return self.checker.own(term) if self.plain else self.checker.best(term)
+
+    def bound(self, pattern: Pattern) -> Term | None:
+        """What stands for a part of the left side; None for any other pattern."""
+        term = self.places.get(pattern.key)
+        if term is None:
+            return None
+        expr = self._expr(term)
+        type_, known = expr.checked_type, known_value(expr)
+        call = self.checker.own(term)
+        if self.rule.kind == EAGER and term == self.root and isinstance(call, Call):
+            op, attrs = get_op(self.checker.rows[term][1]), call.attrs
+            values = [self._constant(part) for part in operands_of(self.checker.rows[term])]
+            whole = [value for value in values if value is not None]
+            environment = Environment(ANY_GROWTH, self.opset)
+            facts = functools.partial(self.checker.fact, term=term)
+            return CallTerm(op, values, attrs, type_, known, environment, lambda: folded_value(op, whole, attrs, type_, self.opset), facts)
+        return _Placed(self.checker, term, expr)
+
+    def place(self, pattern: Pattern) -> int:
+        """The class of what stands for a hole."""
+        return self.checker.cls(self.places[pattern.key])
+
+    def check_conditions(self) -> None:
+        """Raises CertificateError where a condition does not hold."""
+        for condition in self.rule.conditions:
+            if reason := condition.refusal(self.ask(condition), self.rule.name):
+                raise CertificateError(f"the condition {condition!r} refuses: {reason}")
+
+    def right(self) -> int:
+        """The class of the right side."""
+        made = {key: self.checker.cls(self.places[key]) for key in bound_keys(self.rule)}
+        return self.build(self.checker, self.rule.rhs, made, self._expr(self.root).checked_type)
