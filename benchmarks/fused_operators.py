@@ -1,8 +1,8 @@
-"""The operators that ONNX Runtime's own fusions leave (`passat.fused`), of inputs and results."""
+"""The operators that ONNX Runtime's own fusions leave (`passat.model_summary`), of inputs and results."""
 
 from collections.abc import Mapping
 
-from passat.fused import fused_operators as count
+from passat.model_summary import fused_operators as count
 
 __all__ = ["count", "fewer", "table"]
 

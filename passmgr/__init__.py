@@ -18,9 +18,8 @@ from passat.passmgr.inspection.printing import (
     PrintIRAfter,
     PrintIRBefore,
 )
-from passat.passmgr.inspection.progress import PassEvent, PassProgress
 from passat.passmgr.inspection.resources import PassMemory, PassMemoryInstrument, PassTime, PassTimingInstrument, render_times
-from passat.passmgr.instruments import PassInstrument, pass_instrument
+from passat.passmgr.instruments import PassEvent, PassInstrument, PassProgress, pass_instrument
 from passat.passmgr.options import ConfigError, ConfigOption, list_configs, register_option
 from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo, Place, Statistics, UnknownCounterError, declared_counters
 from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass

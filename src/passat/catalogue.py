@@ -1,4 +1,5 @@
-"""Which rule sets there are, by the file that they stand in, which passes run them, and what the functions that they name mean."""
+"""What there is: passes and rules as plain rows, rule sets by the file that they stand in, which passes run them, and what the
+functions that they name mean."""
 
 import inspect
 import re
@@ -6,14 +7,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
-from passat.passmgr import Pass, list_passes
+from rich.table import Table
+from rich.text import Text
+
+import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
+from passat.passmgr import EVERYTHING, Pass, get_entry, list_passes
+from passat.passmgr.options import show_annotation, show_value
+from passat.render import plain_table
 from passat.rules.holes import OperatorHole
-from passat.rules.library import rule_files
+from passat.rules.library import rule_files, rule_sets
 from passat.rules.multi_root import PJoined
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 
@@ -150,3 +157,218 @@ def meaning(function: Callable[..., AnyValue]) -> str:
     doc = inspect.cleandoc(function.__doc__ or "")
     text = " ".join(re.split(r"^>>> ", doc, maxsplit=1, flags=re.MULTILINE)[0].split())
     return text or f"{function.__name__.replace('_', ' ')}."
+
+
+_FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
+
+
+class PassRow(TypedDict):
+    """A pass: its name, level, what it requires, its options, what it counts, and the first paragraph of its documentation."""
+
+    name: str
+    level: int | None
+    required: list[str]
+    options: list[str]
+    counters: dict[str, str]
+    doc: str
+
+
+class OptionRow(TypedDict):
+    """An option of a pass: its name, type and default as text, and whether a default there is."""
+
+    name: str
+    type: str
+    default: str
+    needed: bool
+
+
+class PassDetails(TypedDict):
+    """All that is known of a pass. `level` is None, and the lists are empty, where it cannot be made without options."""
+
+    name: str
+    key: str
+    kind: str
+    level: int | None
+    options: list[OptionRow]
+    required: list[str]
+    required_by: list[str]
+    after: list[str]
+    before: list[str]
+    provides: list[str]
+    preserves: list[str]
+    members: list[str]
+    counters: dict[str, str]
+    doc: str
+
+
+class RuleRow(TypedDict):
+    """A rule: its name, itself as text, its kind, what its holes for operators and operands stand for, its conditions, what it may do to
+    values, and the passes that run it; `kind_in` has its kinds in those that
+    use it as another one."""
+
+    name: str
+    rule: str
+    kind: str
+    kind_in: dict[str, list[str]]
+    holes: list[str]
+    conditions: list[str]
+    math: str
+    nonfinite: str
+    note: str
+    source: str
+    passes: list[str]
+
+
+def pass_rows() -> list[PassRow]:
+    """All registered passes, sorted by name. `level` is None where it depends on an option."""
+    rows = []
+    for entry in list_passes():
+        info = entry.info
+        made = None if info is None else entry.make({})
+        doc = (made.__doc__ if isinstance(made, RulePass) else entry.doc) or ""
+        rows.append(
+            PassRow(
+                name=entry.name,
+                level=None if info is None else info.opt_level,
+                required=[] if info is None else list(info.required),
+                options=[str(option) for option in entry.options.values()],
+                counters={} if info is None else dict(info.counters),
+                doc=_first_paragraph(doc),
+            )
+        )
+    return rows
+
+
+def pass_details(name: str) -> PassDetails:
+    """A registered pass in full. Raises UnknownPassError."""
+    list_passes()  # so that the nearest name may be any
+    entry = get_entry(name)
+    info = entry.info
+    made = None if info is None else entry.make({})
+    return PassDetails(
+        name=entry.name,
+        key=entry.key,
+        kind="needs options" if made is None else _kind(made),
+        level=None if info is None else info.opt_level,
+        options=[_option_row(option) for option in entry.options.values()],
+        required=[] if info is None else list(info.required),
+        required_by=[other.name for other in list_passes() if other.info and entry.name in _short_names(other.info.required)],
+        after=[] if info is None else list(info.after),
+        before=[] if info is None else list(info.before),
+        provides=[] if info is None else sorted(info.provides),
+        preserves=[] if info is None else sorted(info.preserves),
+        members=[] if made is None else [member.info.name for member in made.members or ()],
+        counters={} if info is None else dict(info.counters),
+        doc=inspect.cleandoc((made.__doc__ if isinstance(made, RulePass) else entry.doc) or ""),
+    )
+
+
+def details_text(details: PassDetails) -> str:
+    """A pass in full, as text."""
+    options = [f"{row['name']}: {row['type']}" + (" (needed)" if row["needed"] else f" = {row['default']}") for row in details["options"]]
+    preserves = ["everything"] if EVERYTHING in details["preserves"] else details["preserves"]
+    rows = {
+        "registered as": details["key"],
+        "kind": details["kind"],
+        "level": "depends on its options" if details["level"] is None else str(details["level"]),
+        "options": "\n".join(options) or "none",
+        "requires": ", ".join(details["required"]) or "nothing",
+        "required by": ", ".join(details["required_by"]) or "no registered pass",
+        "after": ", ".join(details["after"]) or "no pass",
+        "before": ", ".join(details["before"]) or "no pass",
+        "provides": ", ".join(details["provides"]) or "no facts",
+        "preserves": ", ".join(preserves) or "nothing",
+    }
+    if details["members"]:
+        rows["members"] = ", ".join(details["members"])
+    if details["counters"]:
+        rows["counts"] = "\n".join(f"{name}: {doc}" for name, doc in details["counters"].items())
+    wide = max(map(len, rows)) + 2
+    lines = [details["name"]]
+    for label, text in rows.items():
+        lines += [f"  {label if not at else '':{wide}}{line}" for at, line in enumerate(text.split("\n"))]
+    return "\n".join([*lines, "", *(f"  {line}".rstrip() for line in details["doc"].splitlines())]).rstrip()
+
+
+def _kind(pass_: Pass) -> str:
+    """Over what a pass runs, in a word: "module", "function", "pipeline"."""
+    if pass_.members is not None:
+        return "pipeline"
+    kinds = (kind.__name__.removesuffix("Pass").lower() for kind in type(pass_).__mro__ if kind.__module__ == Pass.__module__)
+    return next(kinds, "") or "pass"
+
+
+def _first_paragraph(doc: str) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join(doc.strip().partition("\n\n")[0].split())
+
+
+def _short_names(names: Iterable[str]) -> set[str]:
+    """Names as users write them; one that is not registered stays as it is."""
+    known = {entry.key: entry.name for entry in list_passes()}
+    return {known.get(name, name) for name in names}
+
+
+def _option_row(option: inspect.Parameter) -> OptionRow:
+    needed = option.default is option.empty
+    try:
+        default = "" if needed else show_value(option.default)
+    except ValueError:  # it has no form as text
+        default = repr(option.default)
+    annotation = "any" if option.annotation is option.empty else show_annotation(option.annotation)
+    return OptionRow(name=option.name, type=annotation, default=default, needed=needed)
+
+
+def passes_table(rows: Iterable[PassRow]) -> Table:
+    """The passes as a table."""
+    table = plain_table("pass", "level", "what it does")
+    for row in rows:
+        options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
+        table.add_row(row["name"], "" if row["level"] is None else str(row["level"]), Text(row["doc"] + options))
+    return table
+
+
+def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
+    """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
+    that run it."""
+    passes = registered_rule_passes() if sets is None else []
+    run_by = runners(passes)
+    rows: dict[str, RuleRow] = {}
+    chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
+    for rules in dict.fromkeys(chosen):
+        for rule in rules.rules:
+            row, by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
+            row["passes"] += [name for name in by if name not in row["passes"]]
+            row["kind_in"].update((name, [kind or rule.kind for kind in kinds]) for name, kinds in by.items() if any(kinds))
+    return list(rows.values())
+
+
+def rules_text(rows: Iterable[RuleRow]) -> str:
+    """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where
+    it does anything."""
+    lines: list[str] = []
+    for row in rows:
+        lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
+        kinds = [row["kind"], *(f"{' and '.join(used)} in {name}" for name, used in row["kind_in"].items())]
+        lines += [f"    kind: {', '.join(kinds)}"] if kinds != [REDUCING] else []
+        lines += [f"    {meaning}" for meaning in row["holes"]]
+        lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
+        lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
+    return "\n".join(lines)
+
+
+def _row(rule: Rule) -> RuleRow:
+    conditions = [repr(condition) for condition in rule.conditions]
+    return RuleRow(
+        name=rule.name,
+        rule=repr(rule),
+        kind=rule.kind,
+        kind_in={},
+        holes=rule.holes().meanings(),
+        conditions=conditions,
+        math=rule.math,
+        nonfinite=rule.nonfinite,
+        note=rule.note,
+        source=rule.source,
+        passes=[],
+    )

@@ -19,9 +19,8 @@ from passat.pipelines import check_rule_sets
 from passat.rules import RulePass
 from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.plain import CertificateError, Uncovered
-from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.terms import Terms, check_form
-from passat.rules.provenance.writer import WRITTEN
+from passat.rules.provenance.writer import WRITTEN, rules_by_name
 from passat.rules.rule import RuleSet
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
+from passat.job import ModelLike, open_source
 from passat.report import bytes_of, histogram, node_count
-from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto

@@ -1,29 +1,71 @@
-"""What a model consists of: `passat.inspect`, and the command of that name."""
+"""What a model consists of: `passat.inspect`, and the command of that name.
+
+Results are made to run on ONNX Runtime, which recognizes activations, normalizations and attention by the nodes that exporters make of
+them. A rewrite that is cheaper by itself may destroy such a pattern, so that more is lost than gained. So the operators that its own
+fusions leave are counted, in what it writes when it optimizes the model.
+"""
 
 import json
 import math
 import os
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.fused import fused_operators
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
+from passat.job import ModelLike, open_source
 from passat.report import bytes_of, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
-from passat.runner import CustomOpsError, VerifyError, custom_operators, sentence_of
-from passat.source import ModelLike, open_source
+from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto, ValueInfoProto
 
     from passat.ir.module import IRModule
+
+
+_GELU: Final = ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")
+_NORMALIZATION: Final = (
+    *("LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization", "SimplifiedLayerNormalization"),
+    *("SkipSimplifiedLayerNormalization", "RMSNormalization"),
+)
+_ATTENTION: Final = ("Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention")
+KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_GELU, "Gelu"),
+    **dict.fromkeys(_NORMALIZATION, "LayerNormalization"),
+    **dict.fromkeys(_ATTENTION, "Attention"),
+}
+"""What one and the same fusion makes counts as one: which of them it is depends on what stands beside it, such as a bias or a sum."""
+_OWN: Final = "com.microsoft."
+
+
+def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[str]:
+    """How many operators of each kind are in a model after ONNX Runtime's fusions, subgraphs included: operators of its own, and those of
+    ONNX that its fusions make. `folder` is the folder of the external data. The model is loaded in another process, which ONNX Runtime may
+    end. Raises VerifyError where ONNX Runtime is not installed, and what it raises where it does not load the model.
+    """
+    from passat.ir.onnx.files import read_model
+
+    with tempfile.TemporaryDirectory() as temporary:
+        written = Path(temporary) / "optimized.onnx"
+        # Higher levels choose layouts for the processor, and fuse nothing that this one does not.
+        Runner(model, folder=folder, threads=1, optimise=True, apart=True, written=str(written))
+        found = histogram(read_model(str(written)))
+    counts: Counter[str] = Counter()
+    for name, count in found.items():
+        kind = name.removeprefix(_OWN)
+        if kind != name or kind in KINDS:
+            counts[KINDS.get(kind, kind)] += count
+    return counts
+
 
 UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
 NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it as it stands"

@@ -9,9 +9,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from passat.catalogue import call_of, library_subjects, meaning, named_functions, operators_of, registered_rule_passes, runners, subjects_of
+from passat.catalogue import (
+    call_of,
+    library_subjects,
+    meaning,
+    named_functions,
+    operators_of,
+    registered_rule_passes,
+    rule_rows,
+    runners,
+    subjects_of,
+)
 from passat.cli.app import app
-from passat.listing import rule_rows
 from passat.pipelines import build_pipeline
 from passat.rule_pages import library_page, page
 from passat.rules import library

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
+from passat.catalogue import rule_rows, rules_text
 from passat.ir.module import IRModule
-from passat.listing import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.rule import RuleSetMeta

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from passat.listing import rule_rows, rules_text
+from passat.catalogue import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, Term, attributes, condition, op, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.conditions import same_rank

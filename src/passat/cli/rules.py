@@ -24,7 +24,7 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     passes that use it as another one), `holes`, `conditions`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
-        from passat.listing import rule_rows, rules_text
+        from passat.catalogue import rule_rows, rules_text
 
         rows = rule_rows(load(rules) if rules else None)
         print(json.dumps(rows, indent=2) if as_json else rules_text(rows))

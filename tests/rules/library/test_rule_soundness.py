@@ -12,10 +12,9 @@ from typing import cast
 
 import pytest
 
-from passat.catalogue import library_subjects
+from passat.catalogue import library_subjects, rule_rows
 from passat.cli.rules import rule_sets
 from passat.ir.types import IncompleteType
-from passat.listing import rule_rows
 from passat.rules import RuleSet, library
 from passat.rules.checking.case import Case
 from passat.rules.checking.check_sets import INSTANCES, check_rule

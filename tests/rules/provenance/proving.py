@@ -13,9 +13,8 @@ from passat.passmgr import Pass, PassContext, Sequential
 from passat.rules.engine.journal import Journal
 from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.histories import Histories, History
-from passat.rules.provenance.rulebook import rules_by_name
 from passat.rules.provenance.trail import Trail
-from passat.rules.provenance.writer import Writer
+from passat.rules.provenance.writer import Writer, rules_by_name
 from passat.rules.rule import RuleSetMeta
 
 
