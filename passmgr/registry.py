@@ -198,6 +198,15 @@ def list_passes() -> list[PassEntry]:
 add_option_source(list_passes)  # the modules of passes register the options that these read
 
 
+def is_registered(name: str) -> bool:
+    """Whether a pass of a name is registered."""
+    try:
+        get_entry(name)
+    except UnknownPassError:
+        return False
+    return True
+
+
 def nearest_passes(name: str) -> list[str]:
     """The names of at most three registered passes that are spelled nearly like this one."""
     by_folded = {entry.name.casefold(): entry.name for entry in _ENTRIES.values()}

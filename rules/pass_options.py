@@ -7,7 +7,8 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from passat.ir.module import IRModule
-from passat.passmgr import ConfigError, Pass, PassContext, UnknownPassError, get_entry, list_passes, register_option
+from passat.passmgr import ConfigError, Pass, PassContext, list_passes, register_option
+from passat.passmgr.registry import is_registered
 from passat.rules.rule import EAGER, RuleSetMeta, equation_of
 
 register_option(
@@ -56,18 +57,10 @@ def check_pick(ctx: PassContext, passes: Sequence[Pass]) -> None:
             continue
         if name in with_egraphs:
             raise ConfigError(f"config rules.pick names {name}, which takes nothing out of an e-graph")
-        if not _is_registered(name):
+        if not is_registered(name):
             near = difflib.get_close_matches(name, sorted(with_egraphs.keys() | {entry.name for entry in list_passes()}), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"config rules.pick names {name!r}, which is no pass of this pipeline and not registered{hint}")
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        get_entry(name)
-    except UnknownPassError:
-        return False
-    return True
 
 
 def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:

@@ -13,7 +13,7 @@ from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass, short_name
-from passat.passmgr.registry import UnknownPassError, get_entry, get_pass, list_passes
+from passat.passmgr.registry import get_pass, is_registered, list_passes
 
 STEPS_LIMIT: Final = 1_000_000
 """How many passes a plan may run."""
@@ -288,7 +288,7 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
         for name in names:
             if name in planned:
                 continue
-            if _is_registered(name):
+            if is_registered(name):
                 if what == "required_pass":
                     notes.append(f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none")
                 continue
@@ -302,11 +302,3 @@ def unknown_pass(what: str, name: str, planned: set[str]) -> str:
     near = difflib.get_close_matches(name, sorted(planned | {entry.name for entry in list_passes()}), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}"
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        get_entry(name)
-    except UnknownPassError:
-        return False
-    return True

@@ -15,10 +15,6 @@ from passat.ir.tensor import Array, Tensor
 from passat.rules.checking.case import Case, Program, declared
 from passat.rules.checking.trial import Trial
 
-SOUND: Final = "sound"
-REFUSED: Final = "refused"
-UNCHECKED: Final = "unchecked"
-
 
 @dataclass
 class Finding:
@@ -69,7 +65,7 @@ class RuleReport:
     @property
     def ok(self) -> bool:
         """Whether the rule may be used."""
-        return self.verdict == SOUND
+        return self.verdict == "sound"
 
     def data(self) -> dict[str, AnyValue]:
         """The report for JSON."""

@@ -52,7 +52,7 @@ def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
     old, named = _contents(before)
     pending: list[tuple[Expr, Expr]] = []
     for function in after.functions.values():
-        pending += [(expr, named[_name(expr)]) for expr in post_order(function) if id(expr) not in old and _name(expr) in named]
+        pending += [(expr, named[identity_of(expr)]) for expr in post_order(function) if id(expr) not in old and identity_of(expr) in named]
     bodies = {var.name_hint: function for var, function in before.functions.items()}
     for var, function in after.functions.items():
         earlier = bodies.get(var.name_hint)
@@ -89,13 +89,14 @@ def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
     for function in module.functions.values():
         for expr in post_order(function):
             old.add(id(expr))
-            name = _name(expr)
+            name = identity_of(expr)
             if name is not None:
                 named.setdefault(name, expr)
     return old, named
 
 
-def _name(expr: Expr) -> object:
+def identity_of(expr: Expr) -> object:
+    """What makes an expression known again that a pass has built anew with other operands; None where nothing does."""
     if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
         return (expr.op, expr.attrs, expr.span)
     return None

@@ -29,7 +29,8 @@ from passat.passmgr import (
 from passat.passmgr.debugging.executions import function_of, show_error
 from passat.passmgr.debugging.replaying import attempt
 from passat.passmgr.planning.dependencies import names_in_pass
-from passat.pipelines import Passes, build_pipeline, is_registered
+from passat.passmgr.registry import is_registered
+from passat.pipelines import Passes, build_pipeline
 from passat.rulefile import files_registering
 from passat.rules import RuleSet
 

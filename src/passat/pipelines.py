@@ -10,8 +10,6 @@ from passat.passmgr import (
     Pass,
     PluginError,
     Sequential,
-    UnknownPassError,
-    get_entry,
     list_passes,
     parse_pipeline,
     pipeline_text,
@@ -19,7 +17,7 @@ from passat.passmgr import (
     with_landed,
 )
 from passat.passmgr.planning.places import anchors
-from passat.passmgr.registry import registry_version
+from passat.passmgr.registry import is_registered, registry_version
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
@@ -157,15 +155,6 @@ def _make_known(rules: type[RuleSet]) -> None:
         return
     register_pass(name, rule_pass(rules, ConstantFolding, name=name, opt_level=0), override=True)
     _OWN[name] = rules
-
-
-def is_registered(name: str) -> bool:
-    """Whether a pass of a name is registered."""
-    try:
-        get_entry(name)
-    except UnknownPassError:
-        return False
-    return True
 
 
 def text_of(pipeline: Sequential) -> str:

@@ -15,7 +15,7 @@ from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
 from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.provenance.histories import Histories
-from passat.rules.provenance.trail import Passed, counterparts, is_only_rebuilt
+from passat.rules.provenance.trail import Passed, counterparts, identity_of, is_only_rebuilt
 from passat.rules.rule import without_operators
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Origins:
         """The rule that made an expression; "" where none did, as far as is known."""
         if expr is None:
             return ""
-        return self._rules.get(id(expr)) or self._named.get(_name(expr), "")
+        return self._rules.get(id(expr)) or self._named.get(identity_of(expr), "")
 
     def pass_of(self, expr: Expr | None) -> str:
         """The pass without rules that made an expression, or gave it other operands; "" where none did, as far as is known."""
@@ -127,7 +127,7 @@ class Origins:
     def _note_as(self, expr: Expr, rule: str) -> None:
         if rule:
             self._rules[id(expr)] = rule
-            name = _name(expr)
+            name = identity_of(expr)
             if name is not None:
                 self._named[name] = rule
 
@@ -136,13 +136,6 @@ def _is(expr: Expr, graph: Graph, node: int) -> bool:
     """Whether an expression is built of operands as the node is."""
     symbol = graph.symbols[node]
     return len(parts_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
-
-
-def _name(expr: Expr) -> object:
-    """What makes an expression known again that a pass has built anew with other operands."""
-    if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
-        return (expr.op, expr.attrs, expr.span)
-    return None
 
 
 MOST: Final = 2_000
