@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
-from passat.job import ModelLike, open_source
 from passat.report import bytes_of, histogram, node_count
+from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -80,7 +80,7 @@ class ModelDiff:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        from passat.diff_text import diff_text
+        from passat.summary_text import diff_text
 
         return diff_text(self)
 

@@ -21,10 +21,10 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
-from passat.job import ModelLike, open_source
 from passat.report import bytes_of, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
 from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
+from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto, ValueInfoProto

@@ -18,7 +18,7 @@ from passat.ir.onnx.errors import CheckerError, OpsetError
 from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
-from passat.job import Given, Job, Made, ModelLike, Outcome, open_source
+from passat.job import Given, Job, Made, Outcome
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassEvent, PassProgress, PassTimingInstrument
 from passat.pipelines import build_pipeline, is_own, text_of
@@ -33,6 +33,7 @@ from passat.rules.passes.raising import ReadOpaque, check_domains
 from passat.rules.rule import KEPT
 from passat.rules.rule_pass import RulePass, unheard
 from passat.runner import loads
+from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_
 from passat import apart
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import save
-from passat.job import Given, Job, ModelLike, about, begin
+from passat.job import Given, Job, begin
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.report import Report
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
 from passat.settings import Settings
+from passat.source import ModelLike, about
 
 if TYPE_CHECKING:
     from onnx import ModelProto

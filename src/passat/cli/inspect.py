@@ -1,4 +1,4 @@
-"""`passat inspect`."""
+"""`passat inspect` and `passat diff`: what a model consists of, and how two differ."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,3 +30,23 @@ def inspect(
             from passat.summary_text import render_summary
 
             show(render_summary(summary))
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A model.", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another model.", show_default=False)],
+    as_json: JsonOption = False,
+) -> None:
+    """Show how two models differ: by operator, and which nodes of one stand instead of which of the other. Names and the order of nodes
+    make no difference."""
+    with errors(as_json):
+        from passat.model_diff import diff as diff_models
+
+        found = diff_models(before, after)
+        if as_json:
+            print(found.to_json())
+        else:
+            from passat.summary_text import render_diff
+
+            show(render_diff(found))

@@ -1,0 +1,136 @@
+"""The model that an optimization starts from: what it is called, what it holds, and where it can be read again."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+
+from passat.ir.module import IRModule
+from passat.ir.onnx import OnnxError, from_onnx
+from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from passat.runner import ModelSource
+
+ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | bytes | bytearray | memoryview | SupportsRead"
+"""A model, its file, its bytes, or a binary file object that holds them."""
+IN_MEMORY: Final = "a model in memory"
+
+
+class SupportsRead(Protocol):
+    """A binary file object."""
+
+    def read(self, size: int, /) -> bytes:
+        """Reads at most `size` bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model as it was given. `folder` is the folder of its external data."""
+
+    name: str
+    proto: "ModelProto"
+    folder: str | None
+    in_file: bool
+
+    @property
+    def path(self) -> str | None:
+        """The path of its file, None for a model in memory."""
+        return self.name if self.in_file else None
+
+    @property
+    def original(self) -> "ModelSource":
+        """The model for ONNX Runtime: its file, unless that is a pipe, which cannot be read again."""
+        return self.name if self.in_file and os.path.isfile(self.name) else self.proto
+
+    @cached_property
+    def is_accepted(self) -> bool:
+        """Whether `onnx.checker` accepts it. ONNX Runtime runs models that it does not."""
+        from passat.ir.onnx.files import check_model
+
+        try:
+            check_model(self.proto)
+        except CheckerError:
+            return False
+        return True
+
+    def read(self, opset: int | None) -> "tuple[ModelProto, IRModule]":
+        """The model in an opset, its own where none is given, and its module. Where it contradicts itself, ONNX Runtime decides
+        whether it can be read. Raises OnnxError."""
+        with self.named():
+            try:
+                return self._read(opset, lenient=False)
+            except ContradictionError:
+                from passat.runner import loads
+
+                if not loads(self.original, self.folder):
+                    raise
+                return self._read(opset, lenient=True)
+
+    def _read(self, opset: int | None, *, lenient: bool) -> "tuple[ModelProto, IRModule]":
+        model = self.proto
+        if opset is not None:
+            from passat.ir.onnx.opset import in_opset  # which needs onnx
+
+            model = in_opset(model, opset, folder=self.folder, lenient=lenient)
+        return model, from_onnx(model, folder=self.folder, lenient=lenient)
+
+    def named(self) -> contextlib.AbstractContextManager[None]:
+        """Lets an OnnxError begin with the name of the file, where there is one."""
+        return about(self.name) if self.in_file else contextlib.nullcontext()
+
+
+def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> Source:
+    """Reads a model. `folder` is the folder of the external data of a model in memory. Raises OnnxError."""
+    require_onnx()
+    if isinstance(model, (str, os.PathLike)):
+        from passat.ir.onnx.files import read_model
+
+        path = os.fspath(model)
+        return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
+    return Source(IN_MEMORY, _in_memory(model), None if folder is None else os.fspath(folder), in_file=False)
+
+
+def _in_memory(model: "ModelProto | bytes | bytearray | memoryview | SupportsRead") -> "ModelProto":
+    data = _bytes_of(model)
+    if data is not None:
+        from passat.ir.onnx.files import parse_model
+
+        return parse_model(data, IN_MEMORY)
+    if not hasattr(model, "graph"):
+        raise OnnxError(
+            f"optimize takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not {type(model).__name__}"
+        )
+    return cast("ModelProto", model)
+
+
+def _bytes_of(model: "ModelLike") -> bytes | None:
+    """The bytes of a model that is given so, or as a file object; None for anything else. Raises OnnxError."""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model)
+    read = getattr(model, "read", None)
+    if not callable(read):
+        return None
+    from passat.ir.onnx.files import MODEL_LIMIT
+
+    data = read(MODEL_LIMIT + 1)
+    if not isinstance(data, bytes):
+        raise OnnxError(
+            f"optimize takes binary file objects, as of open(path, 'rb'); read() of the one given returns {type(data).__name__}"
+        )
+    return data
+
+
+@contextlib.contextmanager
+def about(source: str, output: str | None = None) -> Iterator[None]:
+    """Lets an OnnxError begin with the name of the model, unless it names the file that is written."""
+    try:
+        yield
+    except OnnxError as error:
+        if output is not None and str(error).startswith(output):
+            raise
+        raise error.about(source) from error
