@@ -99,7 +99,7 @@ SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/
 $(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
 	rm -rf $(WHEEL)
 	$(BIN)/python -m build --quiet --outdir $(WHEEL) .
-	$(BIN)/python -m venv $(WHEEL)/venv
-	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check -qq install --no-compile "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
+	$(BIN)/python -m venv --without-pip $(WHEEL)/venv
+	$(PIP) --python $(WHEEL)/venv/bin/python install --no-compile "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
 	$(WHEEL)/venv/bin/python -I .ci/check_wheel.py pyproject.toml
 	@touch $@

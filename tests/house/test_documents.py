@@ -30,7 +30,21 @@ TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\
 LEFT_OUT: Final = ("pip", "make")
 FORKS: Final = multiprocessing.get_context("forkserver")
 """Processes that have imported Passat when they start: that takes longer than most commands of the documents."""
-FORKS.set_forkserver_preload(["passat.cli", "passat.rules.passes", "passat.rules.library", "passat.optimizer", "onnx", "onnxruntime"])
+FORKS.set_forkserver_preload(
+    [
+        *(
+            "passat.cli",
+            "passat.rules.passes",
+            "passat.rules.library",
+            "passat.optimizer",
+            "passat.certificates",
+            "passat.catalogue",
+            "passat.render",
+        ),
+        *("passat.ir.onnx.importer", "passat.ir.onnx.exporter", "networkx", "typer.main", "pydantic.fields", "pydantic.type_adapter"),
+        *("pydantic.json_schema", "rich.console", "onnx", "onnxruntime", __name__),
+    ]
+)
 
 
 def run(command: str, folder: Path) -> str:
