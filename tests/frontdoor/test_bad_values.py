@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "replay": ("folder",),
     "extract": ("egraph.json", "--time-limit", "0"),
     "explain": ("in.onnx",),
+    "inspect": ("in.onnx",),
+    "diff": ("in.onnx", "in.onnx"),
     "rules check": ("rules.py", "--instances", "1"),
     "rules list": ("--rules", "rules.py"),
     "rules doc": ("rules.py",),

@@ -225,34 +225,34 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
         "from passat.passmgr import function_pass, register_pass\n"
-        "@register_pass('Mine')\n"
-        "@function_pass(opt_level=2, name='Mine', after=['FoldConstant'], before=['Spell'])\n"
+        "@register_pass('Placed')\n"
+        "@function_pass(opt_level=2, name='Placed', after=['FoldConstant'], before=['Spell'])\n"
         "def mine(func, mod, ctx):\n"
         "    return func\n"
     )
     order = json.loads(run("order", "--rules", "mine.py", "--json").stdout)["order"]
-    assert order[order.index("Mine") - 1] == "FoldConstant"
-    assert "Mine" in run("order", "--rules", "mine.py", "--passes", "FoldConstant,Spell").stdout
+    assert order[order.index("Placed") - 1] == "FoldConstant"
+    assert "Placed" in run("order", "--rules", "mine.py", "--passes", "FoldConstant,Spell").stdout
     without = run("order", "--rules", "mine.py", "--passes", "FoldConstant")
-    assert "Mine" not in without.stdout
+    assert "Placed" not in without.stdout
     assert without.stderr == (
-        "note: mine.py registers the pass Mine, which does not run: a pipeline has to name it, or all passes of its `after` and `before`\n"
+        "note: mine.py registers the pass Placed, which does not run: a pipeline has to name it, or all passes of its `after` and `before`\n"
     )
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstant'", "'FoldConstan'"))
     unknown = run("order", "--rules", "mine.py")
     assert unknown.exit_code == 2
-    assert unknown.stderr.startswith("error: the pass Mine is to stand after FoldConstan. Cannot use FoldConstan to create the pass")
+    assert unknown.stderr.startswith("error: the pass Placed is to stand after FoldConstan. Cannot use FoldConstan to create the pass")
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstan'", "'DeadCodeElimination'"))
     cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert cycle.exit_code == 2
     assert cycle.stderr == (
-        "error: no order of passes fits what they declare: Spell before DeadCodeElimination before Mine before Spell "
-        "(Mine: after DeadCodeElimination and before Spell); nothing was written\n"
+        "error: no order of passes fits what they declare: Spell before DeadCodeElimination before Placed before Spell "
+        "(Placed: after DeadCodeElimination and before Spell); nothing was written\n"
     )
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))
     unknown = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
-    assert unknown.stderr.startswith("error: the pass Mine is to stand after Nowhere.")
+    assert unknown.stderr.startswith("error: the pass Placed is to stand after Nowhere.")
     assert not Path("out.onnx").exists()
 
 
