@@ -4,6 +4,7 @@ Where infinities come in, what was finite is the same, and what was not finite i
 x + y - x is no number where x is infinite, and y is one.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from passat.ir.expr import Expr
+from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.types import tensor_type
@@ -185,12 +186,17 @@ LIST: dict[str, Identity] = {
 }
 
 
+@functools.cache
+def explored(name: str) -> tuple[Function, Function]:
+    """A program, and what it becomes."""
+    function = func(LIST[name].program())
+    return function, apply(explore(), function, rules__math=LIST[name].math).function
+
+
 @pytest.mark.parametrize("name", LIST)
 def test_it_becomes_the_smaller_one(name: str) -> None:
     identity = LIST[name]
-    function = func(identity.program())
-    outcome = apply(explore(), function, rules__math=identity.math)
-    made = outcome.function
+    function, made = explored(name)
     assert sorted(each for each in operators(made) if each != "expand_dims") == sorted(identity.left)
     assert program_cost(made.body, ROOFLINE) < program_cost(function.body, ROOFLINE)
     assert result_type(made) == result_type(function)
@@ -199,19 +205,16 @@ def test_it_becomes_the_smaller_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", LIST)
 def test_the_default_pipeline_finds_it_too(name: str) -> None:
-    identity = LIST[name]
-    function = func(identity.program())
-    explored = apply(explore(), function, rules__math=identity.math).function
-    with PassContext(3, config={"rules.math": identity.math}):
+    function, found = explored(name)
+    with PassContext(3, config={"rules.math": LIST[name].math}):
         made = build_pipeline()(IRModule({"main": function}))["main"]
-    assert program_cost(made.body, ROOFLINE) <= program_cost(explored.body, ROOFLINE) * (1 + 1e-9)
+    assert program_cost(made.body, ROOFLINE) <= program_cost(found.body, ROOFLINE) * (1 + 1e-9)
     assert_equal_in_value(function, made, exact=False, special=False)
 
 
 @pytest.mark.parametrize("name", [name for name, identity in LIST.items() if identity.math != FINITE])
 def test_infinities_are_no_numbers_and_numbers_are_the_same(name: str) -> None:
-    function = func(LIST[name].program())
-    made = apply(explore(), function).function
+    function, made = explored(name)
     generator = np.random.default_rng(0)
     for _ in range(8):
         types = [tensor_type(param.checked_type, param.name_hint) for param in function.params]
