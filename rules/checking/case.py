@@ -1,20 +1,27 @@
-"""An instance of a pattern: what its holes, literals and calls are, as plain data that can be built, changed and shrunk."""
+"""An instance of a pattern: what its holes, literals and calls are, as plain data that can be built, changed and shrunk. And the values
+of such programs by the operators' kernels, with the size of what comes up on the way, and the same in float64; their comparison, bit
+for bit, or up to a bound."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.evaluate import Value
+from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type
-from passat.ir.op import OpTypeError, get_op
-from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.tensor import Tensor
+from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, get_op
+from passat.ir.shape import ANY, Dim, SymDim, is_static, static_size
+from passat.ir.tensor import Array, Tensor
+from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.rule import KEPT, RESOLVED, NonFinite
 
 Key = tuple[AnyValue, ...]
 
@@ -126,3 +133,197 @@ def declared(case: Case, name: str) -> Type:
         if hole == name and axis < len(dims):
             dims[axis] = ANY if symbol == "?" else SymDim.named(symbol)
     return type_.with_shape(dims)
+
+
+_WIDE: Final = "float64"
+_MOST: Final = 1 << 22
+"""Values of more elements are not computed: odd numbers may ask for any length."""
+
+
+class TooLargeError(EvaluateError):
+    """A call whose value is too large for an instance of a rule."""
+
+
+class Evaluation:
+    """Values of expressions over some inputs, each part once. `wide`: floats are computed in float64 throughout."""
+
+    def __init__(self, inputs: Mapping[Var, Value], *, wide: bool = False) -> None:
+        self.inputs = inputs
+        self.wide = wide
+        self._done: dict[int, Value] = {}
+        self._kept: list[Expr] = []  # what is found by identity must live
+
+    def __call__(self, root: Expr) -> list[Array]:
+        """The value of an expression, tuples flattened. Raises EvaluateError where a kernel refuses its operands, and TooLargeError."""
+        done = self._done
+        for node in post_order(root):
+            if id(node) in done:
+                continue
+            if isinstance(node, Var):
+                value = self._take(self.inputs[node])
+            elif isinstance(node, Constant):
+                value = self._take(node.data)
+            elif isinstance(node, Tuple):
+                value = tuple(done[id(field)] for field in node.fields)
+            elif isinstance(node, TupleGetItem):
+                whole = done[id(node.tuple_value)]
+                assert isinstance(whole, tuple)
+                value = whole[node.index]
+            elif isinstance(node, Call) and isinstance(node.op, Op):
+                args = [done[id(arg)] for arg in node.args]
+                value = _bounded(node.op, args, self._attrs(node.attrs), self._type(node.checked_type))
+            elif isinstance(node, Op):
+                continue
+            else:
+                raise NotImplementedError(f"{type(node).__name__} has no kernel")
+            done[id(node)] = value
+            self._kept.append(node)
+        return [tensor.numpy() for tensor in flatten(done[id(root)])]
+
+    def magnitude(self) -> float:
+        """The greatest finite size of a number, other than an integer, that has come up."""
+        largest = 0.0
+        for value in self._done.values():
+            for tensor in flatten(value):
+                if (tensor.dtype in FLOATS or tensor.dtype in COMPLEX) and tensor.size:
+                    with np.errstate(all="ignore"):
+                        size = np.abs(tensor.numpy().astype(np.float64 if tensor.dtype in FLOATS else np.complex128))
+                    largest = max(largest, float(np.max(size, initial=0.0, where=np.isfinite(size))))
+        return largest
+
+    def _take(self, value: Value) -> Value:
+        if not self.wide:
+            return value
+        if isinstance(value, tuple):
+            return tuple(map(self._take, value))
+        with np.errstate(all="ignore"):
+            return Tensor.dense(value.numpy().astype(np.float64)) if value.dtype in FLOATS else value
+
+    def _type(self, type_: Type) -> Type:
+        if not self.wide:
+            return type_
+        if isinstance(type_, TupleType):
+            return TupleType(map(self._type, type_.fields))
+        return type_.with_dtype(_WIDE) if isinstance(type_, TensorType) and type_.dtype in FLOATS else type_
+
+    def _attrs(self, attrs: Attrs) -> Attrs:
+        if self.wide and attrs and attrs.get("dtype") in FLOATS:
+            return Attrs({**attrs, "dtype": _WIDE})
+        return attrs
+
+
+def _bounded(op: Op, args: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+    """The value of a call. Raises TooLargeError before it is computed where its type says so, and where there is no room for it."""
+    known = type_
+    if op.known_operands:
+        with contextlib.suppress(OpTypeError):  # the kernel says what is wrong
+            known = op.infer([_type_of(arg) for arg in args], attrs, [_known(arg) for arg in args])
+    if any(size > _MOST for size in _sizes(known)):
+        raise TooLargeError(f"{op.name}: the value has more than {_MOST} elements")
+    try:
+        return evaluate_call(op, args, attrs, type_)
+    except MemoryError as error:
+        raise TooLargeError(f"{op.name}: there is not enough memory for the value") from error
+
+
+def _type_of(value: Value) -> Type:
+    return TupleType(map(_type_of, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
+
+
+def _known(value: Value) -> KnownValue | None:
+    small = isinstance(value, Tensor) and value.dtype in FOLLOWED and value.size <= KNOWN_LIMIT
+    return np.asarray(value.numpy(), np.object_) if small and isinstance(value, Tensor) else None
+
+
+def _sizes(type_: Type) -> Iterator[int]:
+    """The numbers of elements of the tensors of a type that are known."""
+    if isinstance(type_, TupleType):
+        for field in type_.fields:
+            yield from _sizes(field)
+    elif isinstance(type_, TensorType) and is_static(type_.shape):
+        yield static_size(type_.shape)
+
+
+def flatten(value: Value) -> list[Tensor]:
+    """The tensors of a value, in order."""
+    if isinstance(value, tuple):
+        return [tensor for part in value for tensor in flatten(part)]
+    return [value]
+
+
+def is_float(array: Array) -> bool:
+    """Whether the elements are floating-point numbers, real or complex."""
+    return array.dtype.kind == "c" or from_numpy(array.dtype) in FLOATS
+
+
+def limit_of(dtype: str) -> float:
+    """The greatest number of an element type of floats."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(to_numpy(dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+
+
+_ROUNDINGS: Final = 128.0
+_NARROW_ROUNDINGS: Final = 16.0
+"""So many units of rounding, relative to the size of what comes up on the way, two sides may differ by that do the same in another order;
+fewer in types of 16 bits and less, whose kernels compute in float32."""
+
+
+def difference(
+    found: Sequence[Array],
+    expected: Sequence[Array],
+    bounds: Sequence[float] | None = None,
+    *,
+    finite: bool = False,
+    nonfinite: NonFinite = KEPT,
+) -> str | None:
+    """What is different between two lists of results, those of the right side and those of the left side, or None.
+
+    Without bounds, bit for bit: one nan is as good as another, -0.0 is not 0.0. With a bound for each result, floats may differ by that
+    much, infinite ones and nan only as far as `nonfinite` says; integers and bools must be equal always. `finite`: only where the expected
+    result is finite.
+    """
+    if len(found) != len(expected):
+        return f"there are {len(found)} results, not {len(expected)}"
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        which = f" of result {i}" if len(found) > 1 else ""
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"the type{which} is {a.dtype}{list(a.shape)} on the right, {b.dtype}{list(b.shape)} on the left"
+        differs = _differs(a, b, None if bounds is None else bounds[i], finite, nonfinite)
+        if np.any(differs):
+            place = tuple(int(index) for index in np.argwhere(differs)[0])
+            where = f" at {place}" if place else ""
+            off = "" if bounds is None else _near(a[place], b[place], bounds[i])
+            return f"the element{which}{where} is {a[place]!s} on the right, {b[place]!s} on the left{off}"
+    return None
+
+
+def _near(a: AnyValue, b: AnyValue, bound: float) -> str:
+    """What to add where the difference is small."""
+    apart = abs(complex(a) - complex(b))
+    return f"; up to {bound:.2g} apart would be rounding" if bound > 0 and apart < 1000 * bound else ""
+
+
+def _differs(a: Array, b: Array, bound: float | None, finite: bool, nonfinite: NonFinite) -> Array:
+    if not is_float(b):
+        return np.asarray(a != b, np.bool_)
+    if b.dtype.kind == "c":
+        parts = [_differs(x, y, bound, finite, nonfinite) for x, y in ((a.real, b.real), (a.imag, b.imag))]
+        return np.asarray(parts[0] | parts[1])
+    with np.errstate(all="ignore"):  # signalling nans
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        same = (np.isnan(x) & np.isnan(y)) | ((x == y) & ((np.signbit(x) == np.signbit(y)) if bound is None else True))
+        if bound is not None:
+            same |= np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= bound)
+            if nonfinite != KEPT:
+                same |= ~np.isfinite(x) & (np.isnan(y) if nonfinite == RESOLVED else ~np.isfinite(y))
+    return np.asarray(~same & np.isfinite(y) if finite else ~same)
+
+
+def rounding(array: Array, magnitude: float) -> float:
+    """By how much two sides may differ that round the same number of times, numbers up to that size."""
+    if not is_float(array):
+        return 0.0
+    info = ml_dtypes.finfo(array.dtype)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    narrow = from_numpy(array.dtype) not in ("float32", "float64", "complex64", "complex128")
+    return (_NARROW_ROUNDINGS if narrow else _ROUNDINGS) * float(info.eps) * max(magnitude, float(info.smallest_normal))

@@ -15,10 +15,9 @@ from passat.ir.evaluate import Value
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.checking.case import Case, Key, Unfit, name_of
+from passat.rules.checking.case import Case, Key, Unfit, flatten, name_of
 from passat.rules.checking.dice import EXTREME, PLAIN, Dice
 from passat.rules.checking.draw import Wishes, draw
-from passat.rules.checking.evaluation import flatten
 from passat.rules.checking.trial import Trial, Trier
 from passat.rules.pattern import Pattern, PCall, PVar, subterms
 

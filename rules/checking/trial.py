@@ -13,8 +13,19 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, compatible
-from passat.rules.checking.case import Case, Program, Unfit, build
-from passat.rules.checking.evaluation import Evaluation, TooLargeError, difference, flatten, is_float, limit_of, rounding
+from passat.rules.checking.case import (
+    Case,
+    Evaluation,
+    Program,
+    TooLargeError,
+    Unfit,
+    build,
+    difference,
+    flatten,
+    is_float,
+    limit_of,
+    rounding,
+)
 from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper

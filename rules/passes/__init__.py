@@ -11,7 +11,6 @@ from passat.rules.passes.algebra import (
     linear_algebra,
 )
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
-from passat.rules.passes.raising import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
 from passat.rules.passes.simplify import (
     SIMPLIFY,
     SIMPLIFY_EXPR,
@@ -24,6 +23,7 @@ from passat.rules.passes.simplify import (
     simplify_inference,
     simplify_tuple_get,
 )
+from passat.rules.passes.target import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
 
 __all__ = [
     "SIMPLIFY",

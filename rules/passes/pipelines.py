@@ -16,8 +16,6 @@ from passat.rules.passes.algebra import (
 from passat.rules.passes.flatten_regions import FlattenRegions
 from passat.rules.passes.join_slices import JoinSlices
 from passat.rules.passes.layouts import alter_op_layout
-from passat.rules.passes.lowering import CanonicalizeCast, SpellSums, canonicalize_ops, fast_math, legalize
-from passat.rules.passes.raising import ReadOpaque, contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
     dynamic_to_static,
@@ -28,6 +26,19 @@ from passat.rules.passes.simplify import (
     simplify_inference,
 )
 from passat.rules.passes.simplify_shapes import SimplifyShapes
+from passat.rules.passes.target import (
+    CanonicalizeCast,
+    ReadOpaque,
+    SpellSums,
+    canonicalize_ops,
+    contrib_operators,
+    fast_math,
+    flatten_hidden_state,
+    legalize,
+    raise_attention,
+    raise_operators,
+    spell,
+)
 
 _CAST: Final = get_op("cast")
 

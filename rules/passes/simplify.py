@@ -22,7 +22,7 @@ from passat.rules.library.masks import Selections
 from passat.rules.library.products import Products, Weights
 from passat.rules.library.raising import RootForms
 from passat.rules.library.views import Broadcasts, ChainedViews, Copies, Transposes, Views
-from passat.rules.passes.lowering import LoweringPass
+from passat.rules.passes.target import LoweringPass
 from passat.rules.rule_pass import RulePass
 
 Skip = Callable[[Expr], bool]

@@ -25,7 +25,7 @@ from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.library import rule_sets
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.passes.raising import RAISING
+from passat.rules.passes.target import RAISING
 from passat.rules.pattern import OpNames, Pattern, PCall, PConst, PGet, PLiteral, PVar, attributes, op, pattern_parts, tensors
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker

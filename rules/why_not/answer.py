@@ -1,9 +1,19 @@
-"""The answer to why a rule did not fire: findings, the weightiest first, as sentences and as data."""
+"""The answer to why a rule did not fire: findings, the weightiest first, as sentences and as data; what does not agree with a pattern,
+in the words of a person, and why calls were not taken together by a rule with several roots."""
 
 import enum
 from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
+
+from passat.ir.tensor import Tensor
+from passat.rules.conditions import Refuse
+from passat.rules.engine.graph import TUPLE
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Bindings
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
+from passat.rules.why_not.align import Alignment, Failure
+from passat.rules.why_not.view import View, constant_text
 
 _NAMES: Final = 4
 """So many places of a finding are named."""
@@ -155,3 +165,186 @@ def times(count: int) -> str:
     ('once', 'twice', '3 times')
     """
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_LONG: Final = 60
+"""Characters of a pattern that a sentence shows."""
+_TOLD: Final = 3
+"""So many parts that do not agree are told."""
+
+
+def near_miss(view: View, alignment: Alignment) -> str:
+    """Where a pattern nearly matches, and what does not agree there."""
+    failures = list(alignment.failures)
+    first = _root(view, failures.pop(0)) if alignment.off_root else f"at {view.describe(alignment.root)}"
+    if failures and failures[0].what == "field" and failures[0].whole == alignment.root:
+        first = _field(view, failures.pop(0))
+    what: list[str] = []
+    while failures:
+        failure = failures.pop(0)
+        if failures and _are_both(failure, failures[0]):
+            what.append(_both(view, failure, failures.pop(0), alignment.root))
+        else:
+            what.append(_failure(view, failure, alignment.root))
+    if len(what) > _TOLD:
+        what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not agree"]
+    if alignment.off_root or not first.startswith("at "):
+        return listed([first, *what])
+    return f"{first} {listed(what)}"
+
+
+def pattern_text(pattern: Pattern) -> str:
+    """A part of a pattern, as it is wanted."""
+    if isinstance(pattern, PConst):
+        return f"a constant ({pattern.name})"
+    if isinstance(pattern, PLiteral):
+        return f"the number {pattern.value}"
+    if isinstance(pattern, PTuple):
+        return f"a tuple of {len(pattern.fields)}"
+    text = repr(pattern)
+    text = text[1:-1] if isinstance(pattern, PCall) and text.startswith("(") else text
+    if len(text) <= _LONG:
+        return text
+    if isinstance(pattern, PCall):
+        return f"{pattern.op.name}(...)"
+    return f"output {pattern.index} of {pattern_text(pattern.of)}" if isinstance(pattern, PGet) else text
+
+
+def _root(view: View, failure: Failure) -> str:
+    """The root of a pattern, and what stands there."""
+    found = view.describe(failure.given)
+    if failure.what == "arity":
+        return f"{found} has {_operands(view.graph.symbols[failure.given].arity)}, not {len(failure.wanted.args)}"
+    wanted = failure.wanted
+    return f"{found} is not {wanted.op.name if isinstance(wanted, PCall) else pattern_text(wanted)}"
+
+
+def _are_both(failure: Failure, other: Failure) -> bool:
+    """Whether two failures are the two operands of a commutative call, neither of which is there in any order."""
+    return (
+        failure.whole == other.whole
+        and isinstance(failure.of, PCall)
+        and failure.of.op.commutative
+        and {failure.what, other.what} <= {"part", "constant"}
+        and {failure.position, other.position} == {0, 1}
+    )
+
+
+def _both(view: View, failure: Failure, other: Failure, root: int) -> str:
+    """That neither operand is what is wanted."""
+    found = listed([view.describe(operand) for operand in view.graph.operands[failure.whole]])
+    wanted = listed([pattern_text(each.wanted) for each in (failure, other)])
+    return f"the operands{_of(view, failure.whole, root)} are {found}, not {wanted}"
+
+
+def _of(view: View, whole: int, root: int) -> str:
+    """Of which node; nothing to say where that is the root, at which all of it is."""
+    return "" if whole == root else f" of {view.describe(whole)}"
+
+
+def _failure(view: View, failure: Failure, root: int) -> str:
+    """A part that does not agree, below the root."""
+    graph, of = view.graph, _of(view, failure.whole, root)
+    if failure.what == "attribute":
+        name, wanted = failure.wanted
+        return f"{name}{of} is {failure.given!r}, not {wanted!r}"
+    if failure.what == "hole":
+        name, wanted = failure.wanted
+        return f"the attribute {name} is {wanted!r} in one place and {failure.given!r} in the other ({view.describe(failure.whole)})"
+    if failure.what == "field":
+        return _field(view, failure)
+    if failure.what == "same":
+        before, here = failure.given
+        return f"{failure.wanted!r} is {view.describe(before)} in one place and {view.describe(here)} in the other: not the same value"
+    wanted = pattern_text(failure.wanted)
+    place = _place(view, failure, root)
+    if isinstance(failure.given, Tensor):
+        several = " of several values" if failure.given.uniform() is None else ""
+        return f"{place} is {constant_text(failure.given)}{several}, not {failure.wanted.value}"
+    found = view.describe(failure.given)
+    if failure.what == "arity":
+        symbol = graph.symbols[failure.given]
+        if symbol.kind == TUPLE:
+            return f"{place} is a tuple of {symbol.arity}, not of {len(failure.wanted.fields)}"
+        return f"{place}, {found}, has {_operands(symbol.arity)}, not {len(failure.wanted.args)}"
+    if failure.other >= 0 and graph.find(failure.other) != graph.find(failure.given):
+        both = [view.describe(operand) for operand in graph.operands[failure.whole]]
+        return f"neither operand{of} is {wanted}: they are {listed(both)}"
+    return f"{place} is {found}, not {wanted}"
+
+
+def _field(view: View, failure: Failure) -> str:
+    return f"output {failure.given} of {view.describe(view.graph.operands[failure.whole][0])} is taken, not output {failure.wanted}"
+
+
+def _place(view: View, failure: Failure, root: int) -> str:
+    """The operand that a part would be."""
+    symbol, of = view.graph.symbols[failure.whole], _of(view, failure.whole, root)
+    if symbol.kind == TUPLE:
+        return f"the {ordinal(failure.position)} field{of}"
+    if symbol.op is None:
+        return "what an output is taken of"
+    return f"the operand{of}" if symbol.arity == 1 else f"the {ordinal(failure.position)} operand{of}"
+
+
+def ordinal(position: int) -> str:
+    """A place in a row, counted from 0, in a word.
+
+    >>> ordinal(0), ordinal(11)
+    ('first', '12th')
+    """
+    return _ORDINALS[position] if position < len(_ORDINALS) else f"{position + 1}th"
+
+
+def _operands(count: int) -> str:
+    return "one operand" if count == 1 else f"{count} operands"
+
+
+def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = None) -> list[Finding]:
+    """What keeps the calls that match one by one from being taken together, in a program as it came in."""
+    graph = view.graph
+    refused: dict[str, list[int]] = {}
+    matches: dict[int, Bindings] = {}
+    roots = list(view.by_symbol.get(grouper.matcher.root, ()))
+    for row in sorted({row for variant in grouper.matcher.variants for row in variant.search(graph, roots)}):
+        try:
+            matches.setdefault(row[0], grouper.matcher.bind(graph, row))
+        except Refuse as refusal:
+            refused.setdefault(str(refusal), []).append(row[0])
+    found = []
+    for reason, nodes in refused.items():
+        kept = [one for one in nodes if node is None or view.is_any([one], node)]
+        if kept:
+            places = [view.place(one) for one in kept]
+            text = f"it matches at {listed(places)} (in {pass_name}) and is refused: {reason}"
+            found.append(Finding(Kind.REFUSED, text, bare(places), (pass_name,), len(kept)))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for root, match in matches.items():
+        groups.setdefault(tuple(graph.find(match.node(hole)) for hole in grouper.rule.left.shared), []).append(root)
+    for shared, members in groups.items():
+        if node is not None and not view.is_any(members, node):
+            continue
+        holes = listed([f"{hole!r} ({view.describe(cls)})" for hole, cls in zip(grouper.rule.left.shared, shared, strict=True)])
+        places = [view.place(member) for member in members]
+        if len(members) == 1:
+            text = f"only {places[0]} matches with this {holes}: there is no other call to take it together with"
+        else:
+            text = f"{listed(places)} share {holes}, but {_difference(matches, members)}"
+        found.append(Finding(Kind.NEAR, text, bare(places), (pass_name,), len(members)))
+    return found
+
+
+def _difference(matches: dict[int, Bindings], members: list[int]) -> str:
+    """The first attribute in which calls differ, or what else there may be."""
+    first = matches[members[0]].attrs
+    for member in members[1:]:
+        other = matches[member].attrs
+        for name, value in first.items():
+            if other[name] != value:
+                mine, theirs = value, other[name]
+                if hasattr(value, "items") and hasattr(theirs, "items"):
+                    key = next(each for each in value if value[each] != theirs[each])
+                    return f"their attributes differ: {key} is {value[key]!r} and {theirs[key]!r}"
+                return f"the attribute {name} is {mine!r} and {theirs!r}"
+    return "one of them is computed from another, or their parts do not have the types that they have"

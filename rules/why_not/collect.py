@@ -12,10 +12,9 @@ from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import unwritable
 from passat.rules.why_not.align import Aligner, Alignment, nearness
-from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
+from passat.rules.why_not.answer import Finding, Kind, bare, listed, near_miss, ordinal, times, why_apart
 from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import History, Priced, Ran, extra_costs, views_of_module
-from passat.rules.why_not.words import near_miss, ordinal, why_apart
 
 ORDER: Final = (
     *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REFUSED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),

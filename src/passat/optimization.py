@@ -29,7 +29,7 @@ from passat.rules.cost import CostError, CostModel, program_cost
 from passat.rules.engine.interruption import interrupted
 from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
-from passat.rules.passes.raising import ReadOpaque, check_domains
+from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.rule import KEPT
 from passat.rules.rule_pass import RulePass, unheard
 from passat.runner import loads

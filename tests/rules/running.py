@@ -18,7 +18,7 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
 from passat.passmgr.pass_info import Statistics
-from passat.rules.checking import evaluation
+from passat.rules.checking.case import difference as values_differ
 from passat.rules.checking.dice import EXTREME, PLAIN, draw_array
 from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import Graph
@@ -133,7 +133,7 @@ def feeds_of(
 def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool, tolerance: float = 0.0) -> str | None:
     """What is different between two lists of results, or None. `exact`: bit for bit, one nan being as good as another; integers and
     bools always. Otherwise floats may differ by rounding, or by `tolerance` where that is more."""
-    return evaluation.difference(found, expected, None if exact else [_bound(array, tolerance) for array in expected])
+    return values_differ(found, expected, None if exact else [_bound(array, tolerance) for array in expected])
 
 
 def _bound(array: Array, tolerance: float) -> float:

@@ -4,7 +4,7 @@
 One file for each group of commands; Passat itself is imported when a command runs, so that `--help` answers at once.
 """
 
-from passat.cli import bisect, explain, extract, inspect, optimize, order, rules  # noqa: F401  # they register their commands
+from passat.cli import bisect, extract, inspect, optimize, order, rules  # noqa: F401  # they register their commands
 from passat.cli.app import main
 
 __all__ = ["main"]

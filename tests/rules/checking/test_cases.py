@@ -1,18 +1,23 @@
-"""Which rules can be checked, and which cover others."""
+"""Instances of patterns, drawn and built, and the comparison of values."""
 
 import contextlib
 
+import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from passat.ir.op import list_ops
-from passat.rules.checking.case import Unfit, build
+from passat.ir.tensor import Array
+from passat.rules.checking.case import Evaluation, Unfit, build, difference, rounding
 from passat.rules.checking.dice import Dice
 from passat.rules.checking.draw import Wishes, draw
 from passat.rules.checking.relations import covers
 from passat.rules.conditions import equals, is_float
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule
+from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite, Rule
+from tests.rules.building import func, ops, var
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -67,3 +72,100 @@ def test_rules_on_every_operator_can_be_checked() -> None:
 )
 def test_a_rule_covers_its_instances(general: Rule, special: Rule, covered: bool) -> None:
     assert covers(general, special) is covered
+
+
+F32, F64 = np.float32, np.float64
+
+
+def array(*values: object, dtype: object = F32) -> Array:
+    return np.array(values, dtype)  # type: ignore[call-overload,no-any-return]  # a dtype by any name
+
+
+def test_bit_for_bit_one_nan_is_as_good_as_another_and_zero_has_a_sign() -> None:
+    quiet, other = np.array([0x7FC00000, 0xFFC00001], np.uint32).view(F32).reshape(2, 1)
+    assert difference([quiet], [other]) is None
+    assert difference([array(0.0)], [array(-0.0)]) == "the element at (0,) is 0.0 on the right, -0.0 on the left"
+    assert difference([array(1.0)], [array(np.nextafter(F32(1), F32(2)))]) is not None
+
+
+def test_within_a_bound_infinities_and_nan_stay_what_they_are() -> None:
+    assert difference([array(1.0, 0.0)], [array(1.01, -0.0)], [0.02]) is None
+    assert difference([array(1.0)], [array(1.03)], [0.02]) == (
+        "the element at (0,) is 1.0 on the right, 1.03 on the left; up to 0.02 apart would be rounding"
+    )
+    assert difference([array(np.inf)], [array(np.nan)], [1e9]) == "the element at (0,) is inf on the right, nan on the left"
+    assert difference([array(np.inf)], [array(-np.inf)], [1e9]) is not None
+    assert difference([array(3e38)], [array(np.inf)], [1e9]) is not None
+
+
+def test_integers_are_equal_or_not_whatever_the_bound() -> None:
+    assert difference([array(3, dtype=np.int8)], [array(4, dtype=np.int8)], [9.0]) is not None
+    assert difference([array(True, dtype=np.bool_)], [array(True, dtype=np.bool_)]) is None
+
+
+def test_only_finite_elements_count_where_that_is_asked() -> None:
+    assert difference([array(0.0, 1.0)], [array(np.nan, 1.0)], [0.0], finite=True) is None
+    assert difference([array(np.nan)], [array(1.0)], [0.0], finite=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "refused_by"),
+    [
+        (np.nan, np.nan, []),
+        (np.inf, np.inf, []),
+        (-np.inf, np.nan, [KEPT]),
+        (np.nan, -np.inf, [KEPT, RESOLVED]),
+        (np.inf, -np.inf, [KEPT, RESOLVED]),
+        (1.0, np.nan, [*NONFINITE]),
+        (np.nan, 1.0, [*NONFINITE]),
+        (1.0, np.inf, [*NONFINITE]),
+        (np.inf, 1.0, [*NONFINITE]),
+    ],
+)
+def test_what_is_not_finite_is_another_such_value_as_far_as_that_is_said(
+    found: float, expected: float, refused_by: list[NonFinite]
+) -> None:
+    pairs = {words: difference([array(found, 2.0)], [array(expected, 2.0)], [9.0], nonfinite=words) for words in NONFINITE}
+    assert [words for words in NONFINITE if pairs[words]] == refused_by
+    exactly = difference([array(found)], [array(expected)], nonfinite=MIXED)
+    assert bool(exactly) == bool(refused_by), "bit for bit it says nothing"
+
+
+def test_complex_numbers_are_compared_by_part() -> None:
+    assert difference([array(1 + 2j, dtype=np.complex64)], [array(1 + 2j, dtype=np.complex64)]) is None
+    assert difference([array(1 + 2j, dtype=np.complex64)], [array(1 - 2j, dtype=np.complex64)], [0.1]) is not None
+
+
+def test_shapes_and_numbers_of_results_are_compared() -> None:
+    assert difference([array(1.0)], []) == "there are 1 results, not 0"
+    assert difference([array(1.0)], [array(1.0, 1.0)]) == "the type is float32[1] on the right, float32[2] on the left"
+    assert difference([array(1.0), array(1.0)], [array(1.0), array(2.0)]) == (
+        "the element of result 1 at (0,) is 1.0 on the right, 2.0 on the left"
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=6), st.sampled_from(["float32", "float16", "bfloat16", "float64"]))
+def test_sums_in_another_order_are_within_the_bound(values: list[float], dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
+    numbers = np.array(values).astype(kind)
+    there = back = np.zeros((), kind)
+    for number, last in zip(numbers, numbers[::-1], strict=True):
+        there, back = (there + number).astype(kind), (back + last).astype(kind)
+    bound = rounding(there, float(np.sum(np.abs(numbers.astype(F64)))))
+    assert difference([np.asarray(there)], [np.asarray(back)], [bound]) is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_evaluation_says_how_large_numbers_become_on_the_way(wide: bool) -> None:
+    from passat.ir.infer import infer_type
+    from passat.ir.tensor import Tensor
+
+    x = var("x", (1,))
+    function = func(ops.add(ops.multiply(x, ops.multiply(x, x)), ops.negative(ops.multiply(x, ops.multiply(x, x)))))
+    infer_type(function)
+    evaluation = Evaluation({x: Tensor.dense(array(1000.1))}, wide=wide)
+    [found] = evaluation(function.body)
+    assert found.dtype == (F64 if wide else F32)
+    assert found.tolist() == [0.0]
+    assert 1e9 <= evaluation.magnitude() < 1.001e9

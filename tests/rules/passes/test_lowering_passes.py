@@ -5,7 +5,7 @@ import pytest
 from passat.ir.op import get_op
 from passat.passmgr import PipelineError, get_entry, parse_pipeline
 from passat.rules.library import CanonicalOps
-from passat.rules.passes.lowering import CanonicalizeCast, canonicalize_ops, fast_math, legalize
+from passat.rules.passes.target import CanonicalizeCast, canonicalize_ops, fast_math, legalize
 from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.rule import RuleSet
 from tests.rules.passes.golden import becomes, program, run, stays

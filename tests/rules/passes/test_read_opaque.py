@@ -5,7 +5,7 @@ from onnx import parser
 
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
-from passat.rules.passes.raising import ReadOpaque
+from passat.rules.passes.target import ReadOpaque
 from tests.rules.passes.golden import program, run
 from tests.rules.running import operators
 

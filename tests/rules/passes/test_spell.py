@@ -1,7 +1,7 @@
 """Spell: the ways to write things that ONNX Runtime runs fastest."""
 
 from passat.rules.passes import spell
-from passat.rules.passes.lowering import SpellSums
+from passat.rules.passes.target import SpellSums
 from tests.rules.passes.golden import becomes, stays
 
 ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"

@@ -23,7 +23,7 @@ from passat.rules.passes import (
     simplify_expr,
     simplify_inference,
 )
-from passat.rules.passes.lowering import fast_math
+from passat.rules.passes.target import fast_math
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import phase, rule_pass
