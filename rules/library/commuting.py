@@ -37,16 +37,14 @@ from passat.rules.library.layouts import (
     inner_shape,
     keeps_samples,
     kept_order,
-    layout_before,
-    layout_behind,
     lays_out,
     missing_axes,
     moves_blocks,
     outer_order,
+    permuted,
+    permuted_back,
     reduced_before,
     sliced,
-    widths_before,
-    widths_behind,
 )
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.views import is_view, new_shape
@@ -264,8 +262,8 @@ class MoveTransposes(RuleSet):
         .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
     )
-    sink_pool = _sinks(pool(_TURNED, attrs=a, layout=q), pool(x, attrs=a, layout=layout_before(q, p, x)))
-    sink_pad = _sinks(op.nn.pad(_TURNED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=widths_before(q, p, x)))
+    sink_pool = _sinks(pool(_TURNED, attrs=a, layout=q), pool(x, attrs=a, layout=permuted_back(q, p, x)))
+    sink_pad = _sinks(op.nn.pad(_TURNED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=permuted_back(q, p, x)))
     sink_slice = _sinks(op.strided_slice(_TURNED, attrs=a), _sliced(x, False))
     sink_quantifier = _reduces(quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=_AXES, exclude=False))
     sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=_BEFORE))
@@ -293,8 +291,8 @@ class MoveTransposes(RuleSet):
         .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
     )
-    hoist_pool = _hoists(pool(x, attrs=a, layout=q), pool(_TURNED, attrs=a, layout=layout_behind(q, p, x)))
-    hoist_pad = _hoists(op.nn.pad(x, attrs=a, pad_width=q), op.nn.pad(_TURNED, attrs=a, pad_width=widths_behind(q, p, x)))
+    hoist_pool = _hoists(pool(x, attrs=a, layout=q), pool(_TURNED, attrs=a, layout=permuted(q, p, x)))
+    hoist_pad = _hoists(op.nn.pad(x, attrs=a, pad_width=q), op.nn.pad(_TURNED, attrs=a, pad_width=permuted(q, p, x)))
     hoist_slice = _hoists(op.strided_slice(x, attrs=a), _sliced(_TURNED, True))
     hoist_left = _hoists(g(x, y), g(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH)
     hoist_right = _hoists(h(y, x), h(_Y_BROADCAST, _TURNED)).when(

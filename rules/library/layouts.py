@@ -243,29 +243,21 @@ def axis_behind(axis: int, axes: Sequence[int] | None, x: Term) -> int:
 
 
 @computed
-def layout_before(layout: str, axes: Sequence[int] | None, x: Term) -> str:
-    """The layout of a tensor whose transpose has the given one."""
+def permuted(given: AnyValue, axes: Sequence[int] | None, x: Term) -> AnyValue:
+    """What is given for each axis of a tensor, widths or the letters of a layout, in the order of its transpose."""
+    return _in_order(given, _order(axes, x))
+
+
+@computed
+def permuted_back(given: AnyValue, axes: Sequence[int] | None, x: Term) -> AnyValue:
+    """What is given for each axis of the transpose of a tensor in the order of the tensor."""
     order = _order(axes, x)
-    return "".join(layout[order.index(axis)] for axis in range(len(order)))
+    return _in_order(given, [order.index(axis) for axis in range(len(order))])
 
 
-@computed
-def layout_behind(layout: str, axes: Sequence[int] | None, x: Term) -> str:
-    """The layout of the transpose of a tensor that has the given one."""
-    return "".join(layout[axis] for axis in _order(axes, x))
-
-
-@computed
-def widths_before(widths: tuple[AnyValue, ...], axes: Sequence[int] | None, x: Term) -> tuple[AnyValue, ...]:
-    """The widths by which a tensor is padded whose transpose is padded by the given ones."""
-    order = _order(axes, x)
-    return tuple(widths[order.index(axis)] for axis in range(len(order)))
-
-
-@computed
-def widths_behind(widths: tuple[AnyValue, ...], axes: Sequence[int] | None, x: Term) -> tuple[AnyValue, ...]:
-    """The widths by which the transpose of a tensor is padded that is padded by the given ones."""
-    return tuple(widths[axis] for axis in _order(axes, x))
+def _in_order(given: AnyValue, places: Sequence[int]) -> AnyValue:
+    found = [given[place] for place in places]
+    return "".join(found) if isinstance(given, str) else tuple(found)
 
 
 @computed
