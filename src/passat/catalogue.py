@@ -3,6 +3,7 @@ functions that they name mean."""
 
 import inspect
 import re
+import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -159,6 +160,10 @@ def meaning(function: Callable[..., AnyValue]) -> str:
     return text or f"{function.__name__.replace('_', ' ')}."
 
 
+_WIDE: Final = 110
+"""Longer equations have a line for each side."""
+_REPEATED: Final = 24
+"""Parts of so many characters, at least, get a letter where they stand there twice."""
 _FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
 
 
@@ -345,16 +350,43 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
 
 def rules_text(rows: Iterable[RuleRow]) -> str:
     """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where
-    it does anything."""
+    it does anything. Capital letters stand for long parts that it has more than once."""
     lines: list[str] = []
     for row in rows:
-        lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {row['rule']}"]
+        rule, *conditions, shared = shortened([row["rule"], *row["conditions"]])
+        sides = re.sub(r" (->|<->) ", r"\n    \1 ", rule) if len(rule) > _WIDE else rule
+        lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {sides}"]
         kinds = [row["kind"], *(f"{' and '.join(used)} in {name}" for name, used in row["kind_in"].items())]
         lines += [f"    kind: {', '.join(kinds)}"] if kinds != [REDUCING] else []
         lines += [f"    {meaning}" for meaning in row["holes"]]
-        lines += [f"    where {' and '.join(row['conditions'])}"] if row["conditions"] else []
+        lines += [f"    where {' and '.join(conditions)}"] if conditions else []
+        lines += [f"    {part}" for part in shared.splitlines()]
         lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
     return "\n".join(lines)
+
+
+def shortened(texts: Sequence[str]) -> list[str]:
+    """The equation and the conditions of a rule, and last which parts of it the capital letters in them stand for."""
+    texts = [*texts, ""]
+    for letter in string.ascii_uppercase:
+        whole = "\n".join(texts)
+        repeated = [part for part in _calls(whole) if len(part) >= _REPEATED and whole.count(part) > 1]
+        if not repeated:
+            break
+        part = max(repeated, key=len)
+        texts = [*(text.replace(part, letter) for text in texts[:-1]), texts[-1].replace(part, letter) + f"{letter} = {part}\n"]
+    return texts
+
+
+def _calls(text: str) -> list[str]:
+    """The calls and the terms in brackets that a text has in it, in the order in which they end."""
+    found, starts = [], []
+    for place, character in enumerate(text):
+        if character == "(":
+            starts.append(place - len(re.findall(r"[\w.]*$", text[:place])[0]))
+        elif character == ")" and starts:
+            found.append(text[starts.pop() : place + 1])
+    return found
 
 
 def _row(rule: Rule) -> RuleRow:

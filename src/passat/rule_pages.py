@@ -1,7 +1,6 @@
 """Pages on rules, as Markdown: the default pipeline at each level, and each rule with its equation, guards and exactness."""
 
 import re
-import string
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any as AnyValue
@@ -18,6 +17,7 @@ from passat.catalogue import (
     operators_of,
     registered_rule_passes,
     runners,
+    shortened,
 )
 from passat.passmgr import Pass, PassContext
 from passat.rules.passes import default_pipeline
@@ -29,9 +29,6 @@ _FREELY: Final = {KEPT: "", RESOLVED: "; NaN may become infinite", MIXED: "; inf
 _LONG: Final = 130
 """Equations of more characters are no longer told in tables."""
 _WIDTH: Final = 110
-_REPEATED: Final = 24
-"""Parts of so many characters, at least, get a letter where they stand there twice."""
-_BREAK: Final = "\n"
 _INTRODUCTION: Final = """\
 In an equation, `x`, `y`, `z` ... stand for any tensors and `c`, `d`, `w` ... for constants where the guards need their values; attributes
 that a left side does not name may be anything. What holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands
@@ -250,37 +247,13 @@ def _entries(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule]
     lines = []
     for rule in rules:
         told = [tell(rule) for _, tell in columns]
-        equation, *conditions, shared = _shortened([repr(rule), *_guards(rule)])
+        equation, *conditions, shared = shortened([repr(rule), *_guards(rule)])
         sides = re.sub(r" (->|<->) ", r"\n\1 ", equation).split("\n")
         text = [*sides, *(["where " + ", ".join(conditions)] if conditions else []), *shared.splitlines()]
         wrapped = [piece for line in text for piece in textwrap.wrap(line, _WIDTH, subsequent_indent="     ", break_on_hyphens=False)]
         block = "\n".join(f"  {line}" for line in wrapped)
         lines.append(f"* {_code(rule.name)}{': ' if told else ''}{'; '.join(told)}\n\n  ```text\n{block}\n  ```\n")
     return "\n".join(lines)
-
-
-def _shortened(texts: Sequence[str]) -> list[str]:
-    """The equation and the conditions of a rule, and last which parts of it the capital letters in them stand for."""
-    texts = [*texts, ""]
-    for letter in string.ascii_uppercase:
-        whole = _BREAK.join(texts)
-        repeated = [part for part in _calls(whole) if len(part) >= _REPEATED and whole.count(part) > 1]
-        if not repeated:
-            break
-        part = max(repeated, key=len)
-        texts = [*(text.replace(part, letter) for text in texts[:-1]), texts[-1].replace(part, letter) + f"{letter} = {part}\n"]
-    return texts
-
-
-def _calls(text: str) -> list[str]:
-    """The calls and the terms in brackets that a text has in it, in the order in which they end."""
-    found, starts = [], []
-    for place, character in enumerate(text):
-        if character == "(":
-            starts.append(place - len(re.findall(r"[\w.]*$", text[:place])[0]))
-        elif character == ")" and starts:
-            found.append(text[starts.pop() : place + 1])
-    return found
 
 
 def _operator_index(subjects: Sequence[Subject]) -> str:

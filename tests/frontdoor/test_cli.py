@@ -249,7 +249,11 @@ def test_every_rule_of_the_library_is_listed_with_its_passes() -> None:
     assert len(rows) > 20
     assert len({row["name"] for row in rows}) == len(rows)
     assert all(row["passes"] and " -> " in row["rule"] for row in rows if row["math"] == "exact" and " <-> " not in row["rule"])
-    assert rows[0]["name"] in run("rules", "list").stdout
+    lines = run("rules", "list").stdout.splitlines()
+    assert rows[0]["name"] in lines[0]
+    long = next(lines[place + 1 :] for place, line in enumerate(lines) if line.startswith("Views.fuse "))
+    assert [long[0], long[1][:28]] == ["    A", "    -> reshape(x, newshape=n"]
+    assert any(line.startswith("    A = outer(reshape=reshape(B, ") for line in long[:8])
 
 
 def test_rules_of_a_file_are_listed(empty: Path) -> None:
