@@ -374,7 +374,8 @@ def _applied(ctx: PassContext) -> int:
 
 
 def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
-    named = next((one for one in disabled if one in (rule.name, equation_of(rule.name), rule.name.partition(".")[0])), None)
+    names = (rule.name, equation_of(rule.name), rule.name.partition(".")[0])
+    named = next((one for one in disabled if one in names), None)
     if named is not None:
         return f"it is switched off: rules.disabled names {named}"
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):

@@ -1,5 +1,6 @@
 """What the tests of rules share: a reference evaluator, random inputs, comparison of values, one run of rule sets over a function."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
@@ -185,13 +186,20 @@ def optimise(function: Function, *sets: RuleSetMeta, merge: bool = False, **conf
     return apply(RulePass(sets, name="Tried", merge=merge), function, **config)
 
 
-def in_case(rule: Rule) -> list[Rule]:
+@functools.cache
+def directions(rule: Rule) -> Sequence[Rule]:
+    """The directions of a rule: hundreds, where it has holes for operators."""
+    return tuple(rule.directions())
+
+
+@functools.cache
+def in_case(rule: Rule) -> Sequence[Rule]:
     """The directions of a rule; of one that is named `Set.rule[dense]` those whose names begin so."""
     if not rule.holes():
-        return rule.directions()
-    directions = rule.named(without_operators(rule.name)).directions()
+        return directions(rule)
+    every = rule.named(without_operators(rule.name)).directions()
     start = rule.name.rstrip("]")
-    return [one for one in directions if start == rule.name or one.name.startswith((f"{start}]", f"{start},"))]
+    return [one for one in every if start == rule.name or one.name.startswith((f"{start}]", f"{start},"))]
 
 
 def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:

@@ -8,7 +8,7 @@ from passat.ir.expr import Expr, Function
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta, without_operators
 from tests.rules.building import func
-from tests.rules.running import assert_equal_in_value, in_case, optimise, result_type, rewritten
+from tests.rules.running import assert_equal_in_value, directions, in_case, optimise, result_type, rewritten
 
 
 class Case(NamedTuple):
@@ -47,7 +47,7 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
 def options(rules: RuleSetMeta, rule: Rule) -> dict[str, AnyValue]:
     """What a rule needs to run at all, without its other directions and without the other rules of its set."""
     name, own = without_operators(rule.name), {direction.name for direction in in_case(rule)}
-    others = [direction.name for each in rules if each.name == name for direction in each.directions() if direction.name not in own]
+    others = [direction.name for each in rules if each.name == name for direction in directions(each) if direction.name not in own]
     return {"rules__disabled": [*(each.name for each in rules if each.name != name), *others]} | (
         {"rules__math": FINITE} if rule.math == FINITE else {}
     )
