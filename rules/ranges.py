@@ -107,7 +107,8 @@ class Ranges(Analysis[Range]):
         limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
         if limits is None or any(fact is None for fact in _flat(facts)):
             return limits
-        found = function(call, facts)
+        with np.errstate(all="ignore"):  # ends of ranges may lie outside of the element type
+            found = function(call, facts)
         return found if found is not None and limits.low <= found.low and found.high <= limits.high else limits
 
     def merge(self, one: Range, other: Range) -> Range:
@@ -179,8 +180,7 @@ def _array(call: Made, values: Sequence[float]) -> Array:
 def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
     """What the kernel makes of numbers."""
     assert call.op.kernel is not None
-    with np.errstate(all="ignore"):
-        found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
+    found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
     listed: list[float] = found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist()
     return listed
 
@@ -206,10 +206,9 @@ def _monotonic(call: Made, facts: Sequence[AnyValue]) -> Range | None:
         low, high = _computed(call, [x.low, x.high])
         return Range(low, high)
     assert call.op.kernel is not None
-    with np.errstate(all="ignore"):
-        low, high = np.asarray(call.op.kernel(np.asarray([x.low, x.high], np.float64))).tolist()
+    low, high = np.asarray(call.op.kernel(np.asarray([x.low, x.high], np.float64))).tolist()
     if call.op.exact == "never" and call.op.name != "sign":
-        greatest = finite_limits(to_numpy(call.type.dtype))[1]
+        greatest = float(finite_limits(to_numpy(call.type.dtype))[1])
         low, high = (bound if math.isinf(bound) else bound + side * _SLACK * (1 + abs(bound)) for bound, side in ((low, -1), (high, 1)))
         low, high = -math.inf if low < -greatest else low, math.inf if high > greatest else high
     if call.op.non_negative:
@@ -279,8 +278,7 @@ def _cast(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if made.dtype == "bool":
         return None
     if made.dtype in _FLOATS:
-        with np.errstate(all="ignore"):
-            low, high = _array(call, [x.low, x.high]).astype(to_numpy(made.dtype)).astype(np.float64).tolist()
+        low, high = _array(call, [x.low, x.high]).astype(to_numpy(made.dtype)).astype(np.float64).tolist()
         return Range(low, high, x.nan)
     return None if x.nan or x.has_infinity else Range(math.trunc(x.low), math.trunc(x.high))
 

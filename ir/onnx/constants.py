@@ -46,6 +46,10 @@ class ConstantPool:
             self._tensors[name] = tensor
         return name
 
+    def add_again(self, constant: Constant, wanted: str) -> None:
+        """Gives a constant of the program another name besides."""
+        self._tensors[wanted] = constant.data
+
     def value(self, tensor: Tensor) -> str:
         """The name of a constant that a writer makes."""
         key = tensor.key() if tensor.is_splat or tensor.nbytes <= SHARED_BYTES else ("object", id(tensor))

@@ -61,6 +61,14 @@ def contradicts(declared: TypeProto, type_: Type) -> bool:
     return False
 
 
+def says_more(declared: TypeProto, type_: Type) -> bool:
+    """Whether sizes are declared of a tensor that it is not known to have."""
+    if type(type_) is not TensorType or not declared.tensor_type.HasField("shape"):
+        return False
+    dims = declared.tensor_type.shape.dim
+    return any(dim.HasField("dim_value") and type(size) is not int for dim, size in zip(dims, type_.shape, strict=False))
+
+
 def same_kind(a: Type, b: Type) -> bool:
     """Whether two types differ in shapes at most. ONNX Runtime loads no model in which a value is declared as another kind."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):

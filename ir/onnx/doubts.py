@@ -48,7 +48,7 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
         return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "Attention":
         return _attention(node, operands, results)
-    if _reduces_nothing(node, operands):
+    if _reduces_nothing(node, operands) or _convolves_others(node, operands):
         return [_with_sizes(type_, 0) for type_ in results]
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         return [UNKNOWN]
@@ -91,13 +91,15 @@ def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequ
 
 
 def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
-    """ONNX takes sizes that are not known for 0: those of the values, and of keys that were there before."""
+    """ONNX takes sizes that are not known for 0: those of the values, and of keys that were there before. It does not ask whether queries,
+    keys and values are as many, nor does ONNX Runtime, which makes another size of what they have together."""
     found = list(results)
     if not all(isinstance(operand, TensorType) and operand.is_static for operand in operands if not isinstance(operand, TupleType)):
         found = [type_.with_shape(size or ANY for size in type_.shape) if isinstance(type_, TensorType) else type_ for type_ in found]
     if len(node.output) > _PRODUCT and node.output[_PRODUCT]:
         found[-1] = _with_sizes(found[-1], 3)
-    return found
+    batches = {operand.shape[0] for operand in operands[: _VALUES + 1] if isinstance(operand, TensorType) and operand.shape}
+    return found if len(batches) == 1 else [_with_sizes(type_, 0) for type_ in found]
 
 
 def _is_padded_alike(attrs: Mapping[str, AnyValue]) -> bool:
@@ -121,6 +123,16 @@ def _has_known_end(type_: Type) -> bool:
 
 def _reduces_nothing(node: NodeProto, operands: Sequence[Type]) -> bool:
     return node.op_type.startswith(("Arg", "Reduce")) and isinstance(operands[0], TensorType) and 0 in operands[0].shape
+
+
+def _convolves_others(node: NodeProto, operands: Sequence[Type]) -> bool:
+    """Whether the channels of a CausalConvWithState may be others than those of its weight, as many as which ONNX Runtime makes."""
+    if node.op_type != "CausalConvWithState":
+        return False
+    data, weight = operands[:2] if len(operands) > 1 else (UNKNOWN, UNKNOWN)
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or data.ndim < 2 or not weight.ndim:
+        return True
+    return data.shape[1] != weight.shape[0]
 
 
 def _splits_in_ones(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:

@@ -13,7 +13,7 @@ from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
 from passat.ir.onnx.constants import ConstantPool, Place
-from passat.ir.onnx.declared import contradicts
+from passat.ir.onnx.declared import contradicts, says_more
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
@@ -61,7 +61,11 @@ class ModelWriter:
         inputs = self._inputs(writer)
         fields = result_fields(infer_type(self.main.body))
         outputs = self._outputs(fields)
-        disputed = {value.name for value, field in zip(outputs, fields, strict=True) if contradicts(value.type, field.checked_type)}
+        disputed = {
+            value.name
+            for value, field in zip(outputs, fields, strict=True)
+            if contradicts(value.type, field.checked_type) or says_more(value.type, field.checked_type)
+        }
         writer.write(fields, [value.name for value in outputs], disputed)
         self.tell_results(self.main.body, [value.name for value in outputs])
         model = ModelProto()

@@ -39,6 +39,8 @@ class Frame:
     """Where values were made in the source, by name: what the order of writing follows."""
     origins: dict[int, Origin] = field(default_factory=dict)
     """The nodes that calls were read from, by the identity of the call."""
+    unread: Set[str] = frozenset()
+    """The outputs that no node of the source reads."""
     warnings: list[Diagnostic] = field(default_factory=list)
     """Where the model contradicts itself, and can be read all the same."""
 

@@ -15,7 +15,7 @@ from passat.ir.onnx.opaque import OpaqueOp, is_stateful
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
 from passat.ir.onnx.tensors import tensor_proto
-from passat.ir.onnx.value_types import runtime_name, type_proto, value_info
+from passat.ir.onnx.value_types import UNKNOWN, runtime_name, type_proto, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
 from passat.ir.types import TupleType, Type
@@ -44,8 +44,8 @@ class GraphWriter:
     def write(self, results: Sequence[Expr], wanted: Sequence[str], disputed: Container[str] = ()) -> None:
         """Writes what computes `results`, under the wanted names, which are taken already.
 
-        What is declared of the `disputed` ones is wrong: no node that did not do so in the source reads a value by such a name, since
-        ONNX Runtime goes by it there.
+        What is declared of the `disputed` ones is wrong, or may be: no node that did not do so in the source reads a value by such a name,
+        since ONNX Runtime goes by it there.
         """
         model = self.model
         self.outputs = frozenset(wanted)
@@ -58,7 +58,7 @@ class GraphWriter:
             if isinstance(result, Constant):
                 if not self.inner:
                     model.constants.add(result, name)
-            elif name in disputed and name not in (result.span.outputs if result.span else ()) and plan.is_read(result):
+            elif name in disputed and plan.is_read(result) and (name in model.frame.unread or name not in _names(result)):
                 continue
             elif isinstance(result, TupleGetItem):
                 targets.setdefault((id(result.tuple_value), result.index), name)
@@ -81,20 +81,24 @@ class GraphWriter:
                 node = NodeProto(op_type="Constant", name=self.model.node_names.take(name), output=[name])
                 node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
                 self.nodes.append(node)
+            elif isinstance(result, Constant) and not self._can_rename(result.checked_type):
+                model.constants.add_again(result, name)
             elif self.name(result) != name:
                 self.read.add(self.name(result))
                 self.nodes.append(self._again(self.name(result), name, result.checked_type))
 
+    def _can_rename(self, type_: Type) -> bool:
+        """Whether Identity takes values of a type, in the opset of the model; an unknown one may be any."""
+        proto = type_proto(type_)
+        taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
+        return proto.WhichOneof("value") is None or runtime_name(proto) in taken
+
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
         """A node that gives a value another name: Identity, or where that does not take the type, what makes the value once more."""
-        taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
-        proto = type_proto(type_)
         made = next((node for node in self.nodes if source in node.output), None)
-        if proto.WhichOneof("value") is None:  # without operands, an attribute says the type, which may be none that ONNX knows there
-            fits = made is None or bool(made.input) or is_stateful(made.domain, made.op_type)
-        else:
-            fits = runtime_name(proto) in taken
-        if made is None or fits:
+        # Without operands an attribute says the type, which may be one that Identity does not take where inference does not know it.
+        says_type = type_ == UNKNOWN and made is not None and not made.input and not is_stateful(made.domain, made.op_type)
+        if made is None or (self._can_rename(type_) and not says_type):
             return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
         again = NodeProto()
         again.CopyFrom(made)
@@ -327,3 +331,8 @@ def _placed(outputs: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
     for place, name in zip(places, wanted, strict=False):
         results[place] = name
     return results
+
+
+def _names(result: Expr) -> Sequence[str]:
+    """The names of a value in the source."""
+    return result.span.outputs if result.span is not None else ()

@@ -22,7 +22,7 @@ from passat.ir.onnx.errors import ContradictionError, OnnxError, require_text
 from passat.ir.onnx.findings import Findings
 from passat.ir.onnx.frame import NOT_KEPT, Frame, copy_fields
 from passat.ir.onnx.opaque_nodes import opaque_call
-from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes
+from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes, unread_outputs
 from passat.ir.onnx.tensors import read_sparse, read_tensor
 from passat.ir.onnx.value_types import negative_sizes, show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
@@ -114,6 +114,7 @@ class Importer:
         header = frame.graph
         self.source = graph
         copy_fields(graph, header, except_for=NOT_KEPT | {"input"})
+        frame.unread = unread_outputs(graph)
         scope = Scope(None)
         for what, values in (("input", graph.input), ("output", graph.output)):
             for value in values:

@@ -110,9 +110,12 @@ class Plan:
                 return expr
 
     def is_read(self, result: Expr) -> bool:
-        """Whether a call reads a value."""
+        """Whether a call reads a value, by itself or in a tuple."""
         place = _place(result)
-        return any(_place(self.resolve(part)) == place for call in self.calls for part in self.operands(call))
+        read = [self.resolve(part) for call in self.calls for part in self.operands(call)]
+        return any(
+            _place(part) == place for each in read for part in (map(self.resolve, each.fields) if isinstance(each, Tuple) else [each])
+        )
 
     def _merged(self, found: Sequence[tuple[int, Call, Sequence[Expr]]], roots: Sequence[Expr]) -> set[int]:
         """The products and convolutions that nothing but an addition of a bias reads: one node of ONNX is both."""

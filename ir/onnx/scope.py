@@ -111,6 +111,16 @@ def read_names(graph: GraphProto) -> set[str]:
     return found
 
 
+def unread_outputs(graph: GraphProto) -> set[str]:
+    """The outputs of a graph that none of its nodes reads."""
+    found = {value.name for value in graph.output}
+    for node in graph.node:
+        found.difference_update(node.input)
+        for inner in subgraphs(node):
+            found -= read_names(inner)
+    return found
+
+
 def inner_graphs(attributes: Iterable[AttributeProto]) -> Iterable[GraphProto]:
     """The graphs among some attributes, and those inside them."""
     stack = [graph for attribute in attributes for graph in attribute_graphs(attribute)]

@@ -174,6 +174,12 @@ class Factoring(RuleSet):
     extremum_across_concat = _across(extremum).inexact(TIES)
 
 
+@condition
+def is_log_of_softmax(x: Term) -> bool | str:
+    """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also of infinities."""
+    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 makes numbers of infinities, its Softmax does not"
+
+
 class Cancellations(RuleSet):
     """Functions that undo each other, or that have a name together; what undoes itself, where all values are finite."""
 
@@ -187,7 +193,7 @@ class Cancellations(RuleSet):
         "the logarithm of a small number is kept",
         nonfinite=RESOLVED,  # of an infinity in float64, ONNX Runtime's LogSoftmax makes infinities
     )
-    exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).inexact(_ORDER)
+    exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).when(is_log_of_softmax(x)).inexact(_ORDER)
     product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
     root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two roundings less")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from passat.model_diff import ModelDiff, diff
     from passat.model_summary import ModelSummary, inspect
     from passat.optimizer import Result, optimize
+    from passat.profiling import ModelProfile, profile
     from passat.report import MismatchError, Report, UnverifiedError
     from passat.runtime import cpu, device
 
@@ -29,6 +30,7 @@ __all__ = [
     "IRModule",
     "MismatchError",
     "ModelDiff",
+    "ModelProfile",
     "ModelSummary",
     "PassError",
     "Report",
@@ -46,6 +48,7 @@ __all__ = [
     "nd",
     "optimize",
     "parser",
+    "profile",
     "relay",
     "target",
     "testing",
@@ -58,6 +61,7 @@ _HOMES = {
     "IRModule": "passat.ir.module",
     "MismatchError": "passat.report",
     "ModelDiff": "passat.model_diff",
+    "ModelProfile": "passat.profiling",
     "ModelSummary": "passat.model_summary",
     "PassError": "passat.crash",
     "Report": "passat.report",
@@ -69,6 +73,7 @@ _HOMES = {
     "diff": "passat.model_diff",
     "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
+    "profile": "passat.profiling",
 }
 
 

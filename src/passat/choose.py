@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -41,19 +42,19 @@ class NothingToTimeError(ValueError):
     """A model that does not run, so that there is nothing to time. The message says how it fails, without a subject."""
 
 
-def choose_feed(runner: Runner, how: Comparing) -> dict[str, AnyValue]:
-    """Inputs on which a model runs: the user's own, or random ones, where named dimensions get the largest of a few sizes that do.
-    Raises NothingToTimeError, InputsError."""
+def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = MappingProxyType({})) -> dict[str, AnyValue]:
+    """Inputs on which a model runs: the user's own, or random ones, where named dimensions have the sizes `given`, and the others get the
+    largest of a few sizes that do. Raises NothingToTimeError, InputsError."""
     if how.given is not None:
         how.given.sizes(runner.inputs)
         return how.given.feed(runner.inputs)
-    names = symbols(runner.inputs)
+    names = [name for name in symbols(runner.inputs) if name not in given]
     sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
     reason = ""
     for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
         for rank in (0, 1, 2, 4):
             try:
-                feed = make_feed(runner.inputs, Trial(how.seed + attempt, assignment, rank=rank))
+                feed = make_feed(runner.inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))
                 runner.run(feed)
             except EndedError as error:
                 raise NothingToTimeError(f"does not run on random inputs: {error}") from error

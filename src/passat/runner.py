@@ -76,7 +76,8 @@ class Runner:
 
     `apart`: the session is in another process, which ONNX Runtime may end without ending this one: then EndedError is raised, and the next
     run loads the model anew. Times are none of the model's alone there. `written` is the file that ONNX Runtime writes the model to that it
-    runs, once it has optimized it.
+    runs, once it has optimized it. `profile` is how the name of a file begins in which ONNX Runtime keeps the time of each operator, for a
+    session in this process.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class Runner:
         arena: bool = False,
         apart: bool = False,
         written: str | None = None,
+        profile: str | None = None,
     ) -> None:
-        settings = SessionSettings(folder, threads, optimise, seed, arena, tuple(_LIBRARIES), written)
+        settings = SessionSettings(folder, threads, optimise, seed, arena, tuple(_LIBRARIES), written, profile)
         self._session = _session(model, settings, apart=apart)
         self.inputs = self._inputs(model)
         self.outputs = self._session.outputs
@@ -108,6 +110,11 @@ class Runner:
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
         """The values of all outputs, in order."""
         return self._session.run(feed)
+
+    def end_profile(self) -> str:
+        """The path of the file with the times of operators, which ends here."""
+        assert isinstance(self._session, Session)
+        return self._session.end_profile()
 
 
 def _session(model: ModelSource, settings: SessionSettings, *, apart: bool) -> Session | ApartSession:

@@ -99,7 +99,8 @@ class Mutation:
             if not self.chance(0.3):
                 continue
             if attribute.type == AttributeProto.INT:
-                attribute.i = self.pick((*_FLAGS, attribute.i + 1, attribute.i - 1))
+                others = () if attribute.name == "saturate" else (attribute.i + 1, attribute.i - 1)  # ONNX Runtime leaves memory as it was
+                attribute.i = self.pick((*_FLAGS, *others))
             elif attribute.type == AttributeProto.INTS and attribute.ints:
                 place = int(self.random.integers(len(attribute.ints)))
                 attribute.ints[place] = self.pick((0, 1, 2, 3, -1, attribute.ints[place] + 1, attribute.ints[place] - 1))

@@ -112,6 +112,7 @@ def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
     from passat.bisection import CheckError
     from passat.certificates import TrustError
+    from passat.choose import NothingToTimeError
     from passat.crash import PassError
     from passat.explaining import ExplainError
     from passat.feeds import InputsError
@@ -134,7 +135,7 @@ def explain(error: Exception) -> tuple[str, int]:
         error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, UnknownPassError, CheckError, ReproducerError, TrustError)
     ):
         return str(error), USAGE
-    if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError)):
+    if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError, NothingToTimeError)):
         return str(error), FAILURE
     if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError, PluginError)):
         return str(error), FAILURE

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from passat.optimizer import optimize
 from passat.runner import Runner
@@ -178,5 +178,23 @@ def test_a_loss_of_each_element_has_the_shape_of_the_targets(op_type: str, colum
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((3, 5, 4), np.float32), "input"))
     feed = {"target": np.zeros((3, columns), np.int64)}
+    result = optimize(model, verify=False).model
+    assert Runner(result, threads=1).run(feed)[0].tolist() == Runner(model, threads=1).run(feed)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g () => (int64[n] y) { a = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v) y = Shape (a) }",
+        "g (float[a, b, 4] w) => (int64[n] y) { c, s = CausalConvWithState (x, w) y = Shape (c) }",
+    ],
+)
+def test_sizes_that_onnx_runtime_makes_of_operands_that_do_not_fit(text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 27]> {text}')
+    shapes = {"q": (2, 4, 24), "k": (2, 6, 24), "v": (3, 6, 24), "x": (1, 4, 8)}
+    read = {name for node in model.graph.node for name in node.input}
+    constants = [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items() if name in read]
+    model.graph.initializer.extend(constants)
+    feed = {"w": np.ones((0, 1, 4), np.float32)} if "w" in read else {}
     result = optimize(model, verify=False).model
     assert Runner(result, threads=1).run(feed)[0].tolist() == Runner(model, threads=1).run(feed)[0].tolist()

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 import passat
 import passat.ir.ops  # importing registers what is read
@@ -313,3 +313,16 @@ def test_a_scan_runs_on_what_onnx_does_not_infer() -> None:
     assert [node.op_type for node in result.graph.node] == ["LessOrEqual", "Scan"]
     feed = {"x": np.array([[1, -2], [np.nan, 4]], np.float32)}
     assert [value.tolist() for value in Runner(result).run(feed)] == [value.tolist() for value in Runner(model).run(feed)]
+
+
+def test_nobody_reads_a_value_by_the_name_of_an_output_that_is_declared_narrower(parse: Parse) -> None:
+    """The first output is declared of one column, and has five: ONNX Runtime only warns, unless something reads the values by that name."""
+    model = parse(
+        "g (int64[n, m] x) => (uint8[n, 1] a, uint8[k, 5] y) { b = Cast<to = 2>(x) a = Cast<to = 2>(x) y = Concat<axis = 0>(b, c) }",
+        opset=18,
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((2, 5), np.uint8), "c"))
+    feed = {"x": np.arange(10).reshape(2, 5)}
+    result = passat.optimize(model, verify=False).model
+    for found, wanted in zip(Runner(result).run(feed), Runner(model).run(feed), strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -47,6 +47,15 @@ def test_one_tensor_of_two_names_in_a_type_that_identity_does_not_take() -> None
     InferenceSession(result.SerializeToString())
 
 
+def test_one_constant_of_two_names_in_a_type_that_identity_does_not_take() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 9]> g (float[2, 2] x) => (bfloat16[a, b] s, bfloat16[a, b] t, float[2, 2] y) <int64[2] n = {2, 2}>'
+        "{ s = ConstantOfShape <value = bfloat16[1] {1}> (n) t = ConstantOfShape <value = bfloat16[1] {1}> (n)"
+        " u = Transpose <perm = [1, 0]> (x) y = Transpose <perm = [1, 0]> (u) }"
+    )
+    InferenceSession(optimize(model, verify=False).model.SerializeToString())
+
+
 @pytest.mark.parametrize("end", [2**31 - 1, 2**63 - 1])
 def test_a_backward_slice_in_which_shape_inference_finds_nothing(end: int, run: Run) -> None:
     """In a subgraph ONNX Runtime trusts the inferred size once all indices are constants."""

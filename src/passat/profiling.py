@@ -1,0 +1,236 @@
+"""How long two models take on ONNX Runtime, and whether they differ by more than noise: `passat.profile`, and the command of that name."""
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
+from passat.feeds import symbols
+from passat.report import histogram, node_count
+from passat.runner import Runner, VerifyError, custom_operators, sentence_of
+from passat.settings import ArgumentError
+from passat.source import ModelLike, Source, open_source
+from passat.verify import comparing
+
+SETS: Final = 3
+"""Sets of sessions that share the rounds: where the weights of a session happen to lie moves all its times by a percent or two."""
+ROUNDS: Final = (21, 1001)
+"""Rounds of each set, at least and at most."""
+TURN: Final = 0.002
+"""Seconds that a turn lasts at least."""
+RUNS: Final = 20
+"""Runs over which the times of operators are averaged."""
+_CONFIDENCE: Final = 1.96
+"""Standard deviations within which the middle 95 % of a normal distribution lie."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of times: the median over all rounds, and where that lies with 95 % confidence."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """What one operator takes in a run: calls and seconds, of both models. Operators are those that ONNX Runtime runs, once it has
+    fused what it fuses."""
+
+    operator: str
+    calls_before: float
+    seconds_before: float
+    calls_after: float
+    seconds_after: float
+
+
+@dataclass
+class ModelProfile:
+    """How long two models take on ONNX Runtime with all its optimizations, in turns on the same inputs.
+
+    `ratio` is that of the second's time to the first's, `control` that of another session of the first: how far it is from 1 is noise.
+    `sizes` are those of named dimensions.
+    """
+
+    before: str
+    after: str
+    nodes_before: int
+    nodes_after: int
+    sizes: dict[str, int]
+    threads: int
+    rounds: int
+    seconds_before: float
+    seconds_after: float
+    ratio: Ratio
+    control: Ratio
+    operators: list[OperatorTime] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """`faster`, `slower`, or `no different`: neither the confidence interval of the ratio nor noise reaches the other side."""
+        if self.ratio.high < min(1.0, self.control.low):
+            return "faster"
+        return "slower" if self.ratio.low > max(1.0, self.control.high) else "no different"
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The profile as plain data for JSON."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    def to_json(self) -> str:
+        """The profile as a JSON object."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        from passat.profile_text import profile_text
+
+        return profile_text(self)
+
+
+def profile(
+    before: ModelLike,
+    after: ModelLike,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Mapping[str, AnyValue] | str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    seconds: float = 6.0,
+    custom_ops: Sequence[str | os.PathLike[str]] = (),
+    folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
+) -> ModelProfile:
+    """How long two models take that have the same inputs: a model, and what an optimizer made of it.
+
+    Each is a ModelProto, the path of a model, its bytes, or a binary file object; `folders` are where the external data of ModelProtos
+    lies. They run on `inputs` (arrays by name, or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes`
+    given, or the largest of 64, 32, 16, 8 and 4 that the models take. Measuring takes some `seconds`, and as long again for the operators
+    of large models; `threads` are those of ONNX Runtime.
+
+    Raises OnnxError for a model that cannot be read, ArgumentError, InputsError, CustomOpsError, VerifyError without ONNX Runtime, and
+    NothingToTimeError where a model does not run.
+    """
+    if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
+        raise ArgumentError("seconds is a positive number, and threads a number of at least 1")
+    how = comparing(seed, inputs)
+    sources = (open_source(before, folders[0]), open_source(after, folders[1]))
+    with custom_operators(tuple(custom_ops)):
+        tried = [_runner(source, apart=True) for source in sources]
+        given = dict(sizes or {})
+        for name in given:
+            if name not in symbols(tried[0].inputs):
+                known = ", ".join(symbols(tried[0].inputs)) or "none"
+                raise ArgumentError(f"no input has a dimension of the name {name!r}; there are: {known}")
+        feed = choose_feed(tried[0], how, given)
+        _try(sources[1], tried[1], feed)
+        times = _times(sources, feed, threads, seconds)
+        operators = [_operators(source, feed, threads, seconds) for source in sources]
+    return ModelProfile(
+        *(sources[0].name, sources[1].name, _nodes(sources[0]), _nodes(sources[1])),
+        sizes=_sizes(tried[0], feed),
+        threads=threads,
+        rounds=len(times[0]),
+        seconds_before=median(times[0]),
+        seconds_after=median(times[2]),
+        ratio=_ratio(times[2], times[0]),
+        control=_ratio(times[1], times[0]),
+        operators=_joined(*operators),
+    )
+
+
+def _nodes(source: Source) -> int:
+    return node_count(histogram(source.proto))
+
+
+def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: str | None = None) -> Runner:
+    """A model to be timed, which is tried `apart` before: ONNX Runtime may end the process over it. Raises NothingToTimeError."""
+    try:
+        return Runner(
+            *(source.original,), folder=source.folder, threads=threads, optimise="all", arena=not apart, apart=apart, profile=profile
+        )
+    except VerifyError:
+        raise
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise NothingToTimeError(f"{source.name} is not loaded by ONNX Runtime: {sentence_of(error)}") from error
+
+
+def _try(source: Source, runner: Runner, feed: dict[str, AnyValue]) -> None:
+    """Raises NothingToTimeError where a model does not run on inputs."""
+    try:
+        runner.run(feed)
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise NothingToTimeError(f"{source.name} does not run on the inputs of the other model: {sentence_of(error)}") from error
+
+
+def _times(sources: tuple[Source, Source], feed: dict[str, AnyValue], threads: int, seconds: float) -> list[list[float]]:
+    """The times of the first model, of the first model once more, and of the second, in each round."""
+    times: list[list[float]] = [[], [], []]
+    for number in range(SETS):
+        order = [0, 1, 2] if number % 2 == 0 else [2, 1, 0]  # in which sessions are made
+        made = {which: _runner(sources[which // 2], threads) for which in order}
+        rounds = take_turns(
+            lambda which, repeat, made=made: time_of(made[which], feed, repeat),  # type: ignore[misc]  # mypy knows no default of a lambda
+            len(times),
+            rounds=ROUNDS,
+            seconds=seconds / SETS,
+            turn=TURN,
+        )
+        for all_of_one, of_one in zip(times, rounds, strict=True):
+            all_of_one.extend(of_one)
+    return times
+
+
+def _ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
+    """The median ratio of times in the same rounds. Where the median lies follows from the order of the ratios alone, however they are
+    distributed: so many of n lie below it as a coin falls heads in n throws."""
+    ratios = sorted(a / b for a, b in zip(times, reference, strict=True))
+    count = len(ratios)
+    below = max(0, math.floor((count - _CONFIDENCE * math.sqrt(count)) / 2))
+    return Ratio(median(ratios), ratios[below], ratios[count - 1 - below])
+
+
+def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds: float) -> dict[str, tuple[float, float]]:
+    """Calls and seconds of each operator in a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        runner = _runner(source, threads, profile=os.path.join(folder, "profile"))
+        for _ in range(2):
+            runner.run(feed)  # what is allocated once is none of the operators'
+        once = time_of(runner, feed, 1)
+        runs = max(3, min(RUNS, round(seconds / 2 / max(once, 1e-6))))
+        for _ in range(runs):
+            runner.run(feed)
+        with open(runner.end_profile(), encoding="utf-8") as file:
+            events = json.load(file)
+    kernels = [event for event in events if event.get("cat") == "Node" and event.get("name", "").endswith("_kernel_time")]
+    per_run = len(kernels) // (runs + 3)
+    found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for event in kernels[3 * per_run :]:
+        entry = found[event["args"]["op_name"]]
+        entry[0] += 1
+        entry[1] += event["dur"] * 1e-6
+    return {name: (calls / runs, taken / runs) for name, (calls, taken) in found.items()}
+
+
+def _joined(before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]]) -> list[OperatorTime]:
+    """The times of operators in both models, those first that take longest."""
+    nothing = (0.0, 0.0)
+    joined = [OperatorTime(name, *before.get(name, nothing), *after.get(name, nothing)) for name in {**before, **after}]
+    return sorted(joined, key=lambda each: -max(each.seconds_before, each.seconds_after))
+
+
+def _sizes(runner: Runner, feed: Mapping[str, AnyValue]) -> dict[str, int]:
+    """The sizes of named dimensions in inputs."""
+    found: dict[str, int] = {}
+    for spec in runner.inputs:
+        with contextlib.suppress(AttributeError):  # of a sequence
+            for dim, size in zip(spec.shape, feed[spec.name].shape, strict=False):
+                if isinstance(dim, str):
+                    found.setdefault(dim, int(size))
+    return found

@@ -1,0 +1,116 @@
+"""`passat.profile` and `passat profile`: whether a model is faster than another by more than noise. Nothing here asserts a time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, parser
+from typer.testing import CliRunner
+
+import passat
+from passat.choose import NothingToTimeError
+from passat.cli.app import app
+from passat.ir.onnx import save
+from passat.profiling import ModelProfile, OperatorTime, Ratio
+from passat.settings import ArgumentError
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
+BRIEFLY = 0.1
+"""Seconds of measuring."""
+
+
+def parsed(body: str, *, signature: str = "(float[n, 4] x) => (float[n, 4] y)") -> ModelProto:
+    model: ModelProto = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g {signature} {{ {body} }}')
+    return model
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["profile", "--seconds", str(BRIEFLY), *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def made(ratio: Ratio, control: Ratio) -> ModelProfile:
+    return ModelProfile("a", "b", 2, 1, {}, 1, 9, 1e-3, ratio.median * 1e-3, ratio, control, [OperatorTime("Neg", 2, 1e-3, 1, 5e-4)])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "control", "verdict"),
+    [
+        (Ratio(0.9, 0.88, 0.93), Ratio(1.0, 0.98, 1.02), "faster"),
+        (Ratio(0.9, 0.88, 0.93), Ratio(0.95, 0.92, 1.02), "no different"),
+        (Ratio(0.99, 0.97, 1.01), Ratio(1.0, 0.99, 1.01), "no different"),
+        (Ratio(1.1, 1.05, 1.2), Ratio(1.0, 0.98, 1.02), "slower"),
+        (Ratio(1.01, 1.005, 1.02), Ratio(1.0, 0.98, 1.02), "no different"),
+        (Ratio(1.1, 1.05, 1.2), Ratio(1.04, 1.01, 1.06), "no different"),
+    ],
+)
+def test_only_what_is_beyond_noise_is_a_difference(ratio: Ratio, control: Ratio, verdict: str) -> None:
+    assert made(ratio, control).verdict == verdict
+
+
+def test_how_it_is_said() -> None:
+    assert (
+        str(made(Ratio(0.5, 0.45, 0.6), Ratio(1.0, 0.98, 1.02)))
+        == """\
+b is faster: 0.500 (0.450 to 0.600) of the time; the first model against itself 1.000 (0.980 to
+1.020)
+
+model  nodes    time
+a          2    1 ms
+b          1  500 us
+medians of 9 rounds on 1 thread
+
+operator  before        after
+Neg         1 ms  2 x  500 us  1 x  -500 us"""
+    )
+
+
+def test_what_is_measured() -> None:
+    before = parsed("a = Neg(x) b = Exp(a) c = Sin(b) y = Cos(c)")
+    found = passat.profile(before, parsed("y = Neg(x)"), sizes={"n": 300}, seconds=BRIEFLY)
+    assert (found.nodes_before, found.nodes_after, found.sizes) == (4, 1, {"n": 300})
+    assert found.rounds >= 63
+    assert found.ratio.low <= found.ratio.median <= found.ratio.high
+    calls = {each.operator: (each.calls_before, each.calls_after) for each in found.operators}
+    assert calls == {name: (1, float(name == "Neg")) for name in ("Neg", "Exp", "Sin", "Cos")}
+    assert all((each.seconds_before > 0) == (each.calls_before > 0) for each in found.operators)
+
+
+def test_inputs_of_ones_own() -> None:
+    model = parsed("y = Neg(x)")
+    found = passat.profile(model, model, inputs={"x": np.ones((7, 4), np.float32)}, seconds=BRIEFLY)
+    assert found.sizes == {"n": 7}
+
+
+def test_the_command_and_its_json(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    save(parsed("a = Neg(x) y = Exp(a)"), before)
+    save(parsed("y = Exp(x)"), after)
+    data = json.loads(run(before, after, "--dim", "n=5", "--json"))
+    assert data["sizes"] == {"n": 5}
+    assert data["verdict"] in ("faster", "slower", "no different")
+    text = run(before, "--dim", "n=5", "--passes", "FoldConstant")
+    assert "what Passat makes of it is " in text
+    assert "on 1 thread, n=5\n" in text
+
+
+def test_what_cannot_be_measured(tmp_path: Path) -> None:
+    model = parsed("y = Neg(x)")
+    path = tmp_path / "model.onnx"
+    save(model, path)
+    assert "no input has a dimension of the name 'm'; there are: n" in run(path, path, "--dim", "m=2", code=2)
+    assert "--dim takes NAME=SIZE with a whole number, such as batch=1, not 'n'" in run(path, path, "--dim", "n", code=2)
+    assert "options of the passes are for a model that is optimized here" in run(path, path, "-O", "2", code=2)
+    with pytest.raises(ArgumentError, match="threads a number of at least 1"):
+        passat.profile(model, model, threads=0)
+    other = parsed("y = Neg(z)", signature="(float[n, 4] z) => (float[n, 4] y)")
+    with pytest.raises(NothingToTimeError, match="does not run on the inputs of the other model"):
+        passat.profile(model, other, seconds=BRIEFLY)
+    broken = ModelProto()
+    broken.CopyFrom(model)
+    broken.graph.node[0].op_type = "NoSuch"
+    onnx.save(broken, path)
+    assert f"error: {path} is not loaded by ONNX Runtime: " in run(path, path, code=1)
