@@ -200,4 +200,4 @@ def _listed(operators: Mapping[str, int]) -> str:
 
 def _named(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:_NODES])
-    return shown if len(names) <= _NODES else f"{shown} and {len(names) - _NAMES} more"
+    return shown if len(names) <= _NODES else f"{shown} and {len(names) - _NODES} more"
