@@ -1,7 +1,5 @@
 """The passes of the rule library under Relay's names, and the pipelines that are made of them."""
 
-from passat.rules.fusion.fuse_ops import DefuseOps, FuseOps
-from passat.rules.fusion.merge_composite import MergeComposite
 from passat.rules.passes.algebra import (
     combine_parallel_batch_matmul,
     combine_parallel_conv2d,
@@ -10,6 +8,8 @@ from passat.rules.passes.algebra import (
     fold_scale_axis,
     linear_algebra,
 )
+from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
+from passat.rules.passes.merge_composite import MergeComposite
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
 from passat.rules.passes.simplify import (
     SIMPLIFY,

@@ -411,23 +411,6 @@ class Reference:
         return ""
 
 
-def compare_models(
-    original: ModelSource,
-    candidate: ModelSource,
-    *,
-    seed: int = 0,
-    trials: int = 3,
-    threads: int = 0,
-    folder: str | None = None,
-    inputs: "Mapping[str, AnyValue] | str | os.PathLike[str] | None" = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> VerifyReport:
-    """Compares two models; arguments and errors are those of `comparing` and `Reference`."""
-    how = comparing(seed, inputs, rtol, atol)
-    return Reference(original, how, trials=trials, threads=threads, folder=folder).check(candidate)
-
-
 def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
     """For each integer input the wide range, where the model runs on it and its outputs stay as finite as on the safe range."""
     ranges: dict[str, int] = {}

@@ -7,7 +7,7 @@ from onnx import ModelProto
 
 import passat
 from passat.ir.onnx import check
-from passat.verify import compare_models
+from tests.comparing import compare_models
 from tests.corpus.optimising import floats, nodes, operators, optimise, parse
 
 ALL = ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"]

@@ -27,7 +27,8 @@ from passat.passmgr import module_pass
 from passat.report import MismatchError, UnverifiedError
 from passat.runner import Runner, loads
 from passat.session import Session, SessionSettings
-from passat.verify import Reference, compare_models
+from passat.verify import Reference
+from tests.comparing import compare_models
 
 ENDED = "ONNX Runtime ended its process with signal 11"
 LOAD = "g (float[2, 2, 2] x, int64[2, 1] i) => (float[n] y) { a = Neg(x) b = Neg(a) y = GatherND<batch_dims = -2>(b, i) }"

@@ -19,7 +19,7 @@ from passat import MismatchError
 from passat.cli.app import app
 from passat.feeds import InputsError, read_inputs
 from passat.rules import RuleSet, op, rule_pass, tensors
-from passat.verify import compare_models
+from tests.comparing import compare_models
 
 x = tensors("x")[0]
 F = np.float32

@@ -12,7 +12,8 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from passat import optimize
 from passat.runner import Runner, VerifyError
-from passat.verify import VerifyReport, compare_models
+from passat.verify import VerifyReport
+from tests.comparing import compare_models
 
 Dims = Sequence[int | str | None]
 

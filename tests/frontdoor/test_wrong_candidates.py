@@ -14,7 +14,8 @@ from onnx import ModelProto, numpy_helper, parser
 
 from passat.ir.onnx.noise import noisy
 from passat.runner import Runner
-from passat.verify import Reference, compare_models
+from passat.verify import Reference
+from tests.comparing import compare_models
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 Change = Callable[[ModelProto], None]

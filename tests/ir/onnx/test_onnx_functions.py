@@ -14,7 +14,7 @@ from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.op import get_op
 from passat.ir.text import parse
 from passat.passmgr import PassContext
-from passat.rules.fusion.fuse_ops import FuseOps
+from passat.rules.passes.fuse_ops import FuseOps
 
 Parse = Callable[..., ModelProto]
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]

@@ -13,9 +13,9 @@ from passat.ir.module import IRModule
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, list_passes
-from passat.rules.fusion.fuse_ops import DefuseOps, FuseOps, fuse_ops
-from passat.rules.fusion.merge_composite import MergeComposite
 from passat.rules.passes import default_pipeline
+from passat.rules.passes.fuse_ops import DefuseOps, FuseOps, fuse_ops
+from passat.rules.passes.merge_composite import MergeComposite
 from passat.rules.pattern import op, tensors
 from passat.runtime import create_executor
 from tests.rules.building import func, numbers, ops, splat, tup, var

@@ -18,8 +18,8 @@ from passat.ir.sealed import is_sealed
 from passat.ir.text import astext, parse
 from passat.ir.traverse import evaluation_parts, post_order, rewrite
 from passat.passmgr import PassContext, Sequential, list_configs, parse_pipeline, pipeline_text
-from passat.rules.fusion.dataflow import OpPattern
-from passat.rules.fusion.fuse_ops import MAX_DEPTH, DefuseOps, FuseOps, fuse_ops
+from passat.rules.passes.dataflow import OpPattern
+from passat.rules.passes.fuse_ops import MAX_DEPTH, DefuseOps, FuseOps, fuse_ops
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import program, run
 from tests.rules.program_strategies import programs

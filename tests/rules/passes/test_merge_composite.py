@@ -16,8 +16,8 @@ from passat.ir.traverse import post_order
 from passat.passmgr import PassContext, get_pass, parse_pipeline, pipeline_text
 from passat.rules.conditions import has_dtype, has_rank, is_all, is_constant, shape_of
 from passat.rules.conditions import same_type as same
-from passat.rules.fusion import merge_composite
-from passat.rules.fusion.merge_composite import MergeComposite, PatternTable, get_pattern_table, register_pattern_table
+from passat.rules.passes import merge_composite
+from passat.rules.passes.merge_composite import MergeComposite, PatternTable, get_pattern_table, register_pattern_table
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.passes.golden import program, run

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.expr import Expr, Function
-from passat.rules.fusion.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine
-from passat.rules.fusion.fuse_ops import Groups
+from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine
+from passat.rules.passes.fuse_ops import Groups
 from tests.rules.building import func, ops, tup, var
 from tests.rules.program_strategies import programs
 from tests.share import share

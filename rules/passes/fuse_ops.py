@@ -14,7 +14,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, with_children
 from passat.ir.types import FuncType, IncompleteType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option, register_pass
-from passat.rules.fusion.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine, takes_data
+from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine, takes_data
 
 _ELEMWISE, _BROADCAST, _INJECTIVE = OpPattern.ELEMWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 _REDUCE, _TAIL, _TUPLE, _OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.TUPLE, OpPattern.OPAQUE
@@ -150,7 +150,7 @@ register_option(MAX_DEPTH, int, 256, "Most nodes that FuseOps computes together,
 @register_pass("relay._transform.FuseOps")
 @dataclass(frozen=True)
 class FuseOps(FunctionPass):
-    """Makes functions of the calls that are computed together, by the kinds of the operators (`passat.rules.fusion.fuse_ops`).
+    """Makes functions of the calls that are computed together, by the kinds of the operators (`passat.rules.passes.fuse_ops`).
 
     `fuse_opt_level` is the context's level where it is -1; at 0 each call of an operator becomes a function of its own. Functions have the
     attribute `Primitive=1`, parameters p0, p1 ... and, where nothing but reshapes is in them, `relay.reshape_only=1`, as in TVM. Scalar

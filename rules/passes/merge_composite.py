@@ -262,7 +262,7 @@ class MergeComposite(FunctionPass):
     """Puts calls of functions with the attribute `Composite` in the place of what the patterns of a table match.
 
     The table is a list of `(name, pattern)` or `(name, pattern, check)`, or the name of one that is registered
-    (`passat.rules.fusion.merge_composite`). Patterns are terms of the rule language; put larger ones first: those that come first take what
+    (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language; put larger ones first: those that come first take what
     they find, from the results of the program on, and what one has taken no other gets. Nothing but the root of a match may be used
     outside of it. What a `constant` hole or a number matches goes into the function, what a `tensors` hole matches becomes an argument.
     `PartitionedFromPattern` names the operators in it. Other passes leave such functions as they are (`passat.ir.sealed`).
