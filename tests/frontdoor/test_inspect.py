@@ -23,7 +23,7 @@ def parsed(body: str, *, signature: str = "(float[n, 4] x) => (float[n, 4] y)", 
 
 
 def run(*arguments: str | Path, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["inspect", *map(str, arguments)])
+    result = CliRunner().invoke(app, ["inspect", *map(str, arguments)], env={"COLUMNS": "160"})
     assert result.exit_code == code, result.output
     return result.output
 
