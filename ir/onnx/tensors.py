@@ -67,7 +67,7 @@ def _field_of(data_type: int) -> str:
 def _decode(proto: TensorProto, dtype: str, shape: tuple[int, ...]) -> Array:
     try:
         if proto.HasField("raw_data") and dtype not in _PACKED and dtype != "string":
-            return np.frombuffer(proto.raw_data, to_numpy(dtype)).reshape(shape)
+            return _as_stored(np.frombuffer(proto.raw_data, np.uint8), dtype).reshape(shape)
         if dtype == "string":
             texts = np.empty(len(proto.string_data), np.object_)
             texts[:] = [text.decode("utf-8", "surrogateescape") for text in proto.string_data]
@@ -86,7 +86,12 @@ def _read_external(external: External, dtype: str, shape: tuple[int, ...]) -> Ar
     data = np.memmap(external.path, np.uint8, "r", external.offset, (external.length,))
     if dtype in _PACKED:
         return _decode(TensorProto(dims=shape, data_type=NUMBERS[dtype], raw_data=data.tobytes()), dtype, shape)
-    return data.view(to_numpy(dtype)).reshape(shape)
+    return _as_stored(data, dtype).reshape(shape)
+
+
+def _as_stored(data: Array, dtype: str) -> Array:
+    """Bytes as elements. Those of truth values should be 0 and 1; with others, NumPy's own operations disagree about what is equal."""
+    return data != 0 if dtype == "bool" else data.view(to_numpy(dtype))
 
 
 def read_sparse(proto: SparseTensorProto, folder: str | None) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 
 import onnx
 import onnxruntime
-from onnx import ModelProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.onnx import OnnxError, check
 from passat.runner import Runner
@@ -19,7 +19,10 @@ def run(model: ModelProto, feed: Feed) -> list[Any]:
 
 
 def accepts(model: ModelProto) -> bool:
-    """Whether `onnx.checker` has nothing against a model."""
+    """Whether `onnx.checker` has nothing against a model, and its truth values are stored as 0 and 1, which ONNX asks for."""
+    tensors = [*model.graph.initializer, *(attribute.t for node in model.graph.node for attribute in node.attribute)]
+    if any(tensor.data_type == TensorProto.BOOL and max(tensor.raw_data, default=0) > 1 for tensor in tensors):
+        return False
     try:
         check(model)
     except OnnxError:
