@@ -90,7 +90,7 @@ class ModelProfile:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        from passat.profile_text import profile_text
+        from passat.summary_text import profile_text
 
         return profile_text(self)
 

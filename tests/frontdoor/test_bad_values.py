@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "explain": ("in.onnx",),
     "inspect": ("in.onnx",),
     "diff": ("in.onnx", "in.onnx"),
+    "profile": ("in.onnx", "in.onnx"),
     "rules check": ("rules.py", "--instances", "1"),
     "rules list": ("--rules", "rules.py"),
     "rules doc": ("rules.py",),

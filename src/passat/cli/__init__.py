@@ -4,7 +4,7 @@ commands of `passat rules`: `list`, `check`, `doc`, `why-not`, `bisect`.
 One file for each group of commands; Passat itself is imported when a command runs, so that `--help` answers at once.
 """
 
-from passat.cli import bisect, extract, inspect, optimize, order, profile, rules  # noqa: F401  # they register their commands
+from passat.cli import bisect, extract, inspect, optimize, order, rules  # noqa: F401  # they register their commands
 from passat.cli.app import main
 
 __all__ = ["main"]

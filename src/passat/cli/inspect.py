@@ -1,12 +1,15 @@
-"""`passat inspect` and `passat diff`: what a model consists of, and how two differ."""
+"""`passat inspect`, `passat diff` and `passat profile`: what a model consists of, how two differ, and which is faster."""
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated
+from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import app, errors, show
-from passat.cli.arguments import CustomOpsOption, JsonOption, RulesOption, load
+from passat.cli.app import USAGE, app, console, errors, fail, show
+from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, command, load, not_nan
 
 
 @app.command()
@@ -50,3 +53,81 @@ def diff(
             from passat.summary_text import render_diff
 
             show(render_diff(found))
+
+
+@command(app)
+def profile(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.", show_default=False)],
+    result: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RESULT]", help="What an optimizer made of it. Default: what Passat makes of it.", show_default=False),
+    ] = None,
+    *,
+    asked: PassOptions,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="The size of a named dimension of the inputs. May be repeated."),
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option("--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez). Default: random ones.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs.")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Threads of ONNX Runtime.")] = 1,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, callback=not_nan, metavar="S", help="How long measuring takes, about.")
+    ] = 6.0,
+    custom_ops: CustomOpsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a model and its optimized form in turns on ONNX Runtime, and tell whether the difference is more than noise, and which operators
+    it comes from."""
+    with errors(as_json):
+        from passat.optimizer import optimize
+        from passat.profiling import profile as profile_models
+
+        sizes = _sizes(dim or ())
+        other: AnyValue = result
+        with contextlib.redirect_stdout(sys.stderr), console(stderr=True).status("") if not as_json else contextlib.nullcontext() as status:
+            if result is None:
+                _tell(status, "optimizing")
+                text, sets = asked.text(), load(asked.rules)
+                with asked.context():
+                    check_settings(text, sets, asked.rules or ())
+                    other = optimize(model, passes=text, rules=sets, custom_ops=custom_ops or ()).model
+            elif asked != PassOptions():
+                fail("options of the passes are for a model that is optimized here, not for a RESULT that is there", USAGE)
+            _tell(status, "measuring")
+            found = profile_models(
+                *(model, other),
+                sizes=sizes,
+                inputs=inputs,
+                seed=seed,
+                threads=threads,
+                seconds=seconds,
+                custom_ops=custom_ops or (),
+                folders=(None, model.parent),
+            )
+        if result is None:
+            found.after = "what Passat makes of it"
+        if as_json:
+            print(found.to_json())
+        else:
+            from passat.summary_text import render_profile
+
+            show(render_profile(found))
+
+
+def _tell(status: AnyValue, text: str) -> None:
+    if status is not None:
+        status.update(text)
+
+
+def _sizes(entries: "list[str] | tuple[str, ...]") -> dict[str, int]:
+    """Sizes given as NAME=SIZE."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        name, equals, size = entry.rpartition("=")
+        if not equals or not size.isascii() or not size.isdigit() or not name:
+            fail(f"--dim takes NAME=SIZE with a whole number, such as batch=1, not {entry!r}", USAGE)
+        found[name] = int(size)
+    return found
