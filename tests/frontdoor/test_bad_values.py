@@ -39,7 +39,9 @@ COMMANDS: Final = {
     "explain": ("in.onnx",),
     "inspect": ("in.onnx",),
     "diff": ("in.onnx", "in.onnx"),
-    "profile": ("in.onnx", "in.onnx"),
+    "profile": ("in.onnx", "in.onnx", "--seconds", "0.1"),
+    "config list": (),
+    "config explain": ("rules.math",),
     "rules check": ("rules.py", "--instances", "1"),
     "rules list": ("--rules", "rules.py"),
     "rules doc": ("rules.py",),
@@ -61,6 +63,8 @@ NUMBERS: Final = (
     "pass_limit",
     "instances",
     "nearest",
+    "threads",
+    "seconds",
 )
 
 
