@@ -1,8 +1,4 @@
-"""Constants that are computed when their elements are first needed.
-
-Saturation makes many candidates for a product of weights, and extraction keeps few of them. A deferred constant costs its type; whoever
-looks at its elements (a guard, a fold that needs them, the writer) has it computed, once.
-"""
+"""The value of a call on constants, as the engine computes it: at once, or, where that takes long, when its elements are first needed."""
 
 import itertools
 import math
@@ -11,7 +7,8 @@ from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import elements
-from passat.ir.evaluate import Value, tensors_in
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call, tensors_in
+from passat.ir.folding import folded_value
 from passat.ir.op import Op
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -93,3 +90,19 @@ class _DeferredCall:
 
 def _type_of(value: Value) -> Type:
     return TupleType(list(map(_type_of, value))) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
+
+
+def evaluate(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type, opset: int) -> Value:
+    """The value of a call in a model of an opset; one that takes long is computed when its elements are first needed. Raises
+    EvaluateError."""
+
+    def value_in_any_case(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
+        # A deferred call has become part of the program: the kernel computes it where ONNX Runtime refuses.
+        try:
+            return folded_value(op, values, attrs, type_, opset)
+        except EvaluateError:
+            return evaluate_call(op, values, attrs, type_)
+
+    if isinstance(type_, TensorType) and is_worth_deferring(op, values, attrs, type_):
+        return deferred(value_in_any_case, op, values, attrs, type_)
+    return folded_value(op, values, attrs, type_, opset)

@@ -18,7 +18,7 @@ from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, is_followed
 from passat.ir.tensor import Tensor, look
 from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Memo, fact_of, fact_of_node
-from passat.rules.engine.evaluation import evaluate
+from passat.rules.engine.deferred import evaluate
 from passat.rules.engine.report import RuleStatistics
 from passat.rules.substitution import Environment
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from passat.rules.engine.graph import Graph
     from passat.rules.engine.grouping import Grouper
     from passat.rules.engine.matching import Matcher
-    from passat.rules.engine.placement import Placed
     from passat.rules.engine.report import Saturation
     from passat.rules.engine.saturate import Saturator
     from passat.rules.engine.stage import Stage
+    from passat.rules.engine.variant import Placed
     from passat.rules.extraction.space import Space
 
 KEPT: Final = 10_000

@@ -17,8 +17,7 @@ from passat.rules.analysis import Analysis, Fact
 from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, NewNode, Symbol
-from passat.rules.engine.placement import Placed, find_places
-from passat.rules.engine.variant import Variant, has_payload, symbol_of
+from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
 from passat.rules.pattern import (
     AttrHole,
     Computed,

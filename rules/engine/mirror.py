@@ -7,7 +7,7 @@ from typing import Final
 from passat.rules.engine.egraph import EGraphs
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.reachable import reachable
+from passat.rules.engine.stage import reachable
 from passat.rules.engine.variant import Variant
 
 _EGRAPHS: Final = EGraphs()

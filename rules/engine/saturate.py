@@ -7,17 +7,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from passat.rules.conditions import Refuse
-from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.journal import Application, Steps
-from passat.rules.engine.limits import Budget, LimitReached, Limits, Stop, StopReason
+from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
-from passat.rules.engine.reachable import reachable
 from passat.rules.engine.report import Round, Saturation
-from passat.rules.engine.stage import Stage
+from passat.rules.engine.stage import Stage, reachable
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""

@@ -1,8 +1,9 @@
-"""Stages of a saturation: which rules are heard together, and how long."""
+"""Stages of a saturation: which rules are heard together and how long, and which of them can come to match at all."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.rule import LOWERING
@@ -29,3 +30,19 @@ class Stage(NamedTuple):
             rounds,
             rule_matches,
         )
+
+
+Makes = tuple[Symbol, frozenset[Symbol]]
+"""A symbol, and those that an eager rule may make of it."""
+
+
+def reachable(present: Iterable[Symbol], matchers: Collection[Matcher], eager: Collection[Makes] = ()) -> list[Matcher]:
+    """The matchers that can come to match where there are those symbols, and those that eager rules make of them."""
+    known = set(present)
+    while True:
+        found = [matcher for matcher in matchers if matcher.symbols <= known]
+        wider = known.union(*(matcher.makes for matcher in found))
+        wider.update(*(made for symbol, made in eager if symbol in wider))
+        if wider == known:
+            return found
+        known = wider

@@ -13,7 +13,7 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
 from passat.rules.engine.journal import Run
-from passat.rules.engine.placement import Placed
+from passat.rules.engine.variant import Placed
 from passat.rules.provenance.trail import Passed, Proof, counterparts, is_only_rebuilt, operands
 
 FOLDED = "computed from constants"

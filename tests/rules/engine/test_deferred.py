@@ -42,7 +42,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
             computed.append(result.shape)
         return result
 
-    monkeypatch.setattr("passat.rules.engine.evaluation.folded_value", counting)
+    monkeypatch.setattr("passat.rules.engine.deferred.folded_value", counting)
     return computed
 
 

@@ -11,9 +11,8 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.cost import NodeCount, program_cost
 from passat.rules.engine import limits as limits_module
-from passat.rules.engine.backoff import Backoff
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.limits import SATURATED, Budget, LimitReached, Limits
+from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage

@@ -7,7 +7,7 @@ from passat.ir.op import get_op
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, Symbol, symbol
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.reachable import reachable
+from passat.rules.engine.stage import reachable
 from passat.rules.library.folding import DynamicToStatic
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import Rule
