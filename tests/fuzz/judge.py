@@ -4,13 +4,13 @@ import re
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import passat
 from benchmarks.differences import EPSILON, difference
@@ -21,6 +21,7 @@ from passat.runner import Runner
 from tests.fuzz.graphs import Case
 from tests.fuzz.noise import Noise, inner_values
 from tests.fuzz.rule_models import Prices, pass_of, rules
+from tests.fuzz.values import Array
 
 MATHS: Final = ("exact", "reassociate", "finite")
 LEVELS: Final = (3, 4)
@@ -210,28 +211,60 @@ def _has_float16(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def _has_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether a node of the main graph has operands that ONNX does not allow, and ONNX Runtime does not look at: a Concat or
-    ConcatFromSequence of what fits only because it has no elements, of whose result some elements stay open and whose shape depends on
-    whether it is optimized; a pooling whose window is larger than what it goes over, which counts otherwise from opset 19 on."""
-    values = {name: np.shape(value) for name, value in feed.items()} | {
-        tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer
-    }
-    values |= {name: np.shape(value) for name, (_, value) in inner_values(model, feed).items()}
-    parts = {node.output[0]: node.input for node in model.graph.node if node.op_type == "SequenceConstruct"}
-    for node in model.graph.node:
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        if node.op_type in _POOLING and node.input[0] in values:
-            kernel = given.get("kernel_shape", ())
-            gaps, pads = given.get("dilations", [1] * len(kernel)), given.get("pads", [0] * 2 * len(kernel))
-            room = map(sum, zip(values[node.input[0]][2:], pads[: len(kernel)], pads[len(kernel) :], strict=False))
-            if any(size < gap * (length - 1) + 1 for size, gap, length in zip(room, gaps, kernel, strict=False)):
-                return True
-        if node.op_type in ("Concat", "ConcatFromSequence"):
-            joined = node.input if node.op_type == "Concat" else parts.get(node.input[0], ())
-            axis, shapes = given.get("axis", 1), [values[name] for name in joined if name in values]
-            if len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1:
-                return True
-    return False
+    """Whether a node of the main graph has operands that ONNX does not allow, and ONNX Runtime does not look at."""
+    arrays = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
+    arrays |= {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    arrays |= {name: value for name, (_, value) in inner_values(model, feed).items()}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    return any(
+        _has_too_large_a_window(node, arrays) or _casts_beyond(node, arrays, makers) or _joins_misfits(node, arrays, makers)
+        for node in model.graph.node
+    )
+
+
+def _given(node: NodeProto) -> dict[str, Any]:
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def _has_too_large_a_window(node: NodeProto, arrays: Mapping[str, Array]) -> bool:
+    """Whether the window of a pooling is larger than what it goes over, which counts otherwise from opset 19 on."""
+    if node.op_type not in _POOLING or node.input[0] not in arrays:
+        return False
+    given = _given(node)
+    kernel = given.get("kernel_shape", ())
+    gaps, pads = given.get("dilations", [1] * len(kernel)), given.get("pads", [0] * 2 * len(kernel))
+    room = map(sum, zip(arrays[node.input[0]].shape[2:], pads[: len(kernel)], pads[len(kernel) :], strict=False))
+    return any(size < gap * (length - 1) + 1 for size, gap, length in zip(room, gaps, kernel, strict=False))
+
+
+def _casts_beyond(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping[str, NodeProto]) -> bool:
+    """Whether a number is cast to integers that do not hold it, and is itself cast from an integer: ONNX Runtime leaves one of the two out."""
+    maker = makers.get(node.input[0]) if node.op_type == "Cast" else None
+    if maker is None or maker.op_type != "Cast":
+        return False
+    source, before, after = (arrays.get(name) for name in (maker.input[0], node.input[0], node.output[0]))
+    if source is None or before is None or after is None or (source.dtype.kind not in "iu" or before.dtype.kind != "f"):
+        return False
+    limits = np.iinfo(after.dtype) if after.dtype.kind in "iu" else None
+    return limits is not None and bool(np.any((before < limits.min) | (before > limits.max)))
+
+
+def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping[str, NodeProto]) -> bool:
+    """Whether a Concat or ConcatFromSequence joins what fits only because it has no elements: some elements of the result stay open, and
+    its shape depends on whether it is optimized."""
+    if node.op_type not in ("Concat", "ConcatFromSequence"):
+        return False
+    given = _given(node)
+    axis, maker = given.get("axis", 1), makers.get(node.input[0])
+    joined: Sequence[str] = node.input
+    if node.op_type == "ConcatFromSequence":
+        joined = maker.input if maker is not None and maker.op_type == "SequenceConstruct" else ()
+        if maker is not None and maker.op_type == "SplitToSequence" and len(maker.input) > 1 and not given.get("new_axis"):
+            data, cut = (arrays.get(name) for name in maker.input)
+            rank = 0 if data is None else data.ndim
+            return bool(rank) and cut is not None and len(np.unique(cut)) > 1 and (_given(maker).get("axis", 0) - axis) % rank != 0
+    shapes = [arrays[name].shape for name in joined if name in arrays]
+    return len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1
 
 
 def _refused_alike(model: ModelProto, error: Exception) -> bool:

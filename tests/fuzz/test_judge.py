@@ -222,3 +222,20 @@ def test_a_square_that_is_too_small_for_a_number_is_rounded() -> None:
     case = parse("g (float[2] x) => (float[2] y) { s = Mul(x, x) y = Sqrt(s) }", x=np.array([1e-40, 1e-30], np.float32))
     assert Noise(case.model, case.feeds[0]).of(0, np.zeros(2, np.float32)).absolute > 1e-21
     assert examine(case, ROUNDED) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (int64[1] x) => (uint16[1] y) { a = Cast<to = 1>(x) y = Cast<to = 4>(a) }",
+        "g (float[2, 3] x) => (float[k, 3] y) <int64[2] cut = {3, 0}> { s = SplitToSequence<axis = 1>(x, cut) y = ConcatFromSequence<axis = 0>(s) }",
+    ],
+)
+def test_what_does_not_fit_is_no_finding(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.asarray([2**62 + 1]) if "int64[1] x" in text else np.ones((2, 3), np.float32)
+    case = parse(text, x=x)
+    swapping(monkeypatch, "none", "other")
+    monkeypatch.setattr(judge, "bits_differ", lambda want, got: "they differ")
+    assert examine(case, EXACT) is None
+    fitting = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }", x=np.ones(2, np.float32))
+    assert examine(fitting, EXACT) is not None
