@@ -7,23 +7,18 @@ left over on either side, taken together with all that it touches, is a differen
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any as AnyValue
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto, defs, helper
+from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from passat.ir.onnx.errors import OnnxError
-from passat.ir.onnx.inference import schema_of
-from passat.ir.onnx.same_graph import COMMUTATIVE, Numbering, content_of
+from passat.ir.onnx.plain_nodes import constant_text, plain
+from passat.ir.onnx.same_graph import COMMUTATIVE, Numbering, constant_of, content_of, sparse_content
 from passat.ir.onnx.scope import free_names, sort_nodes, subgraphs
-from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _ROUNDS: Final = 100
 """Rounds in which correspondences spread; each costs a walk over both graphs, and all but a few find nothing new."""
-
-
-_LONGEST: Final = 60
-"""Characters of the value of an attribute that are shown."""
 
 
 class Pair(NamedTuple):
@@ -61,14 +56,14 @@ class Side:
         for tensor in graph.initializer:
             self.constants[tensor.name] = content_of(tensor, whole.folder)
         for sparse in graph.sparse_initializer:
-            self.constants[sparse.values.name] = sparse.SerializeToString(deterministic=True)
+            self.constants[sparse.values.name] = sparse_content(sparse)
         for node in sort_nodes(graph.node):
-            if node.op_type == "Constant" and not node.domain and len(node.attribute) == 1:
-                value = node.attribute[0]
-                held = content_of(value.t, whole.folder) if value.HasField("t") else value.SerializeToString(deterministic=True)
-                self.constants[node.output[0]] = held
+            held = constant_of(node, whole.folder)
+            if held is None:
+                self.nodes.append(plain(node, whole.opsets))
             else:
-                self.nodes.append(_plain(node, whole.opsets))
+                self.constants[node.output[0]] = held
+        self.own_inputs = {value.name for value in graph.input}
         self.values.update((name, numbering.number(("constant", key))) for name, key in self.constants.items())
         self.makers = {name: (i, place) for i, node in enumerate(self.nodes) for place, name in enumerate(node.output) if name}
         self.forms = [numbering.describe(node, self.captured(node)) for node in self.nodes]
@@ -77,6 +72,17 @@ class Side:
     def inputs(self) -> list[ValueInfoProto]:
         """The inputs that have no value of the model's own."""
         return [value for value in self.graph.input if value.name not in self.constants]
+
+    def show(self, name: str) -> str:
+        """What a value is: a constant, the result of a node, or an input."""
+        if not name:
+            return "none"
+        if name in self.constants:
+            return constant_text(self.constants[name])
+        if name not in self.makers:
+            return repr(name)
+        node, place = self.makers[name]
+        return f"{f'output {place} of ' if place else ''}{self.nodes[node].op_type} {called(self.nodes[node])!r}"
 
     def captured(self, node: NodeProto) -> list[str]:
         """What the graphs of a node read from outside."""
@@ -99,25 +105,31 @@ class Side:
 
 class Alignment:
     """The correspondence of two graphs. `pairs` are the nodes that correspond, in the order of the second graph; `places` the differences,
-    in the order of the first. Raises OnnxError where a graph has a cycle."""
+    in the order of the first. `outer` is the correspondence of the graphs around them. Inputs and outputs correspond by name, and by place
+    where only one graph has the name; where `by_place` is set, as for subgraphs, by place alone. Raises OnnxError for a cycle."""
 
     def __init__(
         self,
         graphs: tuple[GraphProto, GraphProto],
         wholes: tuple[Whole, Whole],
         numbering: Numbering,
-        outer: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {}),
+        *,
+        outer: "Alignment | None" = None,
+        by_place: bool = False,
     ) -> None:
+        around: tuple[Mapping[str, int], Mapping[str, int]] = (outer.before.values, outer.after.values) if outer is not None else ({}, {})
         try:
-            self.before = Side(graphs[0], numbering, wholes[0], outer[0])
-            self.after = Side(graphs[1], numbering, wholes[1], outer[1])
+            self.before: Side = Side(graphs[0], numbering, wholes[0], around[0])
+            self.after: Side = Side(graphs[1], numbering, wholes[1], around[1])
         except ValueError as error:
             raise OnnxError(str(error)) from error
         self._to: dict[int, int] = {}
         self._from: dict[int, int] = {}
+        self.wholes, self._outer, self._by_place = wholes, outer, by_place
         self._number_inputs(numbering)
         self.before.renumber({})
         self.after.renumber({})
+        self._first = dict(self.before.values), dict(self.after.values)
         self._pair_equal()
         same = dict(self._from)
         self._spread(self._pair_outputs())
@@ -140,9 +152,47 @@ class Alignment:
             return made is there and self.before.values.get(one) == self.after.values.get(other)
         return self._to.get(made[0]) == there[0] and made[1] == there[1]
 
+    def outputs(self) -> list[tuple[str, str]]:
+        """The outputs of the graphs, in pairs."""
+        mine, theirs = ([value.name for value in side.graph.output] for side in (self.before, self.after))
+        shared = set() if self._by_place else {*mine} & {*theirs}
+        rest = ([name for name in names if name not in shared] for names in (mine, theirs))
+        return [*((name, name) for name in mine if name in shared), *zip(*rest, strict=False)]
+
+    def rewired(self, values: Sequence[tuple[str, str]]) -> list[tuple[int, str, str]]:
+        """Which of the values given in pairs are not the same, by their places, where no difference that is listed for itself explains it:
+        constants, inputs, and results of nodes that have counterparts."""
+        found = []
+        for place, (one, other) in enumerate(values):
+            explained = self._is_open(0, one) or self._is_open(1, other)
+            if (
+                not explained
+                and not self.values_correspond(one, other)
+                and self._first[0].get(one, one) != self._first[1].get(other, other)
+            ):
+                found.append((place, one, other))
+        return found
+
+    def _is_open(self, number: int, name: str) -> bool:
+        """Whether a value of a graph, or of one around it, is the result of a node without a counterpart."""
+        aligned: Alignment | None = self
+        while aligned is not None:
+            side = (aligned.before, aligned.after)[number]
+            if name in side.makers:
+                return side.makers[name][0] not in (aligned._to, aligned._from)[number]
+            aligned = None if name in side.constants or name in side.own_inputs else aligned._outer
+        return False
+
     def _number_inputs(self, numbering: Numbering) -> None:
         """Inputs of one name are the same; of the others those are that stand at the same place, and have the same type."""
         mine, theirs = self.before.inputs(), self.after.inputs()
+        if self._by_place:
+            for one, other in zip_longest(mine, theirs):
+                number_of_both = numbering.number(object())
+                for side, value in ((self.before, one), (self.after, other)):
+                    if value is not None:
+                        side.values[value.name] = number_of_both
+            return
         names = {value.name for value in mine} & {value.name for value in theirs}
         for side in (self.before, self.after):
             for value in side.inputs():
@@ -178,10 +228,8 @@ class Alignment:
         return found
 
     def _pair_outputs(self) -> list[tuple[int, int]]:
-        """Pairs the nodes that make outputs of one name, or, where no output of one has a name of the other's, at one place."""
-        mine, theirs = ([value.name for value in side.graph.output] for side in (self.before, self.after))
-        names = [(name, name) for name in mine if name in set(theirs)] or list(zip(mine, theirs, strict=False))
-        return self._pair_values(names)
+        """Pairs the nodes that make outputs."""
+        return self._pair_values(self.outputs())
 
     def _pair_values(self, values: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
         """Pairs what makes values, where it is the same operator with the same attributes and has no counterpart yet."""
@@ -268,8 +316,7 @@ class Alignment:
         for number, i in leader:
             for name in sides[number].reads(sides[number].nodes[i]):
                 readers[number, sides[number].makers.get(name, (-1, 0))[0]].append((number, i))
-        outputs = list(zip(*([value.name for value in side.graph.output] for side in sides), strict=False))
-        for values in [outputs, *(self.operands(one, other) for one, other in self._to.items())]:
+        for values in [self.outputs(), *(self.operands(one, other) for one, other in self._to.items())]:
             for one, other in values:
                 makers = ((0, self.before.makers.get(one, (-1, 0))[0]), (1, self.after.makers.get(other, (-1, 0))[0]))
                 if makers[0] in leader and makers[1] in leader:
@@ -284,9 +331,20 @@ class Alignment:
             yield Place(tuple(mine), tuple(theirs))
 
 
+def function_body(function: FunctionProto) -> GraphProto:
+    """The body of a function as a graph, whose inputs and outputs have no types."""
+    inputs, outputs = ([ValueInfoProto(name=name) for name in names] for names in (function.input, function.output))
+    return GraphProto(node=function.node, input=inputs, output=outputs)
+
+
 def operators(nodes: Sequence[NodeProto]) -> Counter[str]:
     """How often each operator occurs, names of other domains carrying the domain."""
     return Counter(".".join(part for part in _kind(node) if part) for node in nodes)
+
+
+def called(node: NodeProto) -> str:
+    """What a node is called: its name, or that of its first result."""
+    return node.name or next((name for name in node.output if name), "")
 
 
 def _kind(node: NodeProto) -> tuple[str, str]:
@@ -296,54 +354,3 @@ def _kind(node: NodeProto) -> tuple[str, str]:
 def _is_large(content: object) -> bool:
     """Whether a constant has more than one element, so that it may tell nodes apart."""
     return isinstance(content, tuple) and any(size != 1 for size in content[1])
-
-
-def _plain(node: NodeProto, opsets: Mapping[str, int]) -> NodeProto:
-    """A node without attributes that say what is the default; the same where there are none."""
-    if not node.attribute:
-        return node
-    schema = schema_of(node.op_type, opsets.get("" if node.domain == "ai.onnx" else node.domain, 1), node.domain)
-    said = [each for each in node.attribute if schema is None or not _is_default(each, schema)]
-    if len(said) == len(node.attribute):
-        return node
-    plain = NodeProto()
-    plain.CopyFrom(node)
-    del plain.attribute[:]
-    plain.attribute.extend(said)
-    return plain
-
-
-def _is_default(attribute: AttributeProto, schema: defs.OpSchema) -> bool:
-    known = schema.attributes.get(attribute.name)
-    if known is None or known.default_value.type == AttributeProto.UNDEFINED:
-        return False
-    held: bool = helper.get_attribute_value(known.default_value) == helper.get_attribute_value(attribute)
-    return held and known.default_value.type == attribute.type
-
-
-def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
-    """What is different of the attributes of two nodes, graphs aside."""
-    before, after = ({each.name: each for each in node.attribute if not (each.HasField("g") or each.graphs)} for node in (mine, theirs))
-    for name in sorted({*before, *after}):
-        values = [helper.get_attribute_value(side[name]) if name in side else None for side in (before, after)]
-        shown = [_shown(value) for value in values]
-        if name not in before:
-            yield f"{name} is new: {shown[1]}"
-        elif name not in after:
-            yield f"{name} is gone: {shown[0]}"
-        elif before[name].SerializeToString(deterministic=True) != after[name].SerializeToString(deterministic=True):
-            yield f"{name}: {shown[0]} became {shown[1]}" if shown[0] != shown[1] else f"{name} is another tensor"
-
-
-def _shown(value: AnyValue) -> str:
-    if hasattr(value, "dims"):
-        return constant_text((value.data_type, tuple(value.dims)))
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(list(value) if hasattr(value, "append") else value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-
-
-def constant_text(content: object) -> str:
-    """A constant by its element type and shape."""
-    if not isinstance(content, tuple):
-        return "a sparse one"
-    return f"{ELEMENT_TYPES.get(content[0], f'element type {content[0]}')}{list(content[1])}"

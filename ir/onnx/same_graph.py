@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, helper
 
 from passat.ir.onnx.scope import attribute_graphs, sort_nodes
 from passat.ir.onnx.tensors import EXTERNAL, raw_bytes, read_tensor
@@ -67,12 +67,12 @@ class Numbering:
         values = {name: self.number(("captured", place)) for place, name in enumerate(dict.fromkeys(captured))}
         attributes = frozenset((attribute.name, self._attribute(attribute, values, 0)) for attribute in node.attribute)
         ends = tuple(tuple(bool(name) for name in names) for names in (node.input, node.output))
-        return self.number((node.domain, node.op_type, node.overload, attributes, ends))
+        return self.number((_domain(node), node.op_type, node.overload, attributes, ends))
 
     def node(self, node: NodeProto, values: Mapping[str, int], depth: int = 0) -> int:
         """The number of a node, whose operands have the given numbers."""
         operands = [values.get(name, -1) if name else -2 for name in node.input]
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = _domain(node)
         if not domain and node.op_type in COMMUTATIVE:
             operands.sort()
         made = tuple(bool(name) for name in node.output)
@@ -89,6 +89,42 @@ class Numbering:
         plain.CopyFrom(attribute)
         plain.ClearField("doc_string")
         return _serialized(plain)
+
+
+def _domain(node: NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+_ELEMENTS: Final = {
+    **{"value_float": TensorProto.FLOAT, "value_floats": TensorProto.FLOAT, "value_int": TensorProto.INT64},
+    **{"value_ints": TensorProto.INT64, "value_string": TensorProto.STRING, "value_strings": TensorProto.STRING},
+}
+"""The element types of the attributes of Constant that are no tensors."""
+
+
+def constant_of(node: NodeProto, folder: str | None) -> Key | None:
+    """What identifies what a Constant node holds, as that of an initializer; None for all other nodes, and in a function where an attribute
+    of the call decides."""
+    if node.op_type != "Constant" or _domain(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
+        return None
+    (attribute,) = node.attribute
+    if attribute.HasField("t"):
+        return content_of(attribute.t, folder)
+    if attribute.HasField("sparse_tensor"):
+        return sparse_content(attribute.sparse_tensor)
+    if attribute.name not in _ELEMENTS:
+        return None
+    value = helper.get_attribute_value(attribute)
+    many = attribute.name.endswith("s")
+    return _content(helper.make_tensor("", _ELEMENTS[attribute.name], [len(value)] if many else [], value if many else [value]))
+
+
+def sparse_content(sparse: SparseTensorProto) -> Key:
+    """What identifies the elements of a sparse tensor, whatever its name is."""
+    unnamed = SparseTensorProto()
+    unnamed.CopyFrom(sparse)
+    unnamed.values.ClearField("name")
+    return _serialized(unnamed)
 
 
 def _content(tensor: TensorProto) -> Key:

@@ -12,7 +12,7 @@ from passat.report import bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
     from passat.ir.onnx.alignment import Alignment
 
@@ -93,7 +93,7 @@ def diff(
     Each is a ModelProto, the path of a model, its bytes, or a binary file object; `folders` are where the external data of ModelProtos
     lies. Names, and the order of nodes, make no difference; they help to find out which nodes correspond. Raises OnnxError.
     """
-    from passat.ir.onnx.alignment import Alignment, Whole
+    from passat.ir.onnx.alignment import Alignment, Whole, function_body
     from passat.ir.onnx.same_graph import Numbering
 
     one, other = open_source(before, folders[0]), open_source(after, folders[1])
@@ -107,27 +107,74 @@ def diff(
     found.same = sum(pair.same for pair in main.pairs)
     found.moved = len(main.pairs) - found.same
     waiting: list[tuple[str, Alignment]] = [("", main)]
+    for title, mine, theirs in _functions(one.proto, other.proto, found.interface):
+        bodies = (Whole(one.folder, _opsets(mine)), Whole(other.folder, _opsets(theirs)))
+        waiting.append((title, Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)))
     while waiting:
         where, aligned = waiting.pop(0)
         found.differences += _grouped(aligned, where)
+        found.interface += _other_outputs(aligned, where)
         for pair in aligned.pairs:
             if not pair.same:
                 found.changes += _changes(aligned, pair.before, pair.after)
-                outer = (aligned.before.values, aligned.after.values)
                 for title, graphs in _graphs(aligned.before.nodes[pair.before], aligned.after.nodes[pair.after]):
-                    waiting.append((f"{where}, {title}".removeprefix(", "), Alignment(graphs, wholes, numbering, outer)))
+                    inner = Alignment(graphs, aligned.wholes, numbering, outer=aligned, by_place=True)
+                    waiting.append((f"{where}, {title}".removeprefix(", "), inner))
     return found
 
 
 def _graphs(mine: "NodeProto", theirs: "NodeProto") -> "Iterator[tuple[str, tuple[GraphProto, GraphProto]]]":
     """The graphs of two nodes, attribute by attribute."""
+    from passat.ir.onnx.alignment import called
+
     others = {attribute.name: attribute.g for attribute in theirs.attribute if attribute.HasField("g")}
     for attribute in mine.attribute:
         if attribute.HasField("g") and attribute.name in others:
-            yield f"{mine.op_type} {_name(mine)!r}: {attribute.name}", (attribute.g, others[attribute.name])
+            yield f"{mine.op_type} {called(mine)!r}: {attribute.name}", (attribute.g, others[attribute.name])
 
 
-def _opsets(model: "ModelProto") -> dict[str, int]:
+def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iterator[tuple[str, FunctionProto, FunctionProto]]":
+    """The local functions that both models call, with what they are called; what is different of them beside the bodies goes to `said`."""
+    mine, theirs = _called(one), _called(other)
+    for key in mine:
+        if key not in theirs:
+            continue
+        title = f"function {'.'.join(part for part in key if part)}"
+        before, after = mine[key], theirs[key]
+        if before is None or after is None:
+            if before is not after:
+                said.append(f"the {title} {'is new' if before is None else 'is gone'}")
+            continue
+        said += [f"in the {title}, {text}" for text in _opset_changes(before, after)]
+        if _defaults(before) != _defaults(after) or len(before.input) != len(after.input) or len(before.output) != len(after.output):
+            said.append(f"the {title} takes other inputs, outputs or attributes")
+        yield title, before, after
+
+
+def _called(model: "ModelProto") -> "dict[tuple[str, str, str], FunctionProto | None]":
+    """What the nodes of a model call, those of the functions that they call included: local functions, and None for operators."""
+    from passat.ir.onnx.scope import inner_nodes
+
+    known = {(function.domain, function.name, function.overload): function for function in model.functions}
+    found: dict[tuple[str, str, str], FunctionProto | None] = {}
+    pending = list(model.graph.node)
+    while pending:
+        node = pending.pop()
+        pending += inner_nodes(node.attribute)
+        key = (node.domain, node.op_type, node.overload)
+        if key not in found:
+            found[key] = known.get(key)
+            pending += known[key].node if key in known else []
+    return found
+
+
+def _defaults(function: "FunctionProto") -> dict[str, bytes | None]:
+    """The attributes of a function, with their defaults."""
+    found: dict[str, bytes | None] = dict.fromkeys(function.attribute)
+    return {**found, **{each.name: each.SerializeToString(deterministic=True) for each in function.attribute_proto}}
+
+
+def _opsets(model: "ModelProto | FunctionProto") -> dict[str, int]:
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
@@ -135,10 +182,7 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
     """What is different of what models say of themselves."""
     if one.ir_version != other.ir_version:
         yield f"the IR version {one.ir_version} became {other.ir_version}"
-    mine, theirs = _opsets(one), _opsets(other)
-    for domain in sorted({*mine, *theirs}):
-        if mine.get(domain) != theirs.get(domain):
-            yield f"the opset of {domain or 'ai.onnx'} {_became(mine.get(domain), theirs.get(domain))}"
+    yield from _opset_changes(one, other)
     for what, values in (("input", _inputs), ("output", _outputs)):
         before, after = values(one.graph), values(other.graph)
         for name in dict.fromkeys([*before, *after]):
@@ -154,6 +198,13 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
                 )
         if list(before) != list(after) and set(before) == set(after):
             yield f"the {what}s stand in another order"
+
+
+def _opset_changes(one: "ModelProto | FunctionProto", other: "ModelProto | FunctionProto") -> Iterator[str]:
+    mine, theirs = _opsets(one), _opsets(other)
+    for domain in sorted({*mine, *theirs}):
+        if mine.get(domain) != theirs.get(domain):
+            yield f"the opset of {domain or 'ai.onnx'} {_became(mine.get(domain), theirs.get(domain))}"
 
 
 def _became(before: object, after: object) -> str:
@@ -180,14 +231,14 @@ def _types(values: "Sequence[ValueInfoProto]") -> dict[str, str]:
 
 def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
     """The places of a graph, those together that differ in the same way."""
-    from passat.ir.onnx.alignment import operators
+    from passat.ir.onnx.alignment import called, operators
 
     before, after = aligned.before.nodes, aligned.after.nodes
     groups: dict[object, tuple[Counter[str], Counter[str], list[Instance]]] = {}
     for place in aligned.places:
         mine, theirs = operators([before[i] for i in place.before]), operators([after[i] for i in place.after])
         key = (frozenset(mine.items()), frozenset(theirs.items()))
-        instance = Instance(tuple(_name(before[i]) for i in place.before), tuple(_name(after[i]) for i in place.after))
+        instance = Instance(tuple(called(before[i]) for i in place.before), tuple(called(after[i]) for i in place.after))
         groups.setdefault(key, (mine, theirs, []))[2].append(instance)
     made = [Difference(dict(mine), dict(theirs), tuple(instances), where) for mine, theirs, instances in groups.values()]
     return sorted(made, key=lambda each: -len(each.instances))
@@ -195,18 +246,28 @@ def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
 
 def _changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
     """What is different of a node that is in both models, beside what it reads."""
-    from passat.ir.onnx.alignment import changed_attributes, constant_text
+    from passat.ir.onnx.alignment import called
+    from passat.ir.onnx.plain_nodes import changed_attributes
 
     mine, theirs = aligned.before.nodes[one], aligned.after.nodes[other]
     what = list(changed_attributes(mine, theirs))
-    for place, (name, theirs_name) in enumerate(aligned.operands(one, other)):
-        before, after = aligned.before.constants.get(name), aligned.after.constants.get(theirs_name)
-        if before != after and before is not None and after is not None:
-            what.append(f"operand {place} is another constant: {constant_text(before)} became {constant_text(after)}")
+    operands = aligned.operands(one, other)[: min(len(mine.input), len(theirs.input))]  # what subgraphs read is compared there
+    what += [f"operand {place} is {text}" for place, text in _other_values(aligned, operands)]
     if len(mine.input) != len(theirs.input):
-        what.append(f"{len(mine.input)} operands became {len(theirs.input)}")
-    return [Change(_name(mine), _name(theirs), mine.op_type, tuple(what))] if what else []
+        what.append(f"{len(mine.input)} {'operand' if len(mine.input) == 1 else 'operands'} became {len(theirs.input)}")
+    return [Change(called(mine), called(theirs), mine.op_type, tuple(what))] if what else []
 
 
-def _name(node: "NodeProto") -> str:
-    return node.name or next((name for name in node.output if name), "")
+def _other_outputs(aligned: "Alignment", where: str) -> Iterator[str]:
+    """Which outputs of a graph are other values than in the other graph."""
+    outputs = aligned.outputs()
+    for place, text in _other_values(aligned, outputs):
+        yield f"output {place} of {where} is {text}" if where else f"the output {outputs[place][1]!r} is {text}"
+
+
+def _other_values(aligned: "Alignment", values: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str]]:
+    """Which values given in pairs are not the same, by their places, and what is different."""
+    for place, one, other in aligned.rewired(values):
+        constants = one in aligned.before.constants and other in aligned.after.constants
+        kind = "another constant" if constants else "another value"
+        yield place, f"{kind}: {aligned.before.show(one)} became {aligned.after.show(other)}"

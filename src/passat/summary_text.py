@@ -171,7 +171,10 @@ def _changed_operators(diff: ModelDiff) -> RenderableType:
 
 
 def _counts(diff: ModelDiff) -> str:
-    return f"{diff.same + diff.moved:,} nodes are in both: {diff.same:,} read the same values, {diff.moved:,} values that other nodes make"
+    both = diff.same + diff.moved
+    return (
+        f"{_counted(both, 'node')} {'is' if both == 1 else 'are'} in both: {diff.same:,} read the same values, {diff.moved:,} other values"
+    )
 
 
 def _difference(difference: Difference) -> list[RenderableType]:
