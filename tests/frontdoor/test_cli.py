@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -71,6 +72,22 @@ def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
     assert report["verification"]["equal"] is True
     assert report["output"] == "out.onnx"
     assert {"name", "seconds", "depth", "counters", "own"} == set(report["passes"][0])
+
+
+def test_the_result_stands_beside_the_input_unless_told_otherwise(empty: Path) -> None:
+    shutil.copy(RESNET, empty / "model.onnx")
+    result = run("optimize", "model.onnx", "--no-verify")
+    assert result.stdout.endswith("written to model.optimized.onnx\n")
+    assert sorted(os.listdir()) == ["model.onnx", "model.optimized.onnx"]
+
+
+def test_a_dry_run_writes_no_model(empty: Path) -> None:
+    shutil.copy(RESNET, empty / "model.onnx")
+    result = run("optimize", "model.onnx", "--no-verify", "--dry-run", "--report", "page.html")
+    assert "73 nodes became 51" in result.stdout
+    assert result.stdout.endswith("no model was written (--dry-run)\nthe page is in page.html\n")
+    assert sorted(os.listdir()) == ["model.onnx", "page.html"]
+    assert json.loads(run("optimize", "model.onnx", "--no-verify", "--dry-run", "--json").stdout)["output"] == ""
 
 
 def test_optimize_in_place(empty: Path) -> None:

@@ -13,7 +13,6 @@ from passat.cli.app import app
     ("arguments", "sentence"),
     [
         ("optimize --json", "Missing argument 'IN'."),
-        ("optimize a.onnx --json", "Missing option '-o' / '--output'."),
         ("optimize a.onnx -o b.onnx --jason --json", "No such option: --jason"),
         ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
         ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),
@@ -50,6 +49,8 @@ def test_what_a_command_itself_refuses_is_said_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ("optimize m.onnx -o out.onnx --dry-run", "--dry-run writes no model, and -o out.onnx asks for one"),
+        ("optimize m.onnx --report m.optimized.onnx", "--report would write over m.optimized.onnx, which -o writes"),
         ("optimize m.onnx -o out.onnx --report m.onnx", "--report would write over m.onnx, which the command reads"),
         ("optimize m.onnx -o out.onnx --certificate ./m.onnx", "--certificate would write over m.onnx, which the command reads"),
         ("optimize m.onnx -o mine.py --rules mine.py", "-o would write over mine.py, which --rules reads"),

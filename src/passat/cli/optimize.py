@@ -208,7 +208,13 @@ class SettingOptions:
 @command(app)
 def optimize(
     model: Annotated[Path, typer.Argument(metavar="IN", help="The model to optimise.", show_default=False)],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Where the result goes.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="OUT", help="Where the result goes. Default: beside IN, as NAME.optimized.onnx.", show_default=False
+        ),
+    ] = None,
+    *,
     asked: PassOptions,
     wanted: SettingOptions,
     compared: CompareOptions,
@@ -238,9 +244,11 @@ def optimize(
     certificate: Annotated[
         Path | None, typer.Option("--certificate", metavar="FILE.json", help="Write a proof that OUT computes what IN does.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Do all but write OUT.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Optimise an ONNX model, compare the result with it, and write it."""
+    out = output or model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
     with errors(as_json, "nothing was written"):
         with collector_paused():  # of what is imported nothing goes
             from passat.certificates import write_certificate
@@ -249,7 +257,10 @@ def optimize(
             from passat.settings import Settings
 
         read = {**asked.files, "--inputs": [compared.inputs], "--custom-ops": compared.custom_ops or ()}
-        check_outputs({"-o": output, "--certificate": certificate, "--report": page}, read)  # OUT may be IN, which it replaces whole
+        if dry_run and output is not None:
+            fail(f"--dry-run writes no model, and -o {output} asks for one", USAGE)
+        named = {"-o": None if dry_run else out, "--certificate": certificate, "--report": page}
+        check_outputs(named, read)  # OUT may be IN, which it replaces whole
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
         _check_comparison(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
@@ -276,11 +287,12 @@ def optimize(
             )
             result = optimize_with(model, settings)
             result.report.warnings += idle
-            progress(f"writing {output}")
-            result.save(output)
+            if not dry_run:
+                progress(f"writing {out}")
+                result.save(out)
             if certificate is not None:
                 write_certificate(result.certificate, certificate)
-    with errors(as_json, f"{output} was written"):
+    with errors(as_json, "" if dry_run else f"{out} was written"):
         if page is not None:
             result.write_report(page)
         if as_json:
@@ -289,11 +301,13 @@ def optimize(
             from passat.render import render_report
 
             show(render_report(result.report))
+            if dry_run:
+                print("no model was written (--dry-run)")
             if page is not None:
                 print(f"the page is in {page}")
         if result.report.interrupted:
             best = "nothing better was found so far, and the input" if result.report.kept else "the best so far"
-            end(f"interrupted; {best} was written to {output}", INTERRUPTED)
+            end(f"interrupted; {best} {'is what was found' if dry_run else f'was written to {out}'}", INTERRUPTED)
 
 
 def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:
