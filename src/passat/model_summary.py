@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
 
-_GELU: Final = ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")
+_GELU: Final = ("Gelu", "BiasGelu", "FastGelu")  # QuickGelu is another function, x * sigmoid(alpha * x): often SiLU
 _NORMALIZATION: Final = (
     *("LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization", "SimplifiedLayerNormalization"),
     *("SkipSimplifiedLayerNormalization", "RMSNormalization"),
@@ -68,6 +68,9 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
 
 
 UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
+FUNCTION = (
+    "it is a function of the model, which rules do not look into: onnx.inliner.inline_local_functions puts its nodes in place of its calls"
+)
 NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it as it stands"
 NARROWER = "Passat's form of the operator is narrower than these operands or attributes: ONNX Runtime computes the node as it stands"
 
@@ -95,9 +98,10 @@ class ModelSummary:
     """What a model consists of.
 
     Nodes are counted by operator, subgraphs and local functions included. `weights` is the number of initializers, which have so many
-    `weight_elements` and `weight_bytes`, external data included; `model_bytes` is the size of the model without external data. `unknown`
-    is the number of nodes with a result of unknown type. `estimated_seconds` is what the default cost model says. `fused` counts the
-    operators that ONNX Runtime's own fusions leave; where it does not load the model, `not_loaded` says why.
+    `weight_elements` and `weight_bytes`, external data included (of sparse ones, the values that are stored); `model_bytes` is the size
+    of the model without external data. `unknown` is the number of nodes with a result of unknown type. `estimated_seconds` is what the
+    default cost model says. `fused` counts the operators that ONNX Runtime's own fusions leave; where it does not load the model,
+    `not_loaded` says why.
     """
 
     source: str
@@ -164,7 +168,7 @@ def inspect(
         model_bytes=bytes_of(proto),
         estimated_seconds=program_cost(module["main"], Roofline()),
         unknown=_unknown(module),
-        opaque=_opaque(module),
+        opaque=_opaque(module, {(each.domain, each.name) for each in proto.functions}),
         warnings=warnings_of(module),
     )
     try:
@@ -185,6 +189,7 @@ def _initializers(graph: "GraphProto") -> "Iterator[TensorProto]":
     while pending:
         each = pending.pop()
         yield from each.initializer
+        yield from (sparse.values for sparse in each.sparse_initializer)
         for node in each.node:
             for attribute in node.attribute:
                 pending += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
@@ -217,14 +222,15 @@ def _unknown(module: "IRModule") -> int:
     return sum(is_unknown(call._checked_type) for call in calls)
 
 
-def _opaque(module: "IRModule") -> list[Opaque]:
-    """The nodes that are opaque, by operator and reason, the most frequent first."""
+def _opaque(module: "IRModule", functions: set[tuple[str, str]]) -> list[Opaque]:
+    """The nodes that are opaque, by operator and reason, the most frequent first. `functions` are the model's own, by domain and name."""
     untyped = {call: value.reason for value in untyped_values(module) for call in value.calls}
     found: dict[tuple[str, str], list[str]] = {}
     for function in module.functions.values():
         for node in post_order(function):
             if isinstance(node, Call) and isinstance(node.op, OpaqueOp):
-                reason = untyped.get(node) or _reason(node)
+                called = (node.op.domain, node.op.op_type) in functions
+                reason = FUNCTION if called else untyped.get(node) or _reason(node)
                 found.setdefault((f"{node.op.domain}.{node.op.op_type}".removeprefix("."), reason), []).append(_name(node))
     counted = Counter({key: len(names) for key, names in found.items()})
     return [Opaque(operator, reason, tuple(found[operator, reason])) for (operator, reason), _ in counted.most_common()]

@@ -102,9 +102,7 @@ def _in_memory(model: "ModelProto | bytes | bytearray | memoryview | SupportsRea
 
         return parse_model(data, IN_MEMORY)
     if not hasattr(model, "graph"):
-        raise OnnxError(
-            f"optimize takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not {type(model).__name__}"
-        )
+        raise OnnxError(f"a model is a ModelProto, its path, its bytes, or a binary file object that holds it, not {type(model).__name__}")
     return cast("ModelProto", model)
 
 
@@ -120,7 +118,7 @@ def _bytes_of(model: "ModelLike") -> bytes | None:
     data = read(MODEL_LIMIT + 1)
     if not isinstance(data, bytes):
         raise OnnxError(
-            f"optimize takes binary file objects, as of open(path, 'rb'); read() of the one given returns {type(data).__name__}"
+            f"a model is read from a binary file object, as of open(path, 'rb'); read() of the one given returns {type(data).__name__}"
         )
     return data
 

@@ -35,7 +35,8 @@ def render_summary(summary: ModelSummary) -> RenderableType:
         parts += [Text(), Text(f"ONNX Runtime's own fusions leave: {fused}")]
     elif not summary.not_loaded:
         parts += [Text(), Text("ONNX Runtime's own fusions find nothing in it")]
-    parts += [Text(f"! {said}", style="yellow") for said in (summary.not_loaded, *summary.warnings) if said]
+    problems = [Text(f"! {said}", style="yellow") for said in (summary.not_loaded, *summary.warnings) if said]
+    parts += [Text(), *problems] if problems else []
     parts += [Text(), *_opaque(summary)]
     return Group(*parts)
 
@@ -84,7 +85,7 @@ def _opaque(summary: ModelSummary) -> list[RenderableType]:
     else:
         stays = "stays as it is" if count == 1 else "stay as they are"
         lines.append(Text(f"rules do not look into {_counted(count, 'node')}, which {stays}:"))
-        lines += [Text(f"  {_counted(len(group.nodes), group.operator)}{_names(group)}: {group.reason}") for group in summary.opaque]
+        lines += [Text(f"  {len(group.nodes):,} {group.operator}{_names(group)}: {group.reason}") for group in summary.opaque]
     if summary.unknown:
         lines.append(Text(f"the type of {_counted(summary.unknown, 'result')} is unknown"))
     return lines
@@ -102,7 +103,7 @@ def _counted(count: int, what: str) -> str:
     >>> _counted(1, "node"), _counted(2000, "node")
     ('1 node', '2,000 nodes')
     """
-    return f"{count:,} {what if count == 1 else f'{what}s' if what.islower() else what}"
+    return f"{count:,} {what if count == 1 else f'{what}s'}"
 
 
 def amount(size: float) -> str:
@@ -236,7 +237,8 @@ def render_profile(profile: "ModelProfile") -> RenderableType:
 def said(profile: "ModelProfile") -> str:
     """Whether a model is faster than another, in one line."""
     verdict = "as fast, up to noise" if profile.verdict == "no different" else profile.verdict
-    return f"{profile.after} is {verdict}: {_shown(profile.ratio)} of the time; the first model against itself {_shown(profile.control)}"
+    name = profile.after if profile.after != profile.before else "the second model"
+    return f"{name} is {verdict}: {_shown(profile.ratio)} of the time; the first model against itself {_shown(profile.control)}"
 
 
 def _shown(ratio: "Ratio") -> str:

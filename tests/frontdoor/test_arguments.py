@@ -90,12 +90,12 @@ def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (3, "optimize takes a ModelProto, the path of a model, its bytes, or a binary file that holds it, not int"),
+        (3, "a model is a ModelProto, its path, its bytes, or a binary file object that holds it, not int"),
         (None, "not NoneType"),
         ([MODEL], "not list"),
         (b"", "a model in memory is not an ONNX model: it is empty"),
         (b"abc", "a model in memory is not an ONNX model, or only a part of one"),
-        (io.StringIO("text"), "optimize takes binary file objects, as of open(path, 'rb'); read() of the one given returns str"),
+        (io.StringIO("text"), "a model is read from a binary file object, as of open(path, 'rb'); read() of the one given returns str"),
         ("a\0b", "cannot be read: no file has such a name"),
         ("/dev/zero", "/dev/zero cannot be read: it is a device, not a file"),
     ],

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import passat
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError, save
-from passat.model_summary import NARROWER, NO_FORM, UNKNOWN_OPERATOR, Value
+from passat.model_summary import FUNCTION, NARROWER, NO_FORM, UNKNOWN_OPERATOR, Value
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 
@@ -61,6 +61,26 @@ def test_a_form_that_is_narrower_than_the_node() -> None:
     assert [(group.operator, group.reason) for group in passat.inspect(model).opaque] == [("ReduceSum", NARROWER)]
 
 
+def test_functions_of_the_model_are_no_unknown_operators() -> None:
+    graph = '<ir_version: 9, opset_import: ["" : 18, "own" : 1]> g (float[n] x) => (float[n] y) { a = own.f (x) y = own.f (a) }'
+    model = parser.parse_model(f'{graph} <domain: "own", opset_import: ["" : 18]> f (p) => (q) {{ q = Neg (p) }}')
+    found = passat.inspect(model)
+    assert [(group.operator, group.reason, group.nodes) for group in found.opaque] == [("own.f", FUNCTION, ("a", "y"))]
+    assert "  2 own.f ('a', 'y'): " in str(found)
+
+
+def test_silu_is_no_gelu() -> None:
+    assert passat.inspect(parsed("s = Sigmoid (x) y = Mul (x, s)")).fused == {"QuickGelu": 1}
+
+
+def test_sparse_weights_count() -> None:
+    model = parsed("y = Add (x, w)")
+    indices = numpy_helper.from_array(np.array([0, 3]), "i")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(numpy_helper.from_array(np.ones(2, np.float32), "w"), indices, [1, 4]))
+    found = passat.inspect(model)
+    assert (found.weights, found.weight_elements, found.weight_bytes) == (1, 2, 8)
+
+
 def test_weights_in_subgraphs_and_in_other_files_count(tmp_path: Path) -> None:
     branch = helper.make_graph(
         [helper.make_node("Add", ["x", "w"], ["r"])],
@@ -102,6 +122,6 @@ def test_the_command_and_its_json(tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "no.onnx"
     assert f"error: {path} cannot be read: No such file or directory" in run(path, code=1)
-    with pytest.raises(OnnxError, match="takes a ModelProto"):
+    with pytest.raises(OnnxError, match="a model is a ModelProto"):
         passat.inspect(3)  # type: ignore[arg-type]  # what is tested
     assert "there is no library" in run(EXAMPLES / "bert_tiny.onnx", "--custom-ops", tmp_path / "no.so", code=1)

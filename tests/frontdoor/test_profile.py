@@ -68,6 +68,12 @@ Neg         1 ms  2 x  500 us  1 x  -500 us"""
     )
 
 
+def test_models_of_one_name_are_told_apart() -> None:
+    found = made(Ratio(0.9, 0.88, 0.92), Ratio(1.0, 0.99, 1.01))
+    found.after = found.before
+    assert str(found).startswith("the second model is faster: ")
+
+
 def test_what_is_measured() -> None:
     before = parsed("a = Neg(x) b = Exp(a) c = Sin(b) y = Cos(c)")
     found = passat.profile(before, parsed("y = Neg(x)"), sizes={"n": 300}, seconds=BRIEFLY)
