@@ -96,27 +96,32 @@ def _domain(node: NodeProto) -> str:
 
 
 _ELEMENTS: Final = {
-    **{"value_float": TensorProto.FLOAT, "value_floats": TensorProto.FLOAT, "value_int": TensorProto.INT64},
-    **{"value_ints": TensorProto.INT64, "value_string": TensorProto.STRING, "value_strings": TensorProto.STRING},
+    ("value_float", AttributeProto.FLOAT): TensorProto.FLOAT,
+    ("value_floats", AttributeProto.FLOATS): TensorProto.FLOAT,
+    ("value_int", AttributeProto.INT): TensorProto.INT64,
+    ("value_ints", AttributeProto.INTS): TensorProto.INT64,
+    ("value_string", AttributeProto.STRING): TensorProto.STRING,
+    ("value_strings", AttributeProto.STRINGS): TensorProto.STRING,
 }
-"""The element types of the attributes of Constant that are no tensors."""
+"""The element types of the attributes of Constant that are no tensors, by name and type of the attribute."""
 
 
 def constant_of(node: NodeProto, folder: str | None) -> Key | None:
     """What identifies what a Constant node holds, as that of an initializer; None for all other nodes, and in a function where an attribute
     of the call decides."""
-    if node.op_type != "Constant" or _domain(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
+    if node.op_type != "Constant" or _domain(node) or not node.output or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     (attribute,) = node.attribute
     if attribute.HasField("t"):
         return content_of(attribute.t, folder)
     if attribute.HasField("sparse_tensor"):
         return sparse_content(attribute.sparse_tensor)
-    if attribute.name not in _ELEMENTS:
+    element = _ELEMENTS.get((attribute.name, attribute.type))
+    if element is None:
         return None
     value = helper.get_attribute_value(attribute)
     many = attribute.name.endswith("s")
-    return _content(helper.make_tensor("", _ELEMENTS[attribute.name], [len(value)] if many else [], value if many else [value]))
+    return _content(helper.make_tensor("", element, [len(value)] if many else [], value if many else [value]))
 
 
 def sparse_content(sparse: SparseTensorProto) -> Key:

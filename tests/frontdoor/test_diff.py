@@ -188,6 +188,15 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         passat.diff(cycle, cycle)
 
 
+def test_constants_that_no_checker_accepts() -> None:
+    unnamed = parsed("y = Neg(x)")
+    unnamed.graph.node.append(helper.make_node("Constant", [], [], value_float=1.0))
+    assert passat.diff(unnamed, unnamed).equal
+    mistyped = parsed("y = Neg(x) c = Constant<value_floats = 1.0>()")
+    assert passat.diff(mistyped, mistyped).equal
+    assert not passat.diff(unnamed, mistyped).equal
+
+
 TWO = "(float[n, 4] x, float[n, 4] z) => (float[n, 4] y)"
 BOTH = "(float[n, 4] x) => (float[n, 4] y, float[n, 4] z)"
 
