@@ -58,7 +58,8 @@ class ModelProfile:
     """How long two models take on ONNX Runtime with all its optimizations, in turns on the same inputs.
 
     `ratio` is that of the second's time to the first's, `control` that of another session of the first: how far it is from 1 is noise.
-    `sizes` are those of named dimensions.
+    `seconds_before` is the median time of the first, `seconds_after` what the ratio makes of it: where the machine is slower in half of
+    the rounds, the median of the second alone may contradict the ratio. `sizes` are those of named dimensions.
     """
 
     before: str
@@ -131,15 +132,16 @@ def profile(
         feed = choose_feed(tried[0], how, given)
         _try(sources[1], tried[1], feed)
         times = _times(sources, feed, threads, seconds)
+        typical, ratio = median(times[0]), _ratio(times[2], times[0])
         operators = [_operators(source, feed, threads, seconds) for source in sources]
     return ModelProfile(
         *(sources[0].name, sources[1].name, _nodes(sources[0]), _nodes(sources[1])),
         sizes=_sizes(tried[0], feed),
         threads=threads,
         rounds=len(times[0]),
-        seconds_before=median(times[0]),
-        seconds_after=median(times[2]),
-        ratio=_ratio(times[2], times[0]),
+        seconds_before=typical,
+        seconds_after=typical * ratio.median,
+        ratio=ratio,
         control=_ratio(times[1], times[0]),
         operators=_joined(*operators),
     )

@@ -68,6 +68,12 @@ Neg         1 ms  2 x  500 us  1 x  -500 us"""
     )
 
 
+def test_times_do_not_contradict_the_ratio() -> None:
+    model = parsed("y = Neg(x)")
+    found = passat.profile(model, model, seconds=BRIEFLY)
+    assert found.seconds_after == pytest.approx(found.seconds_before * found.ratio.median)
+
+
 def test_models_of_one_name_are_told_apart() -> None:
     found = made(Ratio(0.9, 0.88, 0.92), Ratio(1.0, 0.99, 1.01))
     found.after = found.before
