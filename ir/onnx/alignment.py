@@ -66,6 +66,9 @@ class Side:
         self.own_inputs = {value.name for value in graph.input}
         self.values.update((name, numbering.number(("constant", key))) for name, key in self.constants.items())
         self.makers = {name: (i, place) for i, node in enumerate(self.nodes) for place, name in enumerate(node.output) if name}
+        read = {name for node in self.nodes for name in node.input if name}
+        for name in read - (self.own_inputs | self.values.keys() | self.makers.keys()):  # of a model that no checker accepts
+            self.values[name] = numbering.number(("made by nothing", name))
         self.forms = [numbering.describe(node, self.captured(node)) for node in self.nodes]
         self.numbers: list[int] = []
 

@@ -188,6 +188,11 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         passat.diff(cycle, cycle)
 
 
+def test_values_that_nothing_makes_are_known_by_name() -> None:
+    assert passat.diff(parsed("y = Neg(p)"), parsed("y = Neg(p)")).equal
+    assert not passat.diff(parsed("y = Neg(p)"), parsed("y = Neg(q)")).equal
+
+
 def test_constants_that_no_checker_accepts() -> None:
     unnamed = parsed("y = Neg(x)")
     unnamed.graph.node.append(helper.make_node("Constant", [], [], value_float=1.0))
