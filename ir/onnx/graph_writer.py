@@ -259,8 +259,11 @@ class GraphWriter:
             if i == len(graph.output):
                 graph.output.append(value_info("output", field.checked_type))
             declared, found = graph.output[i].type, type_proto(field.checked_type)
-            bare = ranked and found.tensor_type.HasField("shape") and not declared.tensor_type.HasField("shape")
-            if bare or contradicts(declared, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
+            if contradicts(declared, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
+                declared.CopyFrom(found)
+            elif ranked and found.tensor_type.HasField("shape") and not declared.tensor_type.HasField("shape"):
+                for dim in found.tensor_type.shape.dim:  # sizes may rest on declarations that are wrong
+                    dim.Clear()
                 declared.CopyFrom(found)
             # A result that is an input of the subgraph, and was so in the source, goes by the input's name.
             name = graph.output[i].name

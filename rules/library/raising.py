@@ -229,8 +229,11 @@ def is_about(c: Term, value: float, x: Term) -> bool | str:
     return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
 
 
+half = cases("half", "outside", "inside")
+
+
 def _gelu(inner: Pattern, approximate: str) -> Rule:
-    whole = (x * (inner + 1.0)) * 0.5
+    whole = half(outside=(x * (inner + 1.0)) * 0.5, inside=x * (inner * 0.5 + 0.5))
     return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
 
 

@@ -82,6 +82,19 @@ def test_a_scan_runs_on_parts_whose_sizes_are_computed(parse: Parse) -> None:
     assert [value.shape for value in Runner(result).run(feed)] == [value.shape for value in Runner(model).run(feed)] == [(0, 2, 4)]
 
 
+def test_sizes_of_the_body_of_a_scan_are_not_taken_from_wrong_declarations(parse: Parse) -> None:
+    model = parse(
+        "g (float[o, h, w] c, float[7] s) => (float[p, q, r] y) <int64[1] k = {1}> {"
+        " y, z = Scan<num_scan_inputs = 1, body = body (float[a, 2, b] t, float i) => (float[] d, float[] e)"
+        " { d, w = TopK<axis = 0>(t, k) m = Identity(i) e = Identity(m) }>(c, s) }",
+        opset=20,
+    )
+    feed = {"c": np.ones((1, 5, 3), np.float32), "s": np.zeros(7, np.float32)}
+    result = passat.optimize(model, verify=False).model
+    assert len(result.graph.node[0].attribute) == len(model.graph.node[0].attribute)
+    assert [value.shape for value in Runner(result).run(feed)] == [value.shape for value in Runner(model).run(feed)] == [(1, 5, 3)]
+
+
 def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
     module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
     assert warnings(module) == [

@@ -91,6 +91,7 @@ def halves(inner: Expr) -> dict[str, Expr]:
         "factor_first": (rows * half) * more,
         "factor_inside": rows * (half * more),
         "factor_last": (more * rows) * half,
+        "factor_in_the_sum": (inner * half + half) * rows,
         "divisor_first": (rows / two) * more,
         "divisor_inside": rows * (more / two),
         "divisor_last": (rows * more) / two,
@@ -110,7 +111,7 @@ def inners(slope: float, root: float) -> dict[str, Expr]:
 
 
 def plainly(slope: float, root: float) -> dict[str, Expr]:
-    """x * (1 + inner) / 2 as the rules have it, constants last."""
+    """x * (1 + inner) / 2 and x * (inner / 2 + 1 / 2) as the rules have it, constants last."""
     c, d = splat(slope), splat(BEND)
     found = {
         "erf[divided]": ops.erf(rows / splat(root)),
@@ -120,7 +121,8 @@ def plainly(slope: float, root: float) -> dict[str, Expr]:
         "tanh[factored]": ops.tanh((rows * c) * (((rows * d) * rows) + one)),
         "tanh[factored_square]": ops.tanh((rows * c) * ((rows * rows) * d + one)),
     }
-    return {name: (rows * (inner + one)) * half for name, inner in found.items()}
+    outside = {name.replace("[", "[outside, "): (rows * (inner + one)) * half for name, inner in found.items()}
+    return outside | {name.replace("[", "[inside, "): rows * (inner * half + half) for name, inner in found.items()}
 
 
 GOOD, PLAIN, BAD = inners(SLOPE, math.sqrt(2)), plainly(SLOPE, math.sqrt(2)), plainly(0.8, 1.5)
