@@ -408,6 +408,11 @@ def _no_kernel(up: Upgrade) -> Expr:
     raise NoUpgradeError("ONNX Runtime has no kernel of this version, and a reduction in its place would need the shape of the operand")
 
 
+def _overflowing(up: Upgrade) -> Expr:
+    _as_before(up.call, 28)  # what it does not take at all is told first
+    raise NoUpgradeError("ONNX Runtime has no kernel of this version, and computes it so that exponentials overflow")
+
+
 _CHANGES: Final[dict[tuple[str, int], Change]] = {
     **{(name, 13): _flattening for name in ("Softmax", "LogSoftmax", "Hardmax")},
     **{(name, 13): _axes_13 for name in ("Squeeze", "Unsqueeze", "ReduceSum")},
@@ -421,6 +426,7 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     ("Dropout", 10): _dropout_mask,
     ("Dropout", 12): _dropout_ratio,
     ("GlobalLpPool", 22): _no_kernel,
+    ("ReduceLogSumExp", 28): _overflowing,
     ("GridSample", 20): _grid_modes,
     ("GroupNormalization", 21): _per_channel,
     ("Pad", 11): _pad_inputs,

@@ -7,7 +7,7 @@ import numpy as np
 
 from passat.ir.cost import reduction
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
+from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
 from passat.ir.op import Kernel, Op, OpTypeError, define_op
 from passat.ir.ops.dims import product, total
 from passat.ir.ops.elementwise import BOOLEAN, FLOATING, WIDE, finite_limits, in_float32, same_type
@@ -130,7 +130,8 @@ def min_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: b
 
 @define_op("logsumexp", kernel=_over_axes(_logsumexp), cost=reduction, pattern=3)
 def logsumexp(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The logarithm of the sum of the exponentials; of none minus infinity. ONNX ReduceLogSumExp-18 of floating-point numbers."""
+    """The logarithm of the sum of the exponentials; of none minus infinity. ONNX ReduceLogSumExp-18 of floating-point numbers;
+    what ONNX Runtime makes of version 28 overflows where the exponentials do."""
     return _reduced(x, axis, keepdims, exclude, FLOATING)
 
 
@@ -179,15 +180,20 @@ def is_reduced(data: TensorType, axes: Sequence[int]) -> bool:
     return 0 not in data.shape or min(axes) >= 0
 
 
-def _mapping(op_type: str, op: Op, allowed: frozenset[str], *, input_since: int = 18, of_bool: Op | None = None) -> None:
+def _mapping(
+    op_type: str, op: Op, allowed: frozenset[str], *, input_since: int = 18, until: int | None = None, of_bool: Op | None = None
+) -> None:
     """Reader and writer of a reduction whose axes are an input from opset `input_since` on, an attribute before.
 
-    `of_bool` is what the ONNX operator means of bool, which it takes from opset 20 on.
+    From opset `until` on ONNX Runtime has no kernel, and what it computes instead is something else. `of_bool` is what the ONNX operator
+    means of bool, which it takes from opset 20 on.
     """
 
     def read(node: OnnxNode) -> Expr | None:
         dtype = node.type(0).dtype
         if dtype not in allowed and (of_bool is None or dtype != "bool"):
+            return None
+        if until is not None and node.version >= until:
             return None
         axes = node.ints(1) if node.version >= input_since and node.has(1) else node.attrs.get("axes")
         if axes is None and node.has(1):
@@ -202,6 +208,8 @@ def _mapping(op_type: str, op: Op, allowed: frozenset[str], *, input_since: int 
         return chosen(node.input(0), axis=counted, keepdims=bool(node.attrs.get("keepdims", 1)), span=node.span)
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+        if until is not None and emit.opset >= until:
+            raise OnnxVersionError(f"{op_type} has no kernel in ONNX Runtime from opset {until} on")
         return _emit(op_type, input_since, call, inputs[0], emit)
 
     from_onnx(op_type)(read)
@@ -223,7 +231,7 @@ _mapping("ReduceMean", mean, WIDE)
 _mapping("ReduceProd", prod, WIDE)
 _mapping("ReduceMax", max_, _COMPARED, of_bool=any_)
 _mapping("ReduceMin", min_, _COMPARED, of_bool=all_)
-_mapping("ReduceLogSumExp", logsumexp, FLOATING)
+_mapping("ReduceLogSumExp", logsumexp, FLOATING, until=28)
 _mapping("ReduceL1", reduce_l1, WIDE)
 _mapping("ReduceL2", reduce_l2, FLOATING)
 _mapping("ReduceLogSum", reduce_log_sum, FLOATING)
