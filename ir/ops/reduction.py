@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
 from passat.ir.cost import reduction
+from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Kernel, Op, OpTypeError, define_op
 from passat.ir.ops.dims import product, total
 from passat.ir.ops.elementwise import BOOLEAN, FLOATING, WIDE, finite_limits, in_float32, same_type
@@ -185,8 +187,7 @@ def _mapping(
 ) -> None:
     """Reader and writer of a reduction whose axes are an input from opset `input_since` on, an attribute before.
 
-    From opset `until` on ONNX Runtime has no kernel, and what it computes instead is something else. `of_bool` is what the ONNX operator
-    means of bool, which it takes from opset 20 on.
+    From opset `until` on it means something else. `of_bool` is what the ONNX operator means of bool, which it takes from opset 20 on.
     """
 
     def read(node: OnnxNode) -> Expr | None:
@@ -208,12 +209,30 @@ def _mapping(
         return chosen(node.input(0), axis=counted, keepdims=bool(node.attrs.get("keepdims", 1)), span=node.span)
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-        if until is not None and emit.opset >= until:
-            raise OnnxVersionError(f"{op_type} has no kernel in ONNX Runtime from opset {until} on")
         return _emit(op_type, input_since, call, inputs[0], emit)
 
     from_onnx(op_type)(read)
-    to_onnx(op)(write)
+    if until is None:
+        to_onnx(op)(write)
+
+
+_OVERFLOWS: Final = 28
+"""The opset since which ONNX Runtime has no kernel of ReduceLogSumExp, and computes the function that ONNX gives, which overflows."""
+
+
+@to_onnx(logsumexp)
+def _write_logsumexp(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    if emit.opset < _OVERFLOWS:
+        return _emit("ReduceLogSumExp", 18, call, inputs[0], emit)
+    data = tensor_type(call.args[0].checked_type)
+    axes = reduced_axes(data.ndim, call.attrs.axis, call.attrs.exclude)
+    over, keepdims = emit.constant(np.array(axes, np.int64)), {"keepdims": 1}
+    greatest = emit.node("ReduceMax", [inputs[0], over], keepdims)
+    zero = emit.constant(np.zeros((), to_numpy(data.dtype)))
+    shift = emit.node("Where", [emit.node("IsInf", [greatest]), zero, greatest])
+    powers = emit.node("Exp", [emit.node("Sub", [inputs[0], shift])])
+    found = emit.node("Add", [emit.node("Log", [emit.node("ReduceSum", [powers, over], keepdims)]), shift])
+    return found if call.attrs.keepdims else emit.node("Squeeze", [found, over])
 
 
 def _emit(op_type: str, input_since: int, call: Call, x: str, emit: Emitter) -> str:
@@ -231,7 +250,7 @@ _mapping("ReduceMean", mean, WIDE)
 _mapping("ReduceProd", prod, WIDE)
 _mapping("ReduceMax", max_, _COMPARED, of_bool=any_)
 _mapping("ReduceMin", min_, _COMPARED, of_bool=all_)
-_mapping("ReduceLogSumExp", logsumexp, FLOATING, until=28)
+_mapping("ReduceLogSumExp", logsumexp, FLOATING, until=_OVERFLOWS)
 _mapping("ReduceL1", reduce_l1, WIDE)
 _mapping("ReduceL2", reduce_l2, FLOATING)
 _mapping("ReduceLogSum", reduce_log_sum, FLOATING)
