@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.expr import Expr, Span
+from passat.ir.passat_error import PassatError
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
@@ -88,7 +89,7 @@ def place_of(span: Span | None) -> str:
     return f"{span.source_name}:{span.line}:{span.column}: " if span.line else f"{span.source_name}: "
 
 
-class DiagnosticError(RuntimeError):
+class DiagnosticError(PassatError, RuntimeError):
     """A program is wrong, in one place or in several. As a text it is one sentence for each error, in order.
 
     `diagnostics` holds all of them, with what else was to be told; `render()` shows them with the expressions that they are about.

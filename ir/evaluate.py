@@ -9,6 +9,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import from_numpy, to_numpy
 from passat.ir.op import Kernel, Op
+from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
@@ -25,7 +26,7 @@ def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
             yield value
 
 
-class EvaluateError(ValueError):
+class EvaluateError(PassatError, ValueError):
     """A call that cannot be evaluated: no kernel, operands that the kernel refuses, or a result that is not of the inferred type."""
 
 

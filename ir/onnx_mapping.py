@@ -11,6 +11,7 @@ from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Span
+from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 
@@ -55,7 +56,7 @@ TYPE_NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in ELEME
 """The numbers in ONNX by element type."""
 
 
-class OnnxVersionError(ValueError):
+class OnnxVersionError(PassatError, ValueError):
     """A call that the opset of the model has no form for."""
 
 

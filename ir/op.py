@@ -13,6 +13,7 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import Cost, memory_bound
 from passat.ir.dtypes import NAMES
 from passat.ir.expr import Call, Expr, Span
+from passat.ir.passat_error import PassatError
 from passat.ir.shape import ANY, Any, Dim, SymDim, static_size
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
@@ -40,7 +41,7 @@ REQUIRED = inspect.Parameter.empty
 """The default of an attribute that has none (`Op.defaults`)."""
 
 
-class OpTypeError(TypeError):
+class OpTypeError(PassatError, TypeError):
     """Operands or attributes that an operator does not accept. The message names the operator and the types."""
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Literal, Union, get_args, get_origin
 
+from passat.ir.passat_error import PassatError
+
 _NUMBERS = (bool, int, float)
 
 
@@ -263,8 +265,10 @@ def name_hint(name: str, known: Collection[str]) -> str:
     return (f"did you mean {near[0]}? " if near else "") + f"it has: {', '.join(known) or 'none'}"
 
 
-class ConfigError(AttributeError):
+class ConfigError(PassatError, AttributeError):
     """An option that there is not, or a value that it does not take. (TVM raises AttributeError.)"""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final, TypedDict
 
+from passat.ir.passat_error import PassatError
+
 REMARKS_LIMIT: Final = 1000
 """Different remarks that are kept of one pass; further ones are counted under one text, so that a long-lived process does not grow."""
 
 
-class UnknownCounterError(LookupError):
+class UnknownCounterError(PassatError, LookupError):
     """A counter that a pass records, but does not declare. The message gives the nearest of those that it declares."""
 
 

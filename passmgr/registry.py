@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
+from passat.ir.passat_error import PassatError
 from passat.passmgr.options import add_option_source, convert, given_options, name_hint, parameters, without_defaults
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
@@ -20,15 +21,19 @@ PREFIXES: Final = ("transform.", "relay._transform.", "relax.transform.", "tir.t
 """Where a name without a prefix is looked for, in this order, as in TVM."""
 
 
-class UnknownPassError(LookupError, RuntimeError):
+class UnknownPassError(PassatError, LookupError, RuntimeError):
     """A name under which no pass is registered. The message gives the nearest names. (A RuntimeError too, which is what TVMError is.)"""
 
+    exit_code = 2
 
-class PluginError(ImportError):
+
+class PluginError(PassatError, ImportError):
     """A source of passes, named by an installed package, that cannot be imported, or a registered pass that cannot be made."""
 
+    exit_code = 1
 
-class PassOptionError(TypeError):
+
+class PassOptionError(PassatError, TypeError):
     """An option that a pass does not have, that it needs, or whose value does not fit. `option` is its name."""
 
     def __init__(self, message: str, option: str | None = None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeGuard, Unpack
 
 from passat.ir.module import IRModule
+from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import WORDS, Word, convert, name_hint, show_options, show_word
 from passat.passmgr.pass_info import PipelineInfo, Place
@@ -121,8 +122,10 @@ _GROUP: Final = "Sequential"
 _GROUP_OPTIONS: Final[dict[str, object]] = {"opt_level": int, "name": str, "required": tuple[str, ...]}
 
 
-class PipelineError(ValueError):
+class PipelineError(PassatError, ValueError):
     """Pipeline text that cannot be read. The message shows the line and points at the column; `line` and `column` count from 1."""
+
+    exit_code = 2
 
     def __init__(self, message: str, text: str, at: int) -> None:
         self.line = text.count("\n", 0, at) + 1

@@ -15,6 +15,7 @@ from passat.ir.cost import memory_bound
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.op import Op, get_op
 from passat.ir.ops.linear import accepts_bias
+from passat.ir.passat_error import PassatError
 from passat.ir.traverse import children, post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
@@ -28,8 +29,10 @@ _SHOWN: Final = 200
 """Characters of the types that a message shows."""
 
 
-class CostError(ValueError):
+class CostError(PassatError, ValueError):
     """A cost model that cannot be used: it raises, or gives what is no cost. The message names the model, the operator and the types."""
+
+    exit_code = 1
 
 
 @runtime_checkable

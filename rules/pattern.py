@@ -13,14 +13,17 @@ from passat.ir.custom_ops import declared_op
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
 from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
+from passat.ir.passat_error import PassatError
 from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule
 
 
-class RuleError(ValueError):
+class RuleError(PassatError, ValueError):
     """A rule that cannot be: an unbound hole, an unknown operator or attribute, sides of different types. Raised when it is made."""
+
+    exit_code = 1
 
 
 class AttrHole(AttributeTerm):

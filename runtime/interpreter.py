@@ -27,6 +27,7 @@ from passat.ir.expr import (
 )
 from passat.ir.module import IRModule
 from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError
+from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType, TupleType, Type
@@ -36,7 +37,7 @@ CALL_DEPTH: Final = 100_000
 """How deep calls may nest that are not in tail position."""
 
 
-class ExecutorError(ValueError):
+class ExecutorError(PassatError, ValueError):
     """A program that cannot be run, or a run that failed. The message says where, and what was computed there."""
 
 

@@ -13,6 +13,8 @@ class OnnxError(DiagnosticError, ValueError):
     Where a model contradicts itself in several places there is a sentence for each, and `diagnostics` says what they are about.
     """
 
+    exit_code = 1
+
     def __init__(self, message: str, diagnostics: Iterable[Diagnostic] = ()) -> None:
         super().__init__(" ".join(message.split()), diagnostics)
 

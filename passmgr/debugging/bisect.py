@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from passat.ir.module import IRModule
+from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit, function_of, show_error
 from passat.passmgr.pass_info import PassInfo, Statistics
@@ -16,8 +17,10 @@ Predicate: TypeAlias = Callable[[IRModule], object]
 """What is looked for: true says that a module is bad, false that it is good, None that this module cannot tell."""
 
 
-class BisectError(RuntimeError):
+class BisectError(PassatError, RuntimeError):
     """A bisection that found nothing. The message is a sentence that says why."""
+
+    exit_code = 1
 
 
 class AlreadyTrueError(BisectError):

@@ -29,6 +29,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.module import IRModule
+from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext
 from passat.ir.text.metadata import encode
@@ -57,8 +58,10 @@ Extra = Callable[[str, dict[str, AnyValue]], None]
 """Writes further files into a folder, and adds to what goes into `reproducer.json`; sentences under `remarks` go into the README."""
 
 
-class ReproducerError(ValueError):
+class ReproducerError(PassatError, ValueError):
     """A folder to which no reproducer can be written, or from which nothing can be replayed. The message is a sentence that names it."""
+
+    exit_code = 2
 
 
 class CrashReproducer(ExecutionTracker):

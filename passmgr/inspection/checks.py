@@ -8,6 +8,7 @@ from passat.ir.analysis import Flaw, binding_flaws
 from passat.ir.diagnostics import Diagnostic, DiagnosticError
 from passat.ir.expr import BaseFunc, GlobalVar
 from passat.ir.module import IRModule
+from passat.ir.passat_error import PassatError
 from passat.ir.type_check import type_flaws
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.options import register_option
@@ -17,7 +18,7 @@ IMMUTABLE_MODULE: Final = "testing.immutable_module"
 register_option(IMMUTABLE_MODULE, bool, False, "Whether to check that no pass changes the module that it gets, by its structural hash.")
 
 
-class ModuleChangedError(RuntimeError):
+class ModuleChangedError(PassatError, RuntimeError):
     """A pass changed the module that it got. `pass_name` is the pass."""
 
     def __init__(self, message: str, pass_name: str = "") -> None:

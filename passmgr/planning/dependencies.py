@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
+from passat.ir.passat_error import PassatError
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry
@@ -16,8 +17,10 @@ DEPTH_LIMIT: Final = 100
 """How deep pipelines, and requirements of requirements, nest."""
 
 
-class PassDependencyError(ValueError):
+class PassDependencyError(PassatError, ValueError):
     """Declarations that no order can satisfy: passes that require each other, undo each other's work, or each come before the other."""
+
+    exit_code = 2
 
 
 class State:

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
+from passat.ir.passat_error import PassatError
+
 if TYPE_CHECKING:
     from egglog.bindings import EGraph as Bindings
     from egglog.bindings import Input
@@ -45,7 +47,7 @@ USES: Final = 64
 """An e-graph is used so often: egglog keeps a report of everything that it ran, some 30 kB a saturation."""
 
 
-class EngineError(RuntimeError):
+class EngineError(PassatError, RuntimeError):
     """The engine failed. The e-graph is not to be used any more; the caller returns what it was given."""
 
 

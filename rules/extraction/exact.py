@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
+from passat.ir.passat_error import PassatError
 from passat.rules.extraction.improve import trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
@@ -20,7 +21,7 @@ _COMPARED: Final = 200
 """In classes of more nodes it is not looked for nodes that another one makes needless."""
 
 
-class ExactUnavailableError(ImportError):
+class ExactUnavailableError(PassatError, ImportError):
     """Exact extraction is asked for and OR-tools is not installed."""
 
 

@@ -4,12 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from passat.ir.passat_error import PassatError
 from passat.rules.extraction.exact import solve_exactly
 from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.space import Space
 
 
-class NoProgramError(ValueError):
+class NoProgramError(PassatError, ValueError):
     """A root of which every derivation needs itself: nothing can be extracted."""
 
 

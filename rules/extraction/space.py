@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from passat.ir.bounded_read import read_bounded
 from passat.ir.ops.linear import takes_bias
+from passat.ir.passat_error import PassatError
 from passat.rules.cost import EPSILON, ConstantAware, CostModel, price, price_apart
 from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
@@ -200,7 +201,7 @@ BYTES_LIMIT: Final = 2 << 30
 """Files beyond this size are not read."""
 
 
-class EGraphFileError(ValueError):
+class EGraphFileError(PassatError, ValueError):
     """A file that is no e-graph, or one from which nothing can be extracted; the text names the file and the node."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
+from passat.ir.passat_error import PassatError
 from passat.ir.shape import ANY, Any, Dim, SymDim, parse_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
@@ -20,8 +21,10 @@ SMALL: Final = 64
 """Constants of at most so many bytes stand in a certificate by value, and so do those of one repeated value; others by their digest."""
 
 
-class CertificateError(ValueError):
+class CertificateError(PassatError, ValueError):
     """A certificate that does not hold, or that cannot be made; the message says which step, and why."""
+
+    exit_code = 1
 
 
 class Uncovered(Exception):

@@ -10,6 +10,7 @@ from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
+from passat.ir.passat_error import PassatError
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
@@ -32,7 +33,7 @@ DEFAULT_LEVEL: Final = 3
 """The level of passes where there is no context around the call."""
 
 
-class WhyNotError(ValueError):
+class WhyNotError(PassatError, ValueError):
     """A question about a rule or a node that there is not; the message names the nearest."""
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.module import IRModule
+    from passat.ir.passat_error import PassatError
     from passat.model_diff import ModelDiff, diff
     from passat.model_summary import ModelSummary, inspect
     from passat.optimizer import Result, optimize
@@ -33,6 +34,7 @@ __all__ = [
     "ModelProfile",
     "ModelSummary",
     "PassError",
+    "PassatError",
     "Report",
     "Result",
     "TVMError",
@@ -64,6 +66,7 @@ _HOMES = {
     "ModelProfile": "passat.profiling",
     "ModelSummary": "passat.model_summary",
     "PassError": "passat.crash",
+    "PassatError": "passat.ir.passat_error",
     "Report": "passat.report",
     "Result": "passat.optimizer",
     "TVMError": "passat.error",

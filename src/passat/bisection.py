@@ -16,6 +16,7 @@ from passat.apart import EndedError, RefusedError, error_stream, show_code
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
+from passat.ir.passat_error import PassatError
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.passmgr.inspection.checks import module_flaws
@@ -35,8 +36,10 @@ CANNOT_TELL: Final = 125
 """The exit code of a command that cannot tell, as in `git bisect run`."""
 
 
-class CheckError(ValueError):
+class CheckError(PassatError, ValueError):
     """A check that cannot be made at all: its command does not exist, or the original does not run. The message is a sentence."""
+
+    exit_code = 2
 
 
 class Check:

@@ -13,6 +13,7 @@ from passat.ir.bounded_read import read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.ir.passat_error import PassatError
 from passat.ir.whole_file import write_whole
 from passat.passmgr import UnknownPassError, get_entry
 from passat.pipelines import check_rule_sets
@@ -33,8 +34,10 @@ LIMIT: Final = 1 << 30
 Certificate = Mapping[str, AnyValue]
 
 
-class TrustError(ValueError):
+class TrustError(PassatError, ValueError):
     """A name in `trust` that is unknown, or of a pass with rules, whose steps a certificate has to show."""
+
+    exit_code = 2
 
 
 class IncompleteCertificateError(CertificateError):

@@ -25,6 +25,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.passat_error import PassatError
 from passat.ir.types import Type
 from passat.measure import Measured
 from passat.passmgr import Pass, PassContext, Statistics
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-class NothingToTimeError(ValueError):
+class NothingToTimeError(PassatError, ValueError):
     """A model that does not run, so that there is nothing to time. The message says how it fails, without a subject."""
+
+    exit_code = 1
 
 
 def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = MappingProxyType({})) -> dict[str, AnyValue]:

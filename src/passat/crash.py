@@ -11,6 +11,7 @@ from typing import Any as AnyValue
 
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
+from passat.ir.passat_error import PassatError
 from passat.passmgr import (
     BrokenModuleError,
     CrashReproducer,
@@ -43,11 +44,13 @@ MODEL_NAME: Final = "model.onnx"
 _LISTED: Final = 12
 
 
-class PassError(RuntimeError):
+class PassError(PassatError, RuntimeError):
     """A pass raised. The message is a sentence that names it, the function it was at, the exception, and the passes before it.
 
     `__cause__` is the exception itself.
     """
+
+    exit_code = 1
 
 
 class FailureWatch(ExecutionTracker):

@@ -17,6 +17,7 @@ from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.ir.passat_error import PassatError
 from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from passat.page.origins import Record
 
 
-class ExplainError(ValueError):
+class ExplainError(PassatError, ValueError):
     """Something that cannot be explained: a node that there is not, a model without provenance."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any as AnyValue
 import ml_dtypes
 import numpy as np
 
+from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
 from passat.ir.tensor import Array
 
@@ -38,7 +39,7 @@ LARGEST_INPUT: Final = 1 << 24
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
 
 
-class FeedError(ValueError):
+class FeedError(PassatError, ValueError):
     """Inputs of a kind that cannot be made at random. The message names the input and its type."""
 
 
@@ -191,8 +192,10 @@ MOST_BYTES: Final = 1 << 32
 """Files whose arrays take more bytes are not read."""
 
 
-class InputsError(ValueError):
+class InputsError(PassatError, ValueError):
     """Inputs that are not such as the model takes, or a file that holds none. The message names the file and the input."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from typing import Any as AnyValue
 
 from passat.ir.diagnostics import SENTENCES
 from passat.ir.onnx.untyped import untyped_values
+from passat.ir.passat_error import PassatError
 from passat.passmgr import PassTime, Statistics
 from passat.rules.engine.limits import INTERRUPTED
 from passat.verify import VerifyReport
@@ -195,16 +196,20 @@ def _first(sentences: list[str]) -> list[str]:
     return sentences if rest <= 0 else [*sentences[:SENTENCES], f"... and {rest} more"]
 
 
-class MismatchError(RuntimeError):
+class MismatchError(PassatError, RuntimeError):
     """The optimised model computes something else than the original. The message names the pass; `report` holds what was compared."""
+
+    exit_code = 1
 
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)
         self.report = report
 
 
-class UnverifiedError(RuntimeError):
+class UnverifiedError(PassatError, RuntimeError):
     """Nothing could be compared, so that nobody knows whether the result is right. `report` holds why."""
+
+    exit_code = 1
 
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)

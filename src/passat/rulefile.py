@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
+from passat.ir.passat_error import PassatError
 from passat.passmgr.planning.dependencies import short_name
 from passat.passmgr.registry import collect_registrations, get_entry
 from passat.rules import RuleError, RuleSet
@@ -27,8 +28,10 @@ _REGISTERED: Final[dict[str, set[str]]] = {}
 """The keys of the passes that each file has registered, by its real path."""
 
 
-class RuleFileError(ValueError):
+class RuleFileError(PassatError, ValueError):
     """A rule file that cannot be used. The message is one sentence that names the file, the line and the reason."""
+
+    exit_code = 1
 
 
 def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:

@@ -18,6 +18,7 @@ from passat.apart import ApartSession, EndedError, NoProcessError, RefusedError,
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
+from passat.ir.passat_error import PassatError
 from passat.session import Session, SessionSettings
 
 if TYPE_CHECKING:
@@ -42,12 +43,16 @@ _LIBRARIES: list[str] = []
 """The libraries of custom operators that sessions get."""
 
 
-class VerifyError(RuntimeError):
+class VerifyError(PassatError, RuntimeError):
     """Models cannot be compared at all: ONNX Runtime is not installed."""
 
+    exit_code = 1
 
-class CustomOpsError(ValueError):
+
+class CustomOpsError(PassatError, ValueError):
     """A library of custom operators that ONNX Runtime does not load. The message names it."""
+
+    exit_code = 1
 
 
 @contextmanager

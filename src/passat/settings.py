@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Final, Literal, SupportsIndex, TypeAlias
 from typing import Any as AnyValue
 
+from passat.ir.passat_error import PassatError
 from passat.passmgr import PassInstrument
 from passat.pipelines import Passes
 from passat.rulefile import PathLike, RulesLike
@@ -26,8 +27,10 @@ DEFAULT_LEVEL: Final = 3
 """The level of passes where neither the call nor a context around it says one."""
 
 
-class ArgumentError(ValueError):
+class ArgumentError(PassatError, ValueError):
     """An argument whose value makes no sense. The message names it."""
+
+    exit_code = 2
 
 
 def _kind(kinds: type | tuple[type, ...], said: str) -> Check:

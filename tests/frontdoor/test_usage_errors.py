@@ -1,12 +1,18 @@
 """Arguments that make no sense: with --json what is wrong with them is said in JSON, as all errors are."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import passat
 from passat.cli.app import app
+from passat.rules import op
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 
 
 @pytest.mark.parametrize(
@@ -71,3 +77,24 @@ def test_nothing_is_written_over_what_is_read(arguments: str, sentence: str, tmp
     result = CliRunner().invoke(app, arguments.split())
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
     assert all(path.read_text() == "kept" for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (lambda: passat.optimize("no-such.onnx"), 1),
+        (lambda: passat.optimize(EXAMPLE, passes="NoSuch"), 2),
+        (lambda: passat.optimize(EXAMPLE, config={"rules.mth": "exact"}), 2),
+        (lambda: passat.optimize(EXAMPLE, rules="no-such.py"), 1),
+        (lambda: passat.optimize(EXAMPLE, candidates=0), 2),
+        (lambda: passat.optimize(EXAMPLE, inputs={"y": np.zeros(1)}), 1),
+        (lambda: passat.optimize(EXAMPLE, custom_ops=["no-such.so"]), 1),
+        (lambda: passat.optimize(EXAMPLE).explain(), 1),
+        (lambda: passat.relay.fromtext("def"), None),
+        (lambda: op.nothing(1), 1),
+    ],
+)
+def test_every_error_has_one_base(cause: Callable[[], object], code: int | None) -> None:
+    with pytest.raises(passat.PassatError) as caught:
+        cause()
+    assert caught.value.exit_code == code

@@ -110,35 +110,13 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
-    from passat.bisection import CheckError
-    from passat.certificates import TrustError
-    from passat.choose import NothingToTimeError
-    from passat.crash import PassError
-    from passat.explaining import ExplainError
-    from passat.feeds import InputsError
     from passat.ir.diagnostics import DiagnosticError
-    from passat.ir.onnx import OnnxError
-    from passat.passmgr import BisectError, ConfigError, PassDependencyError, PipelineError, PluginError, ReproducerError, UnknownPassError
-    from passat.report import MismatchError, UnverifiedError
-    from passat.rulefile import RuleFileError
-    from passat.rules.cost import CostError
-    from passat.rules.pattern import RuleError
-    from passat.rules.provenance.plain import CertificateError
-    from passat.runner import CustomOpsError, VerifyError
-    from passat.settings import ArgumentError
+    from passat.ir.passat_error import PassatError
 
     if isinstance(error, CommandError):
         return str(error), error.code
-    if isinstance(error, OnnxError):
-        return str(error.args[0]), FAILURE
-    if isinstance(
-        error, (ArgumentError, ConfigError, PipelineError, PassDependencyError, UnknownPassError, CheckError, ReproducerError, TrustError)
-    ):
-        return str(error), USAGE
-    if isinstance(error, (MismatchError, UnverifiedError, InputsError, CustomOpsError, VerifyError, NothingToTimeError)):
-        return str(error), FAILURE
-    if isinstance(error, (ExplainError, CertificateError, RuleFileError, RuleError, CostError, PassError, BisectError, PluginError)):
-        return str(error), FAILURE
+    if isinstance(error, PassatError) and error.exit_code is not None:
+        return str(error.args[0] if isinstance(error, DiagnosticError) else error), error.exit_code
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         full = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
