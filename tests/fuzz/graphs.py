@@ -72,7 +72,7 @@ def random_case(seed: int, *, tame: bool | None = None, newest: int | None = Non
             case _:
                 draw_node(graph, str(graph.one_of(options)))
     case = counted(f"graph {seed}", finished(graph), tuple(feeds_of(graph)))
-    kept = tuple(feed for feed in case.feeds if has_declared_ranks(case.model, feed)) if case is not None else ()
+    kept = tuple(feed for feed in case.feeds if is_as_declared(case.model, feed)) if case is not None else ()
     return replace(case, feeds=kept) if case is not None and kept else None
 
 
@@ -92,11 +92,21 @@ def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) 
     return Case(name, model, kept) if kept else None
 
 
-def has_declared_ranks(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether outputs have the ranks that are declared. What an If of branches of several ranks leads to has one where it was made, and may
-    have another for other inputs."""
-    ranks = [len(value.type.tensor_type.shape.dim) if value.type.HasField("tensor_type") else None for value in model.graph.output]
-    return all(rank is None or np.ndim(found) == rank for rank, found in zip(ranks, run(model, feed), strict=True))
+def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
+    """Whether outputs have the ranks that are declared, and sizes that are named as those of inputs are the same. What an If of branches of
+    several ranks leads to has one rank where it was made, and may have another for other inputs, and so with sizes of what is computed."""
+    sizes: dict[str, int] = {}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        sizes.update((dim.dim_param, size) for dim, size in zip(dims, np.shape(feed.get(value.name)), strict=False) if dim.dim_param)
+    for value, found in zip(model.graph.output, run(model, feed), strict=True):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.HasField("tensor_type") and (
+            np.ndim(found) != len(dims)
+            or any(sizes.get(dim.dim_param, size) != size for dim, size in zip(dims, np.shape(found), strict=True))
+        ):
+            return False
+    return True
 
 
 def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:

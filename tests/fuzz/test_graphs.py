@@ -16,7 +16,7 @@ from passat.ir.op import get_op
 from passat.ir.shape import ANY
 from passat.ir.types import TensorType, TupleType
 from tests.fuzz.builder import IR_VERSION, Builder, declaration
-from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, has_declared_ranks, random_case, runs
+from tests.fuzz.graphs import NEWEST, OLDEST, feeds_of, is_as_declared, random_case, runs
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.operators import draw_node, form, operators
@@ -143,7 +143,16 @@ def test_ranks_are_those_that_are_declared() -> None:
         f'<ir_version: 8, opset_import: ["" : 11]> g (float[2] x, bool c) => (float[n] y) {{ y = If(c) {choice} }}'
     )
     x = np.ones(2, np.float32)
-    assert [has_declared_ranks(model, {"x": x, "c": np.array(chosen)}) for chosen in (True, False)] == [True, False]
+    assert [is_as_declared(model, {"x": x, "c": np.array(chosen)}) for chosen in (True, False)] == [True, False]
+
+
+def test_sizes_of_one_name_are_one_size() -> None:
+    """What is computed may be of a size by chance, and for other inputs not."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]> g (float[n] x, float[4, 1] w, int64[1] axes) => (float[n] y) { y = Squeeze(w, axes) }'
+    )
+    feeds = [{"x": np.ones(size, np.float32), "w": np.ones((4, 1), np.float32), "axes": np.array([1])} for size in (4, 3)]
+    assert [is_as_declared(model, feed) for feed in feeds] == [True, False]
 
 
 def test_a_vector_for_a_declared_scalar_does_not_count() -> None:
