@@ -83,7 +83,7 @@ class Units(RuleSet):
 
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
     add = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
-    power = (op.power(x, c) >> x).when(is_all(c, 1), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
+    power = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
     subtract = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
     unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
 
@@ -156,10 +156,20 @@ _WHOLE = order(
 _ROOT = sign(sum=x + y, difference=x - y)
 
 
+@condition
+def is_squared_exactly(x: Term, c: Term) -> bool | str:
+    """ONNX Runtime squares integers by a product where there are several of them and one exponent; else it goes through float64, in which
+    large squares are others. Floating-point numbers only round."""
+    if x.type.dtype in FLOATS:
+        return True
+    several = isinstance(x.type.size, int) and x.type.size > 1
+    return (several and c.type.size == 1) or "ONNX Runtime computes this power of integers as floating-point numbers"
+
+
 class Powers(RuleSet):
     """Powers with a constant exponent that are products or roots, roots that divide, and the squares of sums and differences."""
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
     root = (
         (op.power(x, c) >> op.sqrt(x))
         .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))

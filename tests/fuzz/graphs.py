@@ -98,7 +98,7 @@ def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         dims = value.type.tensor_type.shape.dim
-        sizes.update((dim.dim_param, size) for dim, size in zip(dims, np.shape(feed.get(value.name)), strict=False) if dim.dim_param)
+        sizes.update((dim.dim_param, size) for dim, size in zip(dims, np.shape(feed.get(value.name, ())), strict=False) if dim.dim_param)
     for value, found in zip(model.graph.output, run(model, feed), strict=True):
         dims = value.type.tensor_type.shape.dim
         if value.type.HasField("tensor_type") and (

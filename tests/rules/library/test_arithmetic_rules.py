@@ -288,6 +288,13 @@ def test_integers_have_squares_but_no_roots() -> None:
     assert any("not floating-point" in remark for remark in outcome.remarks)
 
 
+@pytest.mark.parametrize("shape", [(), (1, 1), ("n",)])
+def test_one_integer_is_squared_as_a_floating_point_number(shape: tuple[int | str, ...]) -> None:
+    """By ONNX Runtime: the square of the largest is the lowest then, not 1."""
+    outcome = optimise(func(ops.power(var("count", shape, "int64"), splat(2, (), "int64"))), Powers)
+    assert any("computes this power of integers as floating-point numbers" in remark for remark in outcome.remarks)
+
+
 def test_a_sum_of_integers_is_doubled_exactly() -> None:
     count = var("count", (64, 64), "int8")
     before = func(count + count)
