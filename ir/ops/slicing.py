@@ -226,6 +226,8 @@ def _compose(size: Dim, first: tuple[int, int, int], then: tuple[int, int, int])
         taken = taken[clamped(len(taken), *then)]
         if not taken:
             return (0, 0, 1)
+        if len(taken) == 1:  # whatever the strides are: their products would grow without end
+            return (taken[0], taken[0] + 1, 1)
         end = taken[-1] + (1 if taken.step > 0 else -1)
         return (taken[0], -END if end < 0 else end, taken.step)
     if _is_whole(size, first):

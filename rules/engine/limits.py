@@ -44,9 +44,9 @@ INTERRUPTED: Final = Stop(StopReason.INTERRUPTED)
 
 
 class Limits(NamedTuple):
-    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided, rounds, and megabytes by which the
-    process grows. A rule that finds more than `rule_matches` in a round is put off for a while (`Backoff`). `unions`
-    bounds the applications of rules; bisection counts them.
+    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided (one that computes a constant counts
+    as fifty), rounds, and megabytes by which the process grows. A rule that finds more than `rule_matches` in a round is put off for a
+    while (`Backoff`). `unions` bounds the applications of rules; bisection counts them.
 
     `seconds` bounds wall time. No default does: a busy machine would change results. `memory` is a safety net far above the memory that
     the counted limits let through.

@@ -4,7 +4,7 @@ import itertools
 import random
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from passat.rules.conditions import Refuse
 from passat.rules.engine.egraph import EngineError
@@ -19,6 +19,12 @@ from passat.rules.engine.stage import Stage, reachable
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""
+
+_CHECKED: Final = 256
+"""Limits are looked at after so many matches."""
+_FOLDED: Final = 50
+"""An eager rule that is applied to what a match makes counts as so many matches: it computes a constant, which takes as long. Where
+constants are multiplied in all orders, each order makes another constant, which rounding keeps apart."""
 
 
 class Saturator:
@@ -317,6 +323,7 @@ class Saturator:
         unions = [*earlier, *self._pending]
         self._pending = ()
         again: dict[int, set[tuple[int, ...]]] = {}
+        due = budget.matches + _CHECKED
         if learnt:
             for number, row in list(self._refused):
                 if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number][0].class_keys)]):
@@ -341,9 +348,10 @@ class Saturator:
                 seen.add((number, row))
                 budget.matches += 1
                 statistics.matches += 1
-                if not budget.matches & 255:
+                if budget.matches >= due:
+                    due = budget.matches + _CHECKED
                     self._check(len(graph), unions)
-                size = len(graph)
+                size, applied = len(graph), graph.applied
                 try:
                     root, built = matcher.decide(graph, row)
                 except Refuse as refusal:
@@ -352,6 +360,7 @@ class Saturator:
                     if steps is not None:
                         steps.refuse(matcher, row, str(refusal), self.result.rounds)
                     continue
+                budget.matches += _FOLDED * (graph.applied - applied)
                 if graph.find(built) != root:
                     self._spend(1, unions)
                     statistics.unions += 1

@@ -310,3 +310,17 @@ def test_an_empty_product_does_not_explode() -> None:
     )
     result = optimize(model, opt_level=3, config={"rules.math": "reassociate"})
     assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)
+
+
+def test_a_match_that_computes_a_constant_counts_as_many() -> None:
+    """A product is zero times itself, so that its class is a part of itself, and each order of its constants makes another constant."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 19]> g (float[8] x) => (float y, float[3] z) {'
+        " v = MatMul (x, a) n = Sub (v, v) s = MatMul (n, b) y = MatMul (s, v) t = MatMul (n, c) z = Concat <axis = -1> (t, t, t) }"
+    )
+    random = np.random.default_rng(0)
+    for name, shape in (("a", (8, 1)), ("b", (1, 1)), ("c", (1, 1))):
+        model.graph.initializer.append(numpy_helper.from_array(random.normal(size=shape).astype(np.float32), name))
+    report = optimize(model, opset=25, verify=False, config={"rules.matches": 40_000}).report
+    assert any("more than 40000" in limit for limit in report.limits)
+    assert sum(rule.matched for rule in report.rules) < 5_000

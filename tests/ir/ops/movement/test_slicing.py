@@ -127,6 +127,11 @@ def test_two_slices_as_one(
     np.testing.assert_array_equal(once, bench.value("strided_slice", [bench.value("strided_slice", [array], **a)], **b))
 
 
+def test_the_stride_of_one_place_does_not_grow() -> None:
+    one, far = attrs_of((-1, -2, -1), 0), attrs_of((0, -END, -(2**31)), 0)
+    assert compose_slices((1,), one, far) == compose_slices((1,), far, far) == attrs_of((0, 1, 1), 0)
+
+
 def test_slices_of_symbolic_sizes_compose() -> None:
     assert compose_slices((N,), attrs_of((2, END, 1), 0), attrs_of((1, 4, 1), 0)) == attrs_of((3, 6, 1), 0)
     assert compose_slices((N,), attrs_of((2, 5, 1), 0), attrs_of((1, FAR, 1), 0)) == attrs_of((3, 5, 1), 0)
