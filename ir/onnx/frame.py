@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any as AnyValue
 from typing import Final, TypeVar
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from passat.ir.diagnostics import Diagnostic
 from passat.ir.expr import Expr
@@ -60,7 +60,12 @@ class Frame:
     @property
     def opsets(self) -> dict[str, int]:
         """Versions by domain; the default domain is the empty string."""
-        return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in self.model.opset_import}
+        return opsets_of(self.model)
+
+
+def opsets_of(model: ModelProto | FunctionProto) -> dict[str, int]:
+    """Versions by domain, of a model or a local function; the default domain is the empty string."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
 NOT_KEPT: Final = frozenset({"node", "initializer", "sparse_initializer", "value_info"})

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, helper
 
+from passat.ir.onnx.frame import opsets_of
 from passat.ir.onnx.scope import attribute_graphs, sort_nodes
 from passat.ir.onnx.tensors import EXTERNAL, raw_bytes, read_tensor
 
@@ -164,8 +165,7 @@ def _operators(model: ModelProto) -> Key:
 def _versions(model: ModelProto) -> Key:
     """The versions of the domains that nodes belong to."""
     used = {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
-    found = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-    return {domain: version for domain, version in found.items() if domain in used}
+    return {domain: version for domain, version in opsets_of(model).items() if domain in used}
 
 
 def _functions(model: ModelProto) -> Key:

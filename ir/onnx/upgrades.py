@@ -409,7 +409,7 @@ def _no_kernel(up: Upgrade) -> Expr:
 
 
 def _overflowing(up: Upgrade) -> Expr:
-    _as_before(up.call, 28)  # what it does not take at all is told first
+    _as_before(up.call, 28)  # types that the version does not take are reported first
     raise NoUpgradeError("ONNX Runtime has no kernel of this version, and computes it so that exponentials overflow")
 
 

@@ -17,7 +17,7 @@ from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
 from passat.ir.tensor import Array
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorShapeProto, TypeProto
+    from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "float": np.dtype(np.float32),
@@ -169,9 +169,14 @@ def _dim(dim: int | str | None, axis: int) -> int | SymDim:
 
 
 def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
-    """The inputs that have to be given: those without a value of the model's own."""
-    given = {tensor.name for tensor in model.graph.initializer} | {tensor.values.name for tensor in model.graph.sparse_initializer}
-    return tuple(_declared(value.name, value.type) for value in model.graph.input if value.name not in given)
+    """The inputs that have to be given."""
+    return tuple(_declared(value.name, value.type) for value in open_inputs(model.graph))
+
+
+def open_inputs(graph: "GraphProto") -> "list[ValueInfoProto]":
+    """The inputs of a graph that have no value of the model's own."""
+    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in own]
 
 
 def _declared(name: str, type_: "TypeProto") -> InputSpec:

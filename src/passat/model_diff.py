@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
+from passat.feeds import open_inputs
 from passat.report import bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
@@ -94,6 +95,7 @@ def diff(
     lies. Names, and the order of nodes, make no difference; they help to find out which nodes correspond. Raises OnnxError.
     """
     from passat.ir.onnx.alignment import Alignment, Whole, function_body
+    from passat.ir.onnx.frame import opsets_of
     from passat.ir.onnx.same_graph import Numbering
 
     one, other = open_source(before, folders[0]), open_source(after, folders[1])
@@ -101,14 +103,14 @@ def diff(
         *(one.name, other.name, histogram(one.proto), histogram(other.proto), bytes_of(one.proto), bytes_of(other.proto)),
         interface=list(_interface(one.proto, other.proto)),
     )
-    wholes = (Whole(one.folder, _opsets(one.proto)), Whole(other.folder, _opsets(other.proto)))
+    wholes = (Whole(one.folder, opsets_of(one.proto)), Whole(other.folder, opsets_of(other.proto)))
     numbering = Numbering()
     main = Alignment((one.proto.graph, other.proto.graph), wholes, numbering)
     found.same = sum(pair.same for pair in main.pairs)
     found.moved = len(main.pairs) - found.same
     waiting: list[tuple[str, Alignment]] = [("", main)]
     for title, mine, theirs in _functions(one.proto, other.proto, found.interface):
-        bodies = (Whole(one.folder, _opsets(mine)), Whole(other.folder, _opsets(theirs)))
+        bodies = (Whole(one.folder, opsets_of(mine)), Whole(other.folder, opsets_of(theirs)))
         waiting.append((title, Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)))
     while waiting:
         where, aligned = waiting.pop(0)
@@ -174,10 +176,6 @@ def _defaults(function: "FunctionProto") -> dict[str, bytes | None]:
     return {**found, **{each.name: each.SerializeToString(deterministic=True) for each in function.attribute_proto}}
 
 
-def _opsets(model: "ModelProto | FunctionProto") -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-
-
 def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
     """What is different of what models say of themselves."""
     if one.ir_version != other.ir_version:
@@ -201,7 +199,9 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
 
 
 def _opset_changes(one: "ModelProto | FunctionProto", other: "ModelProto | FunctionProto") -> Iterator[str]:
-    mine, theirs = _opsets(one), _opsets(other)
+    from passat.ir.onnx.frame import opsets_of
+
+    mine, theirs = opsets_of(one), opsets_of(other)
     for domain in sorted({*mine, *theirs}):
         if mine.get(domain) != theirs.get(domain):
             yield f"the opset of {domain or 'ai.onnx'} {_became(mine.get(domain), theirs.get(domain))}"
@@ -214,8 +214,7 @@ def _became(before: object, after: object) -> str:
 
 
 def _inputs(graph: "GraphProto") -> dict[str, str]:
-    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
-    return _types([value for value in graph.input if value.name not in own])
+    return _types(open_inputs(graph))
 
 
 def _outputs(graph: "GraphProto") -> dict[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.feeds import open_inputs
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
@@ -159,8 +160,8 @@ def inspect(
         ir_version=proto.ir_version,
         producer=" ".join(part for part in (proto.producer_name, proto.producer_version) if part),
         opsets={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
-        inputs=_values(proto.graph, proto.graph.input, {tensor.name for tensor in tensors}),
-        outputs=_values(proto.graph, proto.graph.output, set()),
+        inputs=_values(open_inputs(proto.graph)),
+        outputs=_values(proto.graph.output),
         nodes=histogram(proto),
         weights=len(tensors),
         weight_elements=sum(math.prod(tensor.dims) for tensor in tensors),
@@ -185,14 +186,11 @@ def inspect(
 
 def _initializers(graph: "GraphProto") -> "Iterator[TensorProto]":
     """The initializers of a graph and of its subgraphs."""
-    pending = [graph]
-    while pending:
-        each = pending.pop()
+    from passat.ir.onnx.scope import inner_graphs
+
+    for each in (graph, *inner_graphs(attribute for node in graph.node for attribute in node.attribute)):
         yield from each.initializer
         yield from (sparse.values for sparse in each.sparse_initializer)
-        for node in each.node:
-            for attribute in node.attribute:
-                pending += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 def _bytes(tensor: "TensorProto") -> int:
@@ -206,10 +204,10 @@ def _bytes(tensor: "TensorProto") -> int:
     return size
 
 
-def _values(graph: "GraphProto", values: "Sequence[ValueInfoProto]", but: set[str]) -> list[Value]:
+def _values(values: "Sequence[ValueInfoProto]") -> list[Value]:
     from passat.ir.onnx.value_types import show_type, type_of
 
-    return [Value(value.name, show_type(type_of(value.type))) for value in values if value.name not in but]
+    return [Value(value.name, show_type(type_of(value.type))) for value in values]
 
 
 def _unknown(module: "IRModule") -> int:

@@ -4,6 +4,7 @@ import io
 import re
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
 
@@ -69,19 +70,22 @@ def _headline(report: Report) -> Text:
 
 
 def _operators(report: Report) -> RenderableType:
+    table = changed_operators(report.nodes_before, report.nodes_after, "others, unchanged")
+    return table if table.row_count > 1 else Text("no operator occurs more or less often than before")
+
+
+def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str, int], others: str) -> Table:
+    """How often operators occur before and after, where that differs; the last row, called `others`, counts the nodes of the rest."""
     table = plain_table("operator", "before", "after", "")
-    changed = same = 0
-    for name in sorted({*report.nodes_before, *report.nodes_after}):
-        before, after = report.nodes_before.get(name, 0), report.nodes_after.get(name, 0)
+    same = 0
+    for name in sorted({*nodes_before, *nodes_after}):
+        before, after = nodes_before.get(name, 0), nodes_after.get(name, 0)
         if before == after:
             same += before
             continue
-        changed += 1
         note = "holds data, does not count" if name in NOT_COUNTED else ""
-        table.add_row(name, str(before), str(after), f"{after - before:+d}  {note}".rstrip(), style="dim" if note else None)
-    if not changed:
-        return Text("no operator occurs more or less often than before")
-    table.add_row("others, unchanged", str(same), str(same), "", style="dim")
+        table.add_row(Text(name), str(before), str(after), f"{after - before:+d}  {note}".rstrip(), style="dim" if note else None)
+    table.add_row(others, str(same), str(same), "", style="dim")
     return table
 
 

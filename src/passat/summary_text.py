@@ -8,7 +8,7 @@ from rich.text import Text
 
 from passat.model_diff import Difference, ModelDiff
 from passat.model_summary import ModelSummary, Opaque, Value
-from passat.render import plain_table, rendered, seconds
+from passat.render import changed_operators, plain_table, rendered, seconds
 from passat.report import NOT_COUNTED, node_count
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def render_diff(diff: ModelDiff) -> RenderableType:
     if diff.equal:
         return Group(*parts, Text("the models are the same up to names and the order of nodes"))
     parts += [Text(said) for said in diff.interface]
-    parts += [_changed_operators(diff), Text(), Text(_counts(diff))]
+    parts += [changed_operators(diff.nodes_before, diff.nodes_after, "others"), Text(), Text(_counts(diff))]
     for difference in diff.differences[:_LISTED]:
         parts += [Text(), *_difference(difference)]
     if diff.changes:
@@ -154,21 +154,6 @@ def render_diff(diff: ModelDiff) -> RenderableType:
 def _model(sign: str, name: str, nodes: Mapping[str, int], size: int) -> Text:
     count = node_count(nodes)
     return Text.assemble(f"{sign} ", (name, "bold"), f": {'1 node' if count == 1 else f'{count:,} nodes'}, {amount(size)}")
-
-
-def _changed_operators(diff: ModelDiff) -> RenderableType:
-    table = plain_table("operator", "before", "after", "")
-    same = 0
-    for name in sorted({*diff.nodes_before, *diff.nodes_after}):
-        before, after = diff.nodes_before.get(name, 0), diff.nodes_after.get(name, 0)
-        if before == after:
-            same += before
-        else:
-            data = name in NOT_COUNTED
-            note = f"{after - before:+d}{'  holds data, does not count' if data else ''}"
-            table.add_row(Text(name), str(before), str(after), note, style="dim" if data else None)
-    table.add_row("others", str(same), str(same), "", style="dim")
-    return table
 
 
 def _counts(diff: ModelDiff) -> str:
