@@ -1,6 +1,6 @@
 # Two ways in, each complete on a machine that has Python 3.11 and make and nothing else:
 #
-#     make demo    installs Passat into .venv, optimises a real model, prints the report
+#     make demo    installs Passat into .venv, optimizes a real model, prints the report
 #     make test    installs Passat and its tools into .venv, runs every check
 #
 # Everything is made under .venv and build, and only once: a second run starts at once.
@@ -31,7 +31,7 @@ FIND_PYTHON = for python in $(PYTHON) python3.11 python3 python3.12 python3.13 p
 help:  ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.demo  ## Install, optimise a real model, print the report
+demo: $(VENV)/.demo  ## Install, optimize a real model, print the report
 	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
 
 # The tests come first and the rest beside them: some tests wait.
@@ -47,8 +47,9 @@ format: $(VENV)/.dev  ## Format the code
 format-check: $(VENV)/.dev  ## Check the formatting
 	$(BIN)/ruff format --check
 
-lint: $(VENV)/.dev  ## Check with ruff
+lint: $(VENV)/.dev  ## Check with ruff, and the spelling with codespell
 	$(BIN)/ruff check
+	$(BIN)/codespell
 
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy

@@ -33,7 +33,7 @@ def main(pyproject: Path) -> None:
         sys.exit("the wheel lacks py.typed: type checkers would not read its types")
     texts = [str(path) for path in importlib.metadata.files("passat") or []]
     if not any(text.endswith("licenses/LICENSE") for text in texts):
-        sys.exit("the wheel lacks its licence")
+        sys.exit("the wheel lacks its license")
     said = subprocess.run([Path(sys.executable).with_name("passat"), "--version"], capture_output=True, text=True, check=True).stdout
     if importlib.metadata.version("passat") not in said:
         sys.exit(f"`passat --version` says {said!r}")

@@ -2,10 +2,10 @@
 maps, weights on the left with transposes around them, convolutions without anything between them, branches that are summed.
 
     python benchmarks/algebra.py --work WORK                                   # all programs, one thread; about 10 s each
-    python benchmarks/algebra.py --work WORK --only lora chain --peers         # some of them, without the other optimisers
+    python benchmarks/algebra.py --work WORK --only lora chain --peers         # some of them, without the other optimizers
     python benchmarks/algebra.py --work WORK --threads 1 2 --seconds 20        # a quieter measurement
 
-The models are written to WORK, with random weights of a fixed seed. The rest is as in `latency.py`: all optimisations of ONNX Runtime are
+The models are written to WORK, with random weights of a fixed seed. The rest is as in `latency.py`: all optimizations of ONNX Runtime are
 on, contestants take turns, shown are medians of the ratios to the input, and results whose values differ from the input's are marked `!`.
 """
 
@@ -83,18 +83,18 @@ def lora(layers: int = 12) -> onnx.ModelProto:
     hidden, apart = "x", net.constant(np.array([1, ROWS, HEADS, WIDTH // HEADS]))
     together, scale = net.constant(np.array([1, ROWS, WIDTH])), net.constant(np.float32((WIDTH // HEADS) ** 0.5))
     for _ in range(layers):
-        normal = _normalised(net, hidden)
+        normal = _normalized(net, hidden)
         q, k, v = (
             net("Transpose", net("Reshape", _adapted(net, normal), apart), perm=perm) for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
         )
         shares = net("Softmax", net("Div", net("MatMul", q, k), scale), axis=-1)
         heads = net("Reshape", net("Transpose", net("MatMul", shares, v), perm=[0, 2, 1, 3]), together)
         hidden = net("Add", hidden, _adapted(net, heads))
-        hidden = net("Add", hidden, _adapted(net, net("Relu", _adapted(net, _normalised(net, hidden)))))
+        hidden = net("Add", hidden, _adapted(net, net("Relu", _adapted(net, _normalized(net, hidden)))))
     return net.model(hidden)
 
 
-def _normalised(net: Network, of: str) -> str:
+def _normalized(net: Network, of: str) -> str:
     return net("LayerNormalization", of, net.weight(WIDTH), net.weight(WIDTH), axis=-1)
 
 
@@ -189,7 +189,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Writes the models, optimises, measures and prints the tables; returns 1 where Passat's result is missing or computes something
+    """Writes the models, optimizes, measures and prints the tables; returns 1 where Passat's result is missing or computes something
     else."""
     options = arguments()
     warnings.simplefilter("ignore")

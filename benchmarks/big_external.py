@@ -1,4 +1,4 @@
-"""A model of 2.2 GB with external data: seconds and memory to load, optimise and save it, against other optimisers.
+"""A model of 2.2 GB with external data: seconds and memory to load, optimize and save it, against other optimizers.
 
     python benchmarks/big_external.py                            # makes the model in a temporary folder first: 7 GB of disk
     python benchmarks/big_external.py --model FOLDER/big.onnx --peers onnxscript --runs 5
@@ -38,7 +38,7 @@ def passat(source: Path, target: Path) -> Callable[[], None]:
 
 
 def onnxscript(source: Path, target: Path) -> Callable[[], None]:
-    """The optimiser of onnxscript on onnx_ir's model, which reads tensors when they are needed."""
+    """The optimizer of onnxscript on onnx_ir's model, which reads tensors when they are needed."""
     import onnx_ir
     from onnxscript.optimizer import optimize
 
@@ -71,7 +71,7 @@ def onnxslim(source: Path, target: Path) -> Callable[[], None]:
 
 OURS: Final = passat.__name__
 OPTIMISERS: Final[dict[str, Callable[[Path, Path], Callable[[], None]]]] = {
-    optimiser.__name__: optimiser for optimiser in (passat, onnxscript, onnxsim, onnxslim)
+    optimizer.__name__: optimizer for optimizer in (passat, onnxscript, onnxsim, onnxslim)
 }
 
 
@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
 
 
 def work(name: str, source: Path, target: Path) -> tuple[float, int, int]:
-    """Loads, optimises and saves. Returns seconds, the largest resident set in bytes, and nodes of the result."""
+    """Loads, optimizes and saves. Returns seconds, the largest resident set in bytes, and nodes of the result."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     run = OPTIMISERS[name](source, target)
     start = time.perf_counter()
@@ -99,7 +99,7 @@ def work(name: str, source: Path, target: Path) -> tuple[float, int, int]:
 
 
 def evaluate(model: Path, target: Path) -> None:
-    """Writes the output of a model for a fixed random input to a file: on ONNX Runtime, with its optimisations off."""
+    """Writes the output of a model for a fixed random input to a file: on ONNX Runtime, with its optimizations off."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -153,7 +153,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--evaluate"]:
         evaluate(Path(sys.argv[2]), Path(sys.argv[3]))
         return
-    parser = argparse.ArgumentParser(description="Optimise a model that is larger than a protobuf may be.")
+    parser = argparse.ArgumentParser(description="Optimize a model that is larger than a protobuf may be.")
     parser.add_argument("--model", type=Path, help="a model made by graphs.big_external; made anew where it is not given")
     parser.add_argument("--folder", type=Path, help="where results are written for a while; by default a temporary folder")
     parser.add_argument("--peers", nargs="*", choices=[name for name in OPTIMISERS if name != OURS], default=list(OPTIMISERS)[1:])
@@ -178,7 +178,7 @@ def main() -> None:
                 if turn == 0 or not found[name][0].error:
                     found[name].append(once(name, source, folder, expected if turn == 0 else None))
                     print(f"{name}: {found[name][-1]}", file=sys.stderr, flush=True)
-    print("| optimiser | seconds | times Passat's | GB of memory | nodes | from another folder |")
+    print("| optimizer | seconds | times Passat's | GB of memory | nodes | from another folder |")
     print("| :-- | --: | --: | --: | --: | :-- |")
     if found[OURS][0].error:
         sys.exit(f"Passat failed: {found[OURS][0].error}")

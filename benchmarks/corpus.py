@@ -1,4 +1,4 @@
-"""Every model there is through the optimiser: what comes out is checked, compared with what went in, and optimised again.
+"""Every model there is through the optimizer: what comes out is checked, compared with what went in, and optimized again.
 
     python benchmarks/corpus.py                          # the models and the operator tests of the installed onnx package
     python benchmarks/corpus.py FOLDER ...               # and every .onnx file in some folders
@@ -7,8 +7,8 @@
     python benchmarks/corpus.py --determinism            # also that two processes write the same bytes
 
 Of each model it is checked that `onnx.checker` accepts the result; that its values are those of the original, on random inputs at
-several sizes and on the inputs that come with the model, under ONNX Runtime with its optimisations off, or under onnx.reference where
-that cannot run it; that the file has not grown by more than the limit; that optimising the result again makes it no dearer. Operator
+several sizes and on the inputs that come with the model, under ONNX Runtime with its optimizations off, or under onnx.reference where
+that cannot run it; that the file has not grown by more than the limit; that optimizing the result again makes it no dearer. Operator
 tests are also run with all inputs but the first, and with all inputs, as constants, so that what can be folded is. The exit code is 1
 when anything fails.
 """
@@ -130,7 +130,7 @@ def _array(value: Any) -> Any:
 
 
 def with_constants(model: ModelProto, values: Values, kept: int) -> ModelProto:
-    """The model with all inputs but the first few as initialisers."""
+    """The model with all inputs but the first few as initializers."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for declared, value in list(zip(model.graph.input, values, strict=True))[kept:]:
@@ -142,7 +142,7 @@ def with_constants(model: ModelProto, values: Values, kept: int) -> ModelProto:
 
 
 def examine(case: Case) -> Row:
-    """Optimises a model and checks all that must hold of the result."""
+    """Optimizes a model and checks all that must hold of the result."""
     row = Row(case.name)
     try:
         _examine(case, row)
@@ -252,7 +252,7 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def digests(cases: Iterable[Case]) -> dict[str, str]:
-    """A digest of the optimised form of each model."""
+    """A digest of the optimized form of each model."""
     found: dict[str, str] = {}
     for case in cases:
         try:
@@ -289,7 +289,7 @@ def cases_of(folders: Sequence[Path], *, onnx_too: bool, every: int) -> Iterator
 
 def main() -> int:
     """Reads the command line, examines the models, prints the table, and returns 1 where something is wrong."""
-    parser = argparse.ArgumentParser(description="Optimise every model there is, and check the results.")
+    parser = argparse.ArgumentParser(description="Optimize every model there is, and check the results.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--only", action="store_true", help="the folders alone, without the models of the onnx package")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator test of the onnx package")

@@ -4,7 +4,7 @@
     python benchmarks/cost_models.py MODELS --only bert vit      # all variants of these
     python benchmarks/cost_models.py MODELS --fresh              # forgets what was measured before
 
-Times are medians on one thread; every model runs in turns with itself as Passat leaves it, without ONNX Runtime's own optimisations (which
+Times are medians on one thread; every model runs in turns with itself as Passat leaves it, without ONNX Runtime's own optimizations (which
 is what the models estimate) and with all of them. Operators are measured as `--cost measured` does it. The table goes to standard output
 as Markdown.
 """
@@ -32,11 +32,11 @@ TEN: Final = ("bert", "convnext", "gpt2", "llama", "mixtral", "resnet", "swin", 
 
 
 def times(path: Path) -> tuple[list[float], object]:
-    """Seconds of a model and of what Passat makes of it, without and with ONNX Runtime's optimisations; the optimised model."""
+    """Seconds of a model and of what Passat makes of it, without and with ONNX Runtime's optimizations; the optimized model."""
     made = optimize(path, verify=False, cost="roofline").model
     found: list[float] = []
-    for optimise in (False, "all"):
-        runners = [Runner(model, threads=1, optimise=optimise, arena=True) for model in (path, made)]
+    for level in (False, "all"):
+        runners = [Runner(model, threads=1, optimize=level, arena=True) for model in (path, made)]
         feed = choose_feed(runners[0], 0)
         turns = take_turns(
             lambda which, repeat, runners=runners, feed=feed: time_of(runners[which], feed, repeat),
@@ -76,7 +76,7 @@ def main() -> None:
         os.environ["PASSAT_CACHE"] = tempfile.mkdtemp()
     measured = Measured()
     pricing: list[CostModel] = [NODES, ROOFLINE, Roofline(measured.machine), measured]
-    print("| model | nodes | roofline | of this machine | measured | plain | optimised | seconds to measure |")
+    print("| model | nodes | roofline | of this machine | measured | plain | optimized | seconds to measure |")
     print("| :-- | --: | --: | --: | --: | --: | --: | --: |")
     rows: list[tuple[list[float], list[float]]] = []
     pairs: list[tuple[list[float], list[float]]] = []
@@ -91,9 +91,9 @@ def main() -> None:
         pairs.append(([b / a for b, a in zip(before, after, strict=True)], [plain / plain_after, full / full_after]))
         shown = " | ".join(f"{cost * 1e3:.3f}" for cost in before[1:])
         print(f"| {path.stem} | {before[0]:.0f} | {shown} | {plain * 1e3:.3f} | {full * 1e3:.3f} | {taken:.1f} |", flush=True)
-    print("\nRank correlation over the models, and of what an optimisation gains by estimate and by time:\n")
+    print("\nRank correlation over the models, and of what an optimization gains by estimate and by time:\n")
     print("| | nodes | roofline | of this machine | measured |\n| :-- | --: | --: | --: | --: |")
-    for number, title in enumerate(("plain", "optimised")):
+    for number, title in enumerate(("plain", "optimized")):
         for what, data in (("times", rows), ("gains", pairs)):
             found = [rank_correlation([row[0][i] for row in data], [row[1][number] for row in data]) for i in range(len(pricing))]
             print(f"| {what}, {title} | {' | '.join(f'{value:.2f}' for value in found)} |")

@@ -36,7 +36,7 @@ class _Builder:
         self.initializers: list[onnx.TensorProto] = []
 
     def constant(self, name: str, value: np.ndarray) -> str:
-        """Add an initialiser and return its name."""
+        """Add an initializer and return its name."""
         self.initializers.append(numpy_helper.from_array(value.astype(np.float32), name))
         return name
 
@@ -65,7 +65,7 @@ class _Builder:
 def chain(length: int, *, seed: int = 0) -> onnx.ModelProto:
     """Make a chain of `length` elementwise calls, each of which reads the one before it.
 
-    Two in five calls are binary, with a constant on the other side, and no two of those are neighbours; every fifth is Tanh.
+    Two in five calls are binary, with a constant on the other side, and no two of those are neighbors; every fifth is Tanh.
     So there is nothing to remove or to fold, and the chain measures what a walk over depth costs.
     """
     build = _Builder(seed)
@@ -127,7 +127,7 @@ def big_external(path: Path, gigabytes: float = 2.2, *, width: int = 4096) -> No
     """Write a stack of MatMul layers to `path`, with weights of `gigabytes` (10^9 bytes) in a file beside it.
 
     Weights are written one at a time, so this needs the memory of one layer. Layers are separated by Relu, with `x + 0`
-    before every fourth, so that an optimiser has something to do.
+    before every fourth, so that an optimizer has something to do.
     """
     layers = max(1, round(gigabytes * 1e9 / (4 * width * width)))
     data = path.with_name(path.name + ".data")

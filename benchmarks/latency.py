@@ -1,4 +1,4 @@
-"""How long optimised models take on ONNX Runtime: Passat's, the other optimisers', and what ONNX Runtime writes when it optimises a file.
+"""How long optimized models take on ONNX Runtime: Passat's, the other optimizers', and what ONNX Runtime writes when it optimizes a file.
 
     python benchmarks/latency.py MODELS --work WORK                                  # one thread and two; about 8 s for each model
     python benchmarks/latency.py MODELS --work WORK --only bert vit --threads 1      # some models, one thread
@@ -6,7 +6,7 @@
     python benchmarks/latency.py MODELS --work WORK --json latency.json              # all digits
     python benchmarks/latency.py MODELS --work WORK --peers --threads                # no times, fused operators alone
 
-Every result runs with all optimisations of ONNX Runtime on, so what is measured is what is left to gain on top of them. In each round the
+Every result runs with all optimizations of ONNX Runtime on, so what is measured is what is left to gain on top of them. In each round the
 contestants take turns: the input, the input a second time (the control: how far its ratio is from 1 is the noise), Passat's result and the
 others'. A ratio is that of a contestant's time to the input's in the same round; shown are medians, with half the distance of the quartiles
 as their spread. The rounds are shared out among `--sessions` sets of sessions in processes of their own, in another order each, since
@@ -14,7 +14,7 @@ where the weights of a session happen to lie moves all its times by a percent or
 system gives to processes, so that medians hold on a machine that is busy with other work too; with one thread its own time is measured,
 and what it waits is not.
 
-What the other optimisers make of a model is kept in WORK and made again only when the model changes; Passat's results are made in
+What the other optimizers make of a model is kept in WORK and made again only when the model changes; Passat's results are made in
 every run, or left as they are with `--keep`. Peers that are not installed are left out. Results whose values differ from the input's
 are marked `!`, and do not count for the best.
 
@@ -67,14 +67,14 @@ WARM_UP: Final = 3
 
 
 def runtime(level: str) -> Callable[[onnx.ModelProto], onnx.ModelProto]:
-    """What ONNX Runtime writes for a model at a level of its optimisations; at higher levels than these it writes what only the same
+    """What ONNX Runtime writes for a model at a level of its optimizations; at higher levels than these it writes what only the same
     processor can run."""
 
-    def optimise(model: onnx.ModelProto) -> onnx.ModelProto:
+    def optimize(model: onnx.ModelProto) -> onnx.ModelProto:
         import onnxruntime
 
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "optimised.onnx"
+            path = Path(folder) / "optimized.onnx"
             options = onnxruntime.SessionOptions()
             options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
             options.optimized_model_filepath = str(path)
@@ -82,7 +82,7 @@ def runtime(level: str) -> Callable[[onnx.ModelProto], onnx.ModelProto]:
             onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
             return onnx.load(path)
 
-    return optimise
+    return optimize
 
 
 CONTESTANTS: Final[Mapping[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
@@ -109,11 +109,11 @@ class Ratio(NamedTuple):
         return (self.high - self.low) / 2
 
 
-# ---- what the optimisers make, each in a process of its own
+# ---- what the optimizers make, each in a process of its own
 
 
 def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Path | str:
-    """The file with what an optimiser makes of a model, or why there is none. What peers made before is taken as it is."""
+    """The file with what an optimizer makes of a model, or why there is none. What peers made before is taken as it is."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()[:12]
     target = work / f"{model.stem}.{digest}.{name}.onnx"
     failure = target.with_suffix(".txt")
@@ -137,7 +137,7 @@ def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Pat
 
 
 def make(name: str, model: Path, target: Path) -> None:
-    """Runs one optimiser and writes what it makes, whole or not at all."""
+    """Runs one optimizer and writes what it makes, whole or not at all."""
     unfinished = target.with_suffix(".part")
     onnx.save(CONTESTANTS[name](onnx.load(model)), unfinished)
     unfinished.rename(target)
@@ -147,7 +147,7 @@ def make(name: str, model: Path, target: Path) -> None:
 
 
 class Session(Runner):
-    """A model with all optimisations, as people run it."""
+    """A model with all optimizations, as people run it."""
 
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
@@ -310,7 +310,7 @@ def selected(folder: Path, only: Sequence[str]) -> list[Path]:
 
 
 def installed(name: str) -> bool:
-    """Whether an optimiser can be called."""
+    """Whether an optimizer can be called."""
     return name.startswith("ort_") or importlib.util.find_spec(name) is not None
 
 
@@ -322,9 +322,9 @@ def size_of(text: str) -> tuple[str, int]:
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(description="Compare the latency of optimised models on ONNX Runtime.")
+    parser = argparse.ArgumentParser(description="Compare the latency of optimized models on ONNX Runtime.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="a folder of models, or one model")
-    parser.add_argument("--work", type=Path, required=True, help="where the optimised models are kept")
+    parser.add_argument("--work", type=Path, required=True, help="where the optimized models are kept")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
     parser.add_argument("--peers", nargs="*", choices=[name for name in CONTESTANTS if name != OURS], default=list(PEERS))
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="numbers of threads; none to count fused operators alone")
@@ -333,7 +333,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, default=3, help="sets of sessions that share the rounds")
     parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs before it is the next one's turn")
     parser.add_argument("--sizes", type=size_of, nargs="+", default=[], metavar="NAME=SIZE", help="of named dimensions; 16 where not given")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for one optimiser on one model")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one optimizer on one model")
     parser.set_defaults(feed=None)
     parser.add_argument("--keep", action="store_true", help="leave Passat's earlier results as they are")
     parser.add_argument("--json", type=Path, help="also write the results there")
@@ -345,7 +345,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Reads the command line, optimises, measures, prints the tables; returns 2 where there is no model."""
+    """Reads the command line, optimizes, measures, prints the tables; returns 2 where there is no model."""
     options = arguments()
     warnings.simplefilter("ignore")
     if options.make:

@@ -60,12 +60,12 @@ def equal_layers(layers: int, *, seed: int = 0, splat: bool = False, kinds: int 
 
 
 def _norm(writer: _Writer, value: str) -> str:
-    """A layer normalisation, taken apart."""
+    """A layer normalization, taken apart."""
     axes = {"axes": [-1], "keepdims": 1}
-    centred = writer.node("Sub", value, writer.node("ReduceMean", value, **axes))
-    variance = writer.node("ReduceMean", writer.node("Pow", centred, writer.constant(np.float32(2.0))), **axes)
+    centered = writer.node("Sub", value, writer.node("ReduceMean", value, **axes))
+    variance = writer.node("ReduceMean", writer.node("Pow", centered, writer.constant(np.float32(2.0))), **axes)
     deviation = writer.node("Sqrt", writer.node("Add", variance, writer.constant(np.float32(1e-5))))
-    scaled = writer.node("Mul", writer.node("Div", centred, deviation), writer.weight(WIDTH))
+    scaled = writer.node("Mul", writer.node("Div", centered, deviation), writer.weight(WIDTH))
     return writer.node("Add", scaled, writer.weight(WIDTH))
 
 

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 SEED: Final = 20
 EXPORTERS: Final = ("dynamo", "dynamoraw", "torchscript", "torchscriptraw")
-"""Both exporters of torch, each as it comes and `raw`: without the optimiser (dynamo) or constant folding and fusion (TorchScript)."""
+"""Both exporters of torch, each as it comes and `raw`: without the optimizer (dynamo) or constant folding and fusion (TorchScript)."""
 SHAPES: Final = ("static", "dynamic")
 
 STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
@@ -233,7 +233,7 @@ class Scale(nn.Module):
         return x * self.scale
 
 
-def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+def _normalized(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
     """A convolution without bias, and a batch norm with statistics that are not trivial."""
     norm = nn.BatchNorm2d(outputs)
     for tensor, low, high in (
@@ -253,13 +253,13 @@ def resnet(size: Size) -> Example:
     def bottleneck(inputs: int, width: int, stride: int) -> nn.Module:
         outputs = 4 * width
         branch = nn.Sequential(
-            *_normalised(inputs, width, 1), nn.ReLU(), *_normalised(width, width, 3, stride), nn.ReLU(), *_normalised(width, outputs, 1)
+            *_normalized(inputs, width, 1), nn.ReLU(), *_normalized(width, width, 3, stride), nn.ReLU(), *_normalized(width, outputs, 1)
         )
         same = inputs == outputs and stride == 1
-        return Residual(branch, nn.Identity() if same else nn.Sequential(*_normalised(inputs, outputs, 1, stride)), nn.ReLU())
+        return Residual(branch, nn.Identity() if same else nn.Sequential(*_normalized(inputs, outputs, 1, stride)), nn.ReLU())
 
     width = size.hidden // 8
-    layers: list[nn.Module] = [*_normalised(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    layers: list[nn.Module] = [*_normalized(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     inputs = width
     for stage in range(3):
         for block in range(size.layers):

@@ -1,11 +1,11 @@
-"""`passat.optimize` against the optimisers that people use today: times, node counts, sizes, and what onnx.checker says.
+"""`passat.optimize` against the optimizers that people use today: times, node counts, sizes, and what onnx.checker says.
 
     python benchmarks/models.py MODELS --only bert gpt2 llama vit swin t5 whisper mixtral     # once; needs torch
     python benchmarks/optimize.py MODELS                                                      # all of it, about half an hour
     python benchmarks/optimize.py MODELS --only vit light_resnet50 --peers onnxsim --runs 11
 
 Everything is called in process, from ModelProto to ModelProto, with default settings (Passat without verification, since the others
-have none that is on by default). Each optimiser has one process per model, so that a crash or an endless loop costs one cell; after a
+have none that is on by default). Each optimizer has one process per model, so that a crash or an endless loop costs one cell; after a
 warm-up the processes take turns, one call each, and medians of wall time are shown. The tables go to standard output as Markdown.
 """
 
@@ -55,7 +55,7 @@ OPTIMISERS: Final = {OURS: passat, **peers.PEERS}
 
 
 class Cell(NamedTuple):
-    """What one optimiser did with one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, and what
+    """What one optimizer did with one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, and what
     is wrong."""
 
     seconds: float | None = None
@@ -67,9 +67,9 @@ class Cell(NamedTuple):
 
 
 def work(name: str, path: Path, pipe: Connection) -> None:
-    """The life of a process: optimises once for each "run" that it is told, and answers "end" with what it has."""
+    """The life of a process: optimizes once for each "run" that it is told, and answers "end" with what it has."""
     with peers.silence():
-        optimise, source = OPTIMISERS[name], onnx.load(path)
+        optimize, source = OPTIMISERS[name], onnx.load(path)
         result: onnx.ModelProto | None = None
         while pipe.recv() == "run":
             copy = onnx.ModelProto()
@@ -77,8 +77,8 @@ def work(name: str, path: Path, pipe: Connection) -> None:
             result = None
             start = time.perf_counter()
             try:
-                result = optimise(copy)
-            except Exception as error:  # an optimiser may raise anything
+                result = optimize(copy)
+            except Exception as error:  # an optimizer may raise anything
                 pipe.send(peers.sentence(error))
                 return
             pipe.send(time.perf_counter() - start)
@@ -92,7 +92,7 @@ def work(name: str, path: Path, pipe: Connection) -> None:
 
 
 class Worker:
-    """A process that runs one optimiser on one model. `error` tells why it does not any more."""
+    """A process that runs one optimizer on one model. `error` tells why it does not any more."""
 
     def __init__(self, name: str, path: Path, limit: float) -> None:
         context = multiprocessing.get_context("spawn")
@@ -118,7 +118,7 @@ class Worker:
             return None
 
     def run(self) -> None:
-        """Optimises once; the first time is not counted."""
+        """Optimizes once; the first time is not counted."""
         answer = self._ask("run")
         if isinstance(answer, str):
             self.error = answer
@@ -137,7 +137,7 @@ class Worker:
 
 
 def measure(path: Path, names: Sequence[str], runs: int, limit: float, budget: float) -> dict[str, Cell]:
-    """Lets optimisers take turns on a model: a warm-up, then `runs` rounds. One that has spent `budget` seconds does not go on."""
+    """Lets optimizers take turns on a model: a warm-up, then `runs` rounds. One that has spent `budget` seconds does not go on."""
     workers = {name: Worker(name, path, limit) for name in names}
     for worker in workers.values():
         worker.run()
@@ -196,13 +196,13 @@ def tables(cells: Mapping[str, Mapping[str, Cell]], before: Mapping[str, tuple[i
 
 def main() -> int:
     """Read the command line, measure, print the tables; returns 2 where models are missing."""
-    parser = argparse.ArgumentParser(description="Compare passat.optimize with other optimisers of ONNX models.")
+    parser = argparse.ArgumentParser(description="Compare passat.optimize with other optimizers of ONNX models.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="where models.py has put its models")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
     parser.add_argument("--peers", nargs="*", choices=peers.PEERS, default=list(peers.PEERS))
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each")
     parser.add_argument("--limit", type=float, default=400, help="seconds for one call")
-    parser.add_argument("--budget", type=float, default=60, help="seconds of one optimiser on one model after which it runs no more")
+    parser.add_argument("--budget", type=float, default=60, help="seconds of one optimizer on one model after which it runs no more")
     parser.add_argument("--json", type=Path, help="also write the results there")
     options = parser.parse_args()
     names = [OURS, *options.peers]

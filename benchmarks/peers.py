@@ -1,10 +1,10 @@
-"""What other optimisers make of a model: one adapter per peer, and a measurement in which a crash stops nothing.
+"""What other optimizers make of a model: one adapter per peer, and a measurement in which a crash stops nothing.
 
     python benchmarks/peers.py MODELS... --json peers.json --markdown peers.md [--peers onnxsim onnxslim] [--runs 4]
 
 Each peer runs on each model in a process of its own with a time limit, so a segmentation fault or an endless loop costs one
 cell of the table. Inside it the adapter is called in process, from ModelProto to ModelProto, on a fresh copy each time; the
-first call is not counted. To measure a further optimiser, add an adapter to `PEERS`.
+first call is not counted. To measure a further optimizer, add an adapter to `PEERS`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def onnxslim(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def onnxscript(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Run the optimiser of onnxscript with its default settings."""
+    """Run the optimizer of onnxscript with its default settings."""
     from onnxscript.optimizer import optimize
 
     result: onnx.ModelProto = optimize(model)
@@ -99,11 +99,11 @@ def node_count(model: onnx.ModelProto) -> int:
 
 def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
     """Make inputs for `model`: symbolic dimensions are all `dimension`, integers are 0 or 1, which masks and token ids both may be."""
-    initialised = {tensor.name for tensor in model.graph.initializer}
+    initialized = {tensor.name for tensor in model.graph.initializer}
     random = np.random.default_rng(seed)
     feed: dict[str, np.ndarray] = {}
     for value in model.graph.input:
-        if value.name in initialised:
+        if value.name in initialized:
             continue
         tensor = value.type.tensor_type
         shape = [d.dim_value if d.HasField("dim_value") else dimension for d in tensor.shape.dim]
@@ -113,7 +113,7 @@ def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) 
 
 
 def evaluate(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run `model` on ONNX Runtime with its optimisations off."""
+    """Run `model` on ONNX Runtime with its optimizations off."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -141,7 +141,7 @@ def sentence(error: Exception) -> str:
 
 def measure(peer: str, path: Path, runs: int, keep: Path | None) -> Outcome:
     """Run `peer` on the model at `path` in this process."""
-    optimise = PEERS[peer]
+    optimize = PEERS[peer]
     source = onnx.load(path)
     outcome = Outcome()
     times: list[float] = []
@@ -150,7 +150,7 @@ def measure(peer: str, path: Path, runs: int, keep: Path | None) -> Outcome:
             copy = onnx.ModelProto()
             copy.CopyFrom(source)
             started = time.perf_counter()
-            result = optimise(copy)
+            result = optimize(copy)
             times.append(time.perf_counter() - started)
     except Exception as error:  # a peer may raise anything
         outcome.error = sentence(error)
@@ -207,7 +207,7 @@ def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, i
     def mark(outcome: Outcome) -> str:
         return "" if outcome.checker and outcome.equal else " !" if outcome.checker else " x"
 
-    lines = ["# What other optimisers make of the models", ""]
+    lines = ["# What other optimizers make of the models", ""]
     lines += [
         "## Nodes",
         "",
@@ -217,7 +217,7 @@ def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, i
     lines += rows(lambda o: "-" if o.nodes is None else f"{o.nodes}{mark(o)}", lambda m: str(before[m][0]))
     lines += ["", "## Milliseconds", "", "Median wall time in process, from ModelProto to ModelProto.", ""]
     lines += rows(lambda o: "-" if o.seconds is None else f"{1000 * o.seconds:.1f}", lambda m: "")
-    lines += ["", "## Kilobytes", "", "Of the serialised model.", ""]
+    lines += ["", "## Kilobytes", "", "Of the serialized model.", ""]
     lines += rows(lambda o: "-" if o.size is None else f"{o.size / 1000:,.0f}", lambda m: f"{before[m][1] / 1000:,.0f}")
     faults = [
         f"* {model}, {peer}: {o.error or 'values differ'}"
@@ -230,14 +230,14 @@ def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, i
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, measure, and write the results."""
-    parser = argparse.ArgumentParser(description="Run other optimisers on ONNX models.")
+    parser = argparse.ArgumentParser(description="Run other optimizers on ONNX models.")
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--runs", type=int, default=4, help="counted runs; one more is made first")
     parser.add_argument("--limit", type=float, default=600, help="seconds that one peer may spend on one model")
     parser.add_argument("--json", type=Path, required=True, help="where the results go")
     parser.add_argument("--markdown", type=Path, help="where the table goes")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="also write each optimised model there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="also write each optimized model there")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.here:

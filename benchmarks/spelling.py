@@ -1,14 +1,14 @@
-"""Whether it matters how a model was exported: the exports of one network, optimised, by their nodes and by the time they take.
+"""Whether it matters how a model was exported: the exports of one network, optimized, by their nodes and by the time they take.
 
     python benchmarks/spelling.py MODELS                            # nodes only; about half a second for each model
     python benchmarks/spelling.py MODELS --time                     # latency as well; about 10 s for each network
     python benchmarks/spelling.py MODELS --only bert vit --opset 23 --math finite
 
 MODELS is a folder that `models.py` has filled. The exports of a network have the same weights; torch.export ("dynamo") with and without its
-optimiser, and TorchScript with and without its constant folding, write it in different operators. Nodes are those after
+optimizer, and TorchScript with and without its constant folding, write it in different operators. Nodes are those after
 `passat.optimize`, without constants; where the numbers differ, the operators by which they do are listed.
 
-A latency is that of a result against the one of the first spelling, as `latency.py` measures it: one thread, in turns, all optimisations of
+A latency is that of a result against the one of the first spelling, as `latency.py` measures it: one thread, in turns, all optimizations of
 ONNX Runtime on, medians of the ratios in rounds; `control` is the first spelling a second time. The values of a result are compared with
 those of its own export. Exports need not agree with each other where a padding mask leaves nothing of a row: torch.export masks by the
 lowest number, TorchScript by minus infinity.
@@ -44,7 +44,7 @@ def networks(folder: Path, only: list[str]) -> dict[tuple[str, str], dict[str, P
     return {key: {name: paths[name] for name in SPELLINGS if name in paths} for key, paths in found.items()}
 
 
-def optimised(path: Path, target: Path, options: argparse.Namespace) -> Counter[str]:
+def optimized(path: Path, target: Path, options: argparse.Namespace) -> Counter[str]:
     """Writes what Passat makes of an export; its operators, without those that hold data."""
     config = {"rules.math": options.math} if options.math else None
     result = passat.optimize(path, opset=options.opset, config=config)
@@ -88,7 +88,7 @@ def row(paths: Mapping[str, Path], options: argparse.Namespace) -> tuple[list[st
     with tempfile.TemporaryDirectory() as folder:
         made = {name: Path(folder) / f"{name}.onnx" for name in paths}
         for name, path in paths.items():
-            counts[name] = optimised(path, made[name], options)
+            counts[name] = optimized(path, made[name], options)
         first = next(iter(paths))
         ratios: dict[str, Ratio] = {}
         faults: dict[str, str] = {}
@@ -103,7 +103,7 @@ def row(paths: Mapping[str, Path], options: argparse.Namespace) -> tuple[list[st
 
 
 def main() -> int:
-    """Reads the command line, optimises, prints the table; returns 2 where there are no exports, 1 where numbers of nodes differ."""
+    """Reads the command line, optimizes, prints the table; returns 2 where there are no exports, 1 where numbers of nodes differ."""
     options = arguments()
     warnings.simplefilter("ignore")
     found = networks(options.folder, options.only)

@@ -1,4 +1,4 @@
-"""Optimise a real model from Python, read the report, and write the result."""
+"""Optimize a real model from Python, read the report, and write the result."""
 
 import tempfile
 from pathlib import Path

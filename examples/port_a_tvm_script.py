@@ -17,7 +17,7 @@ from passat.relay import transform as _transform
 
 
 def get_net(batch: int) -> relay.Function:
-    """A convolution, batch normalisation, a classifier."""
+    """A convolution, batch normalization, a classifier."""
     data = relay.var("data", shape=(batch, 3, 8, 8))
     weight = relay.var("weight", shape=(4, 3, 3, 3))
     gamma, beta, mean, var = (relay.var(name, shape=(4,)) for name in ("gamma", "beta", "mean", "var"))

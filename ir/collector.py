@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collections of cyclic garbage inside; what the collector was set to comes back afterwards."""
+    """No collections of cyclic garbage inside; what the collector was set to comes back afterward."""
     enabled = gc.isenabled()
     gc.disable()
     try:

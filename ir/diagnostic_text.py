@@ -29,7 +29,7 @@ _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
 
 
-def render_diagnostics(diagnostics: Sequence[Diagnostic], colour: bool = False, trail: Iterable[str] = ()) -> str:
+def render_diagnostics(diagnostics: Sequence[Diagnostic], color: bool = False, trail: Iterable[str] = ()) -> str:
     """Diagnostics as text, an empty line between them; `trail` are sentences about all of them, such as the pass that was running.
 
     >>> name = SourceName("file.relay", "%0 = add(%x, %y);")
@@ -40,7 +40,7 @@ def render_diagnostics(diagnostics: Sequence[Diagnostic], colour: bool = False, 
     1 | %0 = add(%x, %y);
       |      ^^^^^^^^^^^
     """
-    parts = [_Text(colour).diagnostic(diagnostic) for diagnostic in diagnostics[:SENTENCES]]
+    parts = [_Text(color).diagnostic(diagnostic) for diagnostic in diagnostics[:SENTENCES]]
     if len(diagnostics) > SENTENCES:
         parts.append(f"... and {len(diagnostics) - SENTENCES} more")
     about = [cut(sentence, MESSAGE) for sentence in trail]
@@ -64,11 +64,11 @@ def cut(text: str, width: int = WIDTH) -> str:
 class _Text:
     """Writes one diagnostic."""
 
-    def __init__(self, colour: bool) -> None:
-        self._colour = colour
+    def __init__(self, color: bool) -> None:
+        self._color = color
 
     def _painted(self, text: str, paint: str) -> str:
-        return f"{paint}{text}{_PLAIN}" if self._colour else text
+        return f"{paint}{text}{_PLAIN}" if self._color else text
 
     def diagnostic(self, diagnostic: Diagnostic) -> str:
         word, paint = _WORDS[diagnostic.level]

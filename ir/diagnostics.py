@@ -114,11 +114,11 @@ class DiagnosticError(PassatError, RuntimeError):
         """The diagnostics of an error that was raised with a sentence alone."""
         return (Diagnostic(DiagnosticLevel.ERROR, None, str(self.args[0])),)
 
-    def render(self, colour: bool = False) -> str:
+    def render(self, color: bool = False) -> str:
         """All diagnostics as text, each with the place and expression that it is about; the end names the passes it happened in."""
         from passat.ir.diagnostic_text import render_diagnostics
 
-        return render_diagnostics(self.diagnostics, colour, getattr(self, "__notes__", ()))
+        return render_diagnostics(self.diagnostics, color, getattr(self, "__notes__", ()))
 
     def __str__(self) -> str:
         first = str(self.args[0])
@@ -150,10 +150,10 @@ class DiagnosticRenderer:
     """
 
     def __init__(
-        self, render_func: "Callable[[DiagnosticContext], object] | None" = None, *, colour: bool = False, stream: IO[str] | None = None
+        self, render_func: "Callable[[DiagnosticContext], object] | None" = None, *, color: bool = False, stream: IO[str] | None = None
     ) -> None:
         self._render_func = render_func
-        self._colour = colour
+        self._color = color
         self._stream = stream
 
     def render(self, context: "DiagnosticContext") -> None:
@@ -163,7 +163,7 @@ class DiagnosticRenderer:
         elif not any(diagnostic.is_error for diagnostic in context.pending):
             from passat.ir.diagnostic_text import render_diagnostics
 
-            print(render_diagnostics(context.pending, self._colour), file=self._stream or sys.stderr)
+            print(render_diagnostics(context.pending, self._color), file=self._stream or sys.stderr)
 
 
 class DiagnosticContext:

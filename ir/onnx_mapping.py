@@ -130,7 +130,7 @@ class Emitter(Protocol):
         ...
 
     def constant(self, value: Tensor | Array) -> str:
-        """The name of an initialiser that holds `value`; equal small values share one."""
+        """The name of an initializer that holds `value`; equal small values share one."""
         ...
 
 

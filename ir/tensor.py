@@ -25,7 +25,7 @@ class Bounded(Protocol):
 class Tensor:
     """An immutable constant. Made by `dense`, `splat` or `lazy`; read by `numpy()`, which never copies.
 
-    `source` is whatever the tensor was read from (an ONNX initialiser), so that a writer may hand it on without decoding it.
+    `source` is whatever the tensor was read from (an ONNX initializer), so that a writer may hand it on without decoding it.
 
     >>> Tensor.splat(1.0, (1000, 1000), "float32").numpy().strides
     (0, 0)
@@ -50,7 +50,7 @@ class Tensor:
 
     @classmethod
     def dense(cls, value: npt.ArrayLike, dtype: str | None = None) -> "Tensor":
-        """A tensor of the elements of `value`; an array is taken as it is and must not be written to afterwards."""
+        """A tensor of the elements of `value`; an array is taken as it is and must not be written to afterward."""
         array = np.asarray(value, None if dtype is None else to_numpy(dtype))
         tensor = cls(from_numpy(array.dtype), array.shape)
         if tensor.dtype == "string" and array.dtype != np.object_:

@@ -36,7 +36,7 @@ class InferType(ModulePass):
 
 
 ANF: Final = "anf"
-"""The fact that the bodies of all functions that are optimised here are in A-normal form."""
+"""The fact that the bodies of all functions that are optimized here are in A-normal form."""
 
 
 @register_pass("relay._transform.ToANormalForm")

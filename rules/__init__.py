@@ -1,4 +1,4 @@
-"""The optimisations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
+"""The optimizations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
 
 from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost

@@ -17,7 +17,7 @@ __all__ = ["OnnxError", "check", "from_onnx", "load", "read_model", "save", "to_
 def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenient: bool = False) -> IRModule:
     """The module of a model or of a file: `main` is the graph; `attrs["onnx"]` keeps what else the model holds (`Frame`).
 
-    Tensors are not copied: the module reads them from `model`, which must not change afterwards. `folder` is where the
+    Tensors are not copied: the module reads them from `model`, which must not change afterward. `folder` is where the
     external data of a `ModelProto` lies. Raises OnnxError.
 
     `lenient`: what contradicts itself is a warning (`Frame.warnings`), not an error: for models that ONNX Runtime loads all the same.

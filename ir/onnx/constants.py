@@ -1,4 +1,4 @@
-"""The constants of a model that is written: initialisers in the main graph, and ConstantOfShape nodes for repeated values."""
+"""The constants of a model that is written: initializers in the main graph, and ConstantOfShape nodes for repeated values."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +14,7 @@ from passat.ir.onnx.tensors import dense_proto, is_written_as_splat, tensor_prot
 from passat.ir.tensor import Tensor
 
 SHARED_BYTES: Final = 1024
-"""Equal constants of at most so many bytes that writers make are one initialiser."""
+"""Equal constants of at most so many bytes that writers make are one initializer."""
 
 Place = Callable[[Mapping[str, Tensor]], Mapping[str, TensorProto]]
 """Puts constants into another file, and gives the protos that refer to them; not all need to go there."""
@@ -60,7 +60,7 @@ class ConstantPool:
         return name
 
     def finish(self, place: Place) -> dict[str, Callable[[], TensorProto]]:
-        """What makes each initialiser, those that `place` puts into another file as it says; fills `nodes` and `sparse`.
+        """What makes each initializer, those that `place` puts into another file as it says; fills `nodes` and `sparse`.
 
         They are most of the model, so that they are better made one at a time than all at once before they are copied into it.
         """

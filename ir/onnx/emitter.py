@@ -36,7 +36,7 @@ class NodeEmitter:
         return names
 
     def constant(self, value: Tensor | Array) -> str:
-        """The name of an initialiser that holds `value`; equal small values share one."""
+        """The name of an initializer that holds `value`; equal small values share one."""
         return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
 
     def finish(

@@ -90,7 +90,7 @@ class ModelWriter:
         graph.value_info.extend(writer.value_infos)
         self._annotate(graph)
         if 0 < model.ir_version < 4:
-            # These versions want every initialiser among the inputs, and take it for a constant all the same.
+            # These versions want every initializer among the inputs, and take it for a constant all the same.
             known = {value.name for value in inputs}
             graph.input.extend(_declaration(tensor) for tensor in graph.initializer if tensor.name not in known)
         return model
@@ -127,7 +127,7 @@ class ModelWriter:
         return found
 
     def _annotate(self, graph: GraphProto) -> None:
-        """Keeps the quantisation annotations of values that are still there, with the constants that they name."""
+        """Keeps the quantization annotations of values that are still there, with the constants that they name."""
         kept = [entry for entry in self.frame.graph.quantization_annotation if entry.tensor_name in self.names.used]
         there = {tensor.name for tensor in graph.initializer}
         for entry in kept:

@@ -222,7 +222,7 @@ def _location(tensor: TensorProto) -> str:
 
 
 def _tensors(model: ModelProto) -> Iterable[TensorProto]:
-    """Every tensor of a model: initialisers, sparse ones, attributes, those of subgraphs, local functions and training."""
+    """Every tensor of a model: initializers, sparse ones, attributes, those of subgraphs, local functions and training."""
     graphs: list[GraphProto] = [model.graph]
     for info in model.training_info:
         graphs += [info.initialization, info.algorithm]

@@ -21,18 +21,18 @@ It holds while the call is the same object, as expressions never change; the cal
 
 @dataclass(slots=True)
 class Frame:
-    """The model without its nodes and initialisers. `IRModule.attrs["onnx"]` of a module that was read from ONNX."""
+    """The model without its nodes and initializers. `IRModule.attrs["onnx"]` of a module that was read from ONNX."""
 
     model: ModelProto
     """Versions, imports, producer, metadata, local functions, training information."""
     graph: GraphProto
-    """Name, documentation, metadata, inputs that are parameters, outputs, quantisation annotations."""
+    """Name, documentation, metadata, inputs that are parameters, outputs, quantization annotations."""
     folder: str | None = None
     """Where external data lies."""
     defaults: dict[str, TensorProto] = field(default_factory=dict)
     """Parameters that have a value unless the caller gives another (IR version 4 and above), and what training may change."""
     annotated: dict[str, TensorProto] = field(default_factory=dict)
-    """Initialisers that quantisation annotations name."""
+    """Initializers that quantization annotations name."""
     inner_names: set[str] = field(default_factory=set)
     """Names given to values inside graphs that are passed through whole: nothing else may have them."""
     order: dict[str, int] = field(default_factory=dict)

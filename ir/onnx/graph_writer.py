@@ -325,7 +325,7 @@ def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) 
 def _placed(outputs: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
     """The outputs of a node under other names: all of them, those that are there, or the first ones where nobody reads the others.
 
-    A node may have fewer outputs than its call has results: of a batch normalisation only the first is one, the others are operands.
+    A node may have fewer outputs than its call has results: of a batch normalization only the first is one, the others are operands.
     """
     places = [i for i, name in enumerate(outputs) if name][: len(wanted)]
     if len(outputs) == len(wanted):

@@ -40,7 +40,7 @@ _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNor
 """Operators whose later outputs are there for training or for other operators, and often declared without being read. (Those of MaxPool
 stay, read or not: of NaN, ONNX Runtime's kernel with indices makes NaN, and the one without makes the lowest number.)
 
-Until version 14 a batch normalisation is in training mode where its later outputs are declared, whether anybody reads them or not.
+Until version 14 a batch normalization is in training mode where its later outputs are declared, whether anybody reads them or not.
 """
 _PLACED: Final = frozenset({"Squeeze", "Unsqueeze"})
 """Operators whose axes count from the front before opset 11. Where they count from the end all the same, ONNX Runtime's kernels are right

@@ -6,7 +6,7 @@ A call of one keeps all that the node said. Its attributes are the node's own an
 * `outputs`: which outputs the node has, as "1", "110" ...; of several the call is a tuple of those that are there;
 * `types`: the types of the results, as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
 * `disputed`: what the model declares of the results, where inference contradicts it: then those in `types` are all that is known;
-* `protos`: a serialised node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
+* `protos`: a serialized node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
 * `overload`: of a call of a local function;
 * `unique`: of a call whose graphs may do anything (random numbers, custom operators), so that no other call is equal to it;
 * `bodies`, `captured`: of If, Loop and Scan, the attributes that their functions stand for, and how many outer values each captures.
@@ -30,7 +30,7 @@ REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 """Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
 WIDENING: Final = frozenset({"DequantizeLinear"})
-"""Operators that are not computed ahead: folded, a quantised weight takes four times the bytes, and runs in floating point."""
+"""Operators that are not computed ahead: folded, a quantized weight takes four times the bytes, and runs in floating point."""
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 

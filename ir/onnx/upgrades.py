@@ -253,7 +253,7 @@ def _upsample(up: Upgrade) -> Expr:
 
 
 def _resize_modes(up: Upgrade) -> Expr:
-    """Version 10 counts places from the corner of the first element, and takes the nearest by rounding towards it, or from it to shrink."""
+    """Version 10 counts places from the corner of the first element, and takes the nearest by rounding toward it, or from it to shrink."""
     attrs = {**up.attrs, "coordinate_transformation_mode": "asymmetric"}
     if up.attrs.get("mode", "nearest") == "nearest":
         scales = up.constant(1)

@@ -1,6 +1,6 @@
 """The arithmetic of reshape: which shape `newshape` makes of another, and which `newshape` makes one shape of another.
 
-Counting elements says nothing about a tensor that has none. Where symbolic sizes are cancelled against each other here, the result is
+Counting elements says nothing about a tensor that has none. Where symbolic sizes are canceled against each other here, the result is
 right for every tensor that has elements, and ONNX itself refuses -1 next to a size of 0.
 """
 

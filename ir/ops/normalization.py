@@ -1,4 +1,4 @@
-"""Normalisation by mean and variance: of a batch, an instance, a group of channels, a layer; and by the root of the mean square."""
+"""Normalization by mean and variance: of a batch, an instance, a group of channels, a layer; and by the root of the mean square."""
 
 from collections.abc import Sequence
 
@@ -63,12 +63,12 @@ def _along(vector: Array, axis: int, rank: int) -> Array:
     return wide(vector).reshape(-1, *(1,) * (rank - axis % rank - 1))
 
 
-def _standardised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     """Zero mean and unit variance over the axes. ONNX keeps epsilon as a 32-bit float."""
     if not x.size:
         return x
-    centred = x - x.mean(axes, keepdims=True)
-    found: Array = centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + float(np.float32(epsilon)))
+    centered = x - x.mean(axes, keepdims=True)
+    found: Array = centered / np.sqrt((centered * centered).mean(axes, keepdims=True) + float(np.float32(epsilon)))
     return found
 
 
@@ -94,7 +94,7 @@ def batch_norm(
     center: bool = True,
     scale: bool = True,
 ) -> TupleType:
-    """Batch normalisation in inference: (data - mean) / sqrt(var + epsilon) * gamma + beta along `axis`, and mean and var unchanged.
+    """Batch normalization in inference: (data - mean) / sqrt(var + epsilon) * gamma + beta along `axis`, and mean and var unchanged.
 
     `scale` and `center` say whether gamma and beta count. ONNX: BatchNormalization (7, 9, 14, 15) in inference, as field 0.
     """
@@ -150,7 +150,7 @@ def _filled(emit: Emitter, like: str, type_: TensorType, value: float) -> str:
 
 def _instance_norm(data: Array, gamma: Array, beta: Array, *, axis: int, epsilon: float) -> Array:
     axes = tuple(place for place in range(1, data.ndim) if place != axis % data.ndim)
-    result = _standardised(wide(data), axes, epsilon) * _along(gamma, axis, data.ndim) + _along(beta, axis, data.ndim)
+    result = _standardized(wide(data), axes, epsilon) * _along(gamma, axis, data.ndim) + _along(beta, axis, data.ndim)
     return narrow(result, data.dtype)
 
 
@@ -184,7 +184,7 @@ def _write_instance_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> st
 def _group_norm(data: Array, gamma: Array, beta: Array, *, num_groups: int, axis: int, epsilon: float) -> Array:
     x = np.moveaxis(wide(data), axis, 1)
     grouped = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
-    result = np.moveaxis(_standardised(grouped, tuple(range(2, grouped.ndim)), epsilon).reshape(x.shape), 1, axis)
+    result = np.moveaxis(_standardized(grouped, tuple(range(2, grouped.ndim)), epsilon).reshape(x.shape), 1, axis)
     return narrow(result * _along(gamma, axis, data.ndim) + _along(beta, axis, data.ndim), data.dtype)
 
 
@@ -241,22 +241,22 @@ def _write_group_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     rest = product(shape[1:])
     length = rest // attrs.num_groups if isinstance(rest, int) else -1
     grouped = emit.node("Reshape", [x, emit.constant(np.array([0, attrs.num_groups, length], np.int64))])
-    result = emit.node("Reshape", [_emit_standardised(emit, grouped, (2,), attrs.epsilon, data.dtype), emit.node("Shape", [x])])
+    result = emit.node("Reshape", [_emit_standardized(emit, grouped, (2,), attrs.epsilon, data.dtype), emit.node("Shape", [x])])
     gamma, beta = (unsqueeze(emit, name, range(1, data.ndim - 1)) for name in inputs[1:])
     return transpose(emit, emit.node("Add", [emit.node("Mul", [result, gamma]), beta]), swap)
 
 
-def _emit_standardised(emit: Emitter, name: str, axes: Sequence[int], epsilon: float, dtype: str) -> str:
-    """`_standardised` as nodes, in float32 where the elements are narrower."""
+def _emit_standardized(emit: Emitter, name: str, axes: Sequence[int], epsilon: float, dtype: str) -> str:
+    """`_standardized` as nodes, in float32 where the elements are narrower."""
     inner = dtype if dtype == "float64" else "float32"
     x = cast(emit, name, dtype, inner)
-    centred = emit.node("Sub", [x, reduced(emit, "ReduceMean", x, axes)])
-    variance = reduced(emit, "ReduceMean", _emit_square(emit, centred, inner), axes)
-    return cast(emit, _emit_divided(emit, centred, variance, epsilon, inner), inner, dtype)
+    centered = emit.node("Sub", [x, reduced(emit, "ReduceMean", x, axes)])
+    variance = reduced(emit, "ReduceMean", _emit_square(emit, centered, inner), axes)
+    return cast(emit, _emit_divided(emit, centered, variance, epsilon, inner), inner, dtype)
 
 
 def _emit_square(emit: Emitter, name: str, dtype: str) -> str:
-    """The square in the spelling that ONNX Runtime's fusions of normalisations look for."""
+    """The square in the spelling that ONNX Runtime's fusions of normalizations look for."""
     return emit.node("Pow", [name, scalar(emit, 2.0, dtype)])
 
 
@@ -266,7 +266,7 @@ def _emit_divided(emit: Emitter, name: str, square: str, epsilon: float, dtype: 
 
 
 def _layer_norm(data: Array, gamma: Array, beta: Array | tuple[()], *, axis: int, epsilon: float) -> Array:
-    result = _standardised(wide(data), tuple(range(axis % data.ndim, data.ndim)), epsilon) * wide(gamma)
+    result = _standardized(wide(data), tuple(range(axis % data.ndim, data.ndim)), epsilon) * wide(gamma)
     return narrow(result if isinstance(beta, tuple) else result + wide(beta), data.dtype)
 
 
@@ -304,7 +304,7 @@ def _write_layer_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     if emit.opset >= 17 and data.dtype != "float64":
         return emit.node("LayerNormalization", [name for name in inputs if name], {"axis": attrs.axis, "epsilon": attrs.epsilon})
     axes = range(attrs.axis % data.ndim, data.ndim)
-    result = emit.node("Mul", [_emit_standardised(emit, inputs[0], axes, attrs.epsilon, data.dtype), inputs[1]])
+    result = emit.node("Mul", [_emit_standardized(emit, inputs[0], axes, attrs.epsilon, data.dtype), inputs[1]])
     return emit.node("Add", [result, inputs[2]]) if any(inputs[2:]) else result
 
 

@@ -1,4 +1,4 @@
-"""Division by a norm: along one axis, and by the local response of neighbouring channels."""
+"""Division by a norm: along one axis, and by the local response of neighboring channels."""
 
 from collections.abc import Sequence
 
@@ -98,9 +98,9 @@ def _lrn(data: Array, *, size: int, axis: int, bias: float, alpha: float, beta: 
 
 @define_op("nn.lrn", kernel=_lrn, cost=_cost, pattern=8)
 def lrn(data: TensorType, *, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> TensorType:
-    """Local response normalisation: data / (bias + alpha / size * sum of squares of `size` neighbours along `axis`) ** beta.
+    """Local response normalization: data / (bias + alpha / size * sum of squares of `size` neighbors along `axis`) ** beta.
 
-    Of an even number of neighbours, one more lies after the element than before it. ONNX: LRN (1, 13).
+    Of an even number of neighbors, one more lies after the element than before it. ONNX: LRN (1, 13).
     """
     _check_floats(data)
     if data.ndim < 2 or size < 1:

@@ -30,7 +30,7 @@ class _Runs(threading.local):
 
 
 class PrintIRChanged(PassInstrument):
-    """Prints the functions that a pass changed: in full, as a diff, or as a coloured diff (`mode`).
+    """Prints the functions that a pass changed: in full, as a diff, or as a colored diff (`mode`).
 
     * `names` are those of passes, `functions` those of functions, all where none is given; patterns as `Fold*` are understood.
     * A pass that changed nothing gets a line that says so, unless `quiet`. Types that are inferred and temporaries that are

@@ -310,7 +310,7 @@ def _differs(a: Array, b: Array, bound: float | None, finite: bool, nonfinite: N
     if b.dtype.kind == "c":
         parts = [_differs(x, y, bound, finite, nonfinite) for x, y in ((a.real, b.real), (a.imag, b.imag))]
         return np.asarray(parts[0] | parts[1])
-    with np.errstate(all="ignore"):  # signalling nans
+    with np.errstate(all="ignore"):  # signaling nans
         x, y = a.astype(np.float64), b.astype(np.float64)
         same = (np.isnan(x) & np.isnan(y)) | ((x == y) & ((np.signbit(x) == np.signbit(y)) if bound is None else True))
         if bound is not None:

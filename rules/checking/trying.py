@@ -43,7 +43,7 @@ WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS)
 
 
 class Checked:
-    """A rule that was tried: the report, and trials of each kind for what looks at them afterwards."""
+    """A rule that was tried: the report, and trials of each kind for what looks at them afterward."""
 
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule = rule

@@ -75,7 +75,7 @@ class Engine:
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
-        optimised in turn. A function that uses references is left alone, and the report says so."""
+        optimized in turn. A function that uses references is left alone, and the report says so."""
         with collector_paused(), interruptible():
             infer_type(function)
             made = self._in_regions(function, report)
@@ -84,11 +84,11 @@ class Engine:
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
-                return function.with_body(self._optimise(graph, root, function.body, None, report))
+                return function.with_body(self._optimize(graph, root, function.body, None, report))
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
-        """The function, optimised region by region; None where that is not to be. What only merges does so in one go, which is
+        """The function, optimized region by region; None where that is not to be. What only merges does so in one go, which is
         cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
         only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
         if only_merges or self.journal is not None or self.region_nodes is None:
@@ -112,7 +112,7 @@ class Engine:
         assert isinstance(result, Function)
         if result is flat:
             return function
-        # A part that bodies share is optimised in each of them; where it did not come out as one thing, it may be computed more often.
+        # A part that bodies share is optimized in each of them; where it did not come out as one thing, it may be computed more often.
         dearer = not (self.rank or report.lowered) and all(
             program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())
         )
@@ -140,16 +140,16 @@ class Engine:
             report.failures.append("left alone: its lets order calls that are stateful, or bind a function that calls itself")
             return body
         graph = self._graph()
-        return self._optimise(graph, graph.load(body), body, done, report)
+        return self._optimize(graph, graph.load(body), body, done, report)
 
     def _graph(self) -> Graph:
         return Graph(self.eager, self.environment, compare_large=self.merge)
 
-    def optimise(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
+    def optimize(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
         """What takes the place of a body without regions, from which a graph was loaded."""
-        return self._optimise(graph, root, body, None, report)
+        return self._optimize(graph, root, body, None, report)
 
-    def _optimise(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
+    def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
         """The body that takes the place of one that a graph was loaded from."""
         made = self._saturated(graph, root, body, done, report)
         return self._lowered(graph.anew(), made, report) if self._may_lower(graph) else made

@@ -143,7 +143,7 @@ class Graph:
         self.decisions: list[Decision] = []
         self.merged = 0
         self.places: dict[int, Expr] = {}
-        self._learnt: set[int] = set()
+        self._learned: set[int] = set()
         self._attr_ids: dict[Attrs, int] = {EMPTY_ATTRS: 0}
         self._tensor_ids: dict[object, int] = {}
         self._large: dict[object, list[int]] | None = {} if compare_large else None
@@ -234,13 +234,13 @@ class Graph:
         type_ = expr._checked_type or expr.checked_type
         if self.eager is None or not (self.eager.about_calls or head is GET_SYMBOL):
             return self._new(head, payload, operands, type_, expr)
-        learnt = not self._learnt.isdisjoint(operands)
-        if learnt:
-            with contextlib.suppress(OpTypeError):  # what was learnt contradicts the operator: the type stays as it was
+        learned = not self._learned.isdisjoint(operands)
+        if learned:
+            with contextlib.suppress(OpTypeError):  # what was learned contradicts the operator: the type stays as it was
                 type_ = refine(type_, self.infer(head, payload, operands))
         known: KnownValue | None = None
         if isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
-            known = self._known_from(head, payload, operands, type_) if learnt else known_value(expr)
+            known = self._known_from(head, payload, operands, type_) if learned else known_value(expr)
         size = len(self)
         made = self.eager.apply(self, head, payload, operands, type_, known, expr)
         if made < 0:
@@ -252,9 +252,9 @@ class Graph:
         if known is not None:
             self.known.setdefault(made, known)
         best = self.types[made]
-        if learnt or made in self.constants or (best is not expr._checked_type and best != expr._checked_type):
+        if learned or made in self.constants or (best is not expr._checked_type and best != expr._checked_type):
             # Whoever uses this node may have a better type than inference gave it before.
-            self._learnt.add(made)
+            self._learned.add(made)
         return made
 
     def _place(self, node: int, expr: Expr) -> None:
@@ -461,13 +461,13 @@ class Graph:
 
     def learn_facts(self) -> set[int]:
         """Works out again what has been asked for, since classes have been made one; returns the classes of which other facts are known."""
-        learnt: set[int] = set()
+        learned: set[int] = set()
         for analysis, before in self.facts.items():
             memo = self.facts[analysis] = {}
             for cls, fact in before.items():
                 if fact_of(analysis, self, cls, memo) != fact:
-                    learnt.add(self.find(cls))
-        return learnt
+                    learned.add(self.find(cls))
+        return learned
 
     def known_of(self, node: int) -> KnownValue | None:
         """What is known of the elements of a node's class (see `passat.ir.infer.known_value`)."""
@@ -478,7 +478,7 @@ class Graph:
             return None
         found: KnownValue | None = None
         origin = self.origins[cls]
-        if origin is not None and cls not in self._learnt:
+        if origin is not None and cls not in self._learned:
             found = known_value(origin)
         else:
             constant = self.constants.get(cls)

@@ -1,4 +1,4 @@
-"""What saturations did, step by step, for those who ask afterwards: explanations, certificates, why a rule did not fire, reports."""
+"""What saturations did, step by step, for those who ask afterward: explanations, certificates, why a rule did not fire, reports."""
 
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType

@@ -211,17 +211,17 @@ class Saturator:
         while (done := self.result.rounds - begun) < self._limits.rounds and self._listen(numbers, done):
             start = time.perf_counter()
             self._load(unions)
-            learnt = set()
+            learned = set()
             if may_explode(self.graph, self._initial):
-                learnt = self._follow(self._mirror.merges())
+                learned = self._follow(self._mirror.merges())
                 if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next round would find more than {self._limits.matches}")
             moved, tables = self._mirror.step(self._phase)
             self.result.rounds += 1
-            learnt |= self._follow(moved)
+            learned |= self._follow(moved)
             self._budget.check_memory()
             self._remember_chased()
-            unions = self._decide(tables, learnt)
+            unions = self._decide(tables, learned)
             while not unions and self._backoff.waiting:
                 unions = self._decide(self._backoff.release(), set())
             if unions:
@@ -272,8 +272,8 @@ class Saturator:
     # ---- Python's side
 
     def _follow(self, moved: Iterable[tuple[int, ...]]) -> set[int]:
-        """Merges classes as egglog has, and folds what has become constant by it. Returns classes that have learnt something."""
-        graph, learnt = self.graph, set()
+        """Merges classes as egglog has, and folds what has become constant by it. Returns classes that have learned something."""
+        graph, learned = self.graph, set()
         self._decided = ()
         for node, key in moved:
             before = (graph.find(node), graph.find(key))
@@ -282,12 +282,12 @@ class Saturator:
             if united is not None:
                 self._merged += 1
                 if any(knew) and not all(knew):
-                    learnt.add(united[0])
-        if learnt and graph.eager is not None and graph.eager.about_calls:
-            learnt |= self._tell_users(learnt)
-        return learnt | graph.learn_facts() if graph.facts else learnt
+                    learned.add(united[0])
+        if learned and graph.eager is not None and graph.eager.about_calls:
+            learned |= self._tell_users(learned)
+        return learned | graph.learn_facts() if graph.facts else learned
 
-    def _tell_users(self, learnt: set[int]) -> set[int]:
+    def _tell_users(self, learned: set[int]) -> set[int]:
         """Applies eager rules to the nodes that use classes which have become constant, and in turn to their users."""
         graph = self.graph
         users: dict[int, list[int]] = {}
@@ -296,7 +296,7 @@ class Saturator:
                 users.setdefault(graph.find(operand), []).append(node)
         folded: set[int] = set()
         pending: list[tuple[int, int]] = []
-        work = list(learnt)
+        work = list(learned)
         while work:
             for user in users.get(work.pop(), ()):
                 cls = graph.find(user)
@@ -317,16 +317,16 @@ class Saturator:
         self._pending = pending
         return folded
 
-    def _decide(self, tables: Tables, learnt: set[int], earlier: Iterable[tuple[int, int]] = ()) -> list[tuple[int, int]]:
+    def _decide(self, tables: Tables, learned: set[int], earlier: Iterable[tuple[int, int]] = ()) -> list[tuple[int, int]]:
         """Looks at matches; returns the unions to make, after those decided on earlier that have not been made yet."""
         graph, budget, seen, steps = self.graph, self._budget, self._seen, self._steps
         unions = [*earlier, *self._pending]
         self._pending = ()
         again: dict[int, set[tuple[int, ...]]] = {}
         due = budget.matches + _CHECKED
-        if learnt:
+        if learned:
             for number, row in list(self._refused):
-                if any(graph.find(cls) in learnt for cls in row[: len(self._queries[number][0].class_keys)]):
+                if any(graph.find(cls) in learned for cls in row[: len(self._queries[number][0].class_keys)]):
                     del self._refused[number, row]
                     again.setdefault(number, set()).add(row)
         for number in sorted(self._active & {*tables, *again, *self._backoff.waiting}):

@@ -1,5 +1,5 @@
-"""The cheapest choice that there is, proven: extraction as a 0-1 programme, solved by OR-tools (extra `exact`), by CP-SAT, its constraint
-solver, or by HiGHS, a solver of mixed-integer programmes."""
+"""The cheapest choice that there is, proven: extraction as a 0-1 program, solved by OR-tools (extra `exact`), by CP-SAT, its constraint
+solver, or by HiGHS, a solver of mixed-integer programs."""
 
 import datetime
 import math
@@ -34,7 +34,7 @@ class Exact(NamedTuple):
     proven: bool
 
 
-class Programme:
+class Program:
     """What there is to choose from for some roots, without what no cheapest choice takes.
 
     `nodes` has the nodes of each class; `users` for each class and each class that some of its nodes need, those nodes; `biases` the nodes
@@ -98,18 +98,18 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
 
     seconds = min(seconds, _MOST_SECONDS)
     start = time.perf_counter()
-    programme = Programme(space, roots)
-    best, cost, bound = dict(known), programme.cost(known), 0.0
+    program = Program(space, roots)
+    best, cost, bound = dict(known), program.cost(known), 0.0
     for solve, share in ((solve_by_mip, _SHARE), (solve_by_cpsat, 1.0)):
         left = share * (seconds - (time.perf_counter() - start))
         if left <= 0:
             continue
-        found = solve(programme, best, left, seed)
+        found = solve(program, best, left, seed)
         bound = max(bound, found.bound)
         if found.choice is not None:
-            choice = programme.needed(found.choice)
-            if programme.cost(choice) < cost * LESS:
-                best, cost = choice, programme.cost(choice)
+            choice = program.needed(found.choice)
+            if program.cost(choice) < cost * LESS:
+                best, cost = choice, program.cost(choice)
         if found.proven or bound >= cost * LESS:
             return Exact(best, min(bound, cost), True)
     return Exact(best, min(bound, cost), False)
@@ -151,31 +151,31 @@ _DIGITS: Final = 6
 """Costs that are whole after multiplying with a power of ten up to this one are taken exactly; others are rounded to so many digits."""
 
 
-def solve_by_cpsat(programme: Programme, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
+def solve_by_cpsat(program: Program, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
     """The cheapest choice that CP-SAT finds from one that is known."""
     from ortools.sat.python import cp_model
 
-    space, nodes = programme.space, programme.nodes
-    biases = programme.biases
+    space, nodes = program.space, program.nodes
+    biases = program.biases
     scale, loss = _scale([*(space.costs[node] for found in nodes.values() for node in found), *(bias.apart for bias in biases.values())])
     model = cp_model.CpModel()
     needed = {cls: model.new_bool_var("") for cls in nodes}
     taken = {node: model.new_bool_var("") for found in nodes.values() for node in found}
-    places = {cls: model.new_int_var(0, count - 1, "") for cls, count in programme.places.items()}
-    for root in programme.roots:
+    places = {cls: model.new_int_var(0, count - 1, "") for cls, count in program.places.items()}
+    for root in program.roots:
         model.add(needed[root] == 1)
     for cls, found in nodes.items():
         model.add(sum([taken[node] for node in found]) == needed[cls])
-    for (_, part), users in programme.users.items():
+    for (_, part), users in program.users.items():
         model.add(sum([taken[node] for node in users]) <= needed[part])
-    for cls, part in programme.cyclic:
-        for node in programme.users[cls, part]:
+    for cls, part in program.cyclic:
+        for node in program.users[cls, part]:
             model.add(places[part] < places[cls]).only_enforce_if(taken[node])
     apart = {node: model.new_bool_var("") for node in biases}
     for node, bias in biases.items():
-        if bias.on in programme.roots:
+        if bias.on in program.roots:
             model.add(taken[node] <= apart[node])
-        for reader in programme.readers(node):
+        for reader in program.readers(node):
             model.add(taken[node] + taken[reader] - 1 <= apart[node])
         model.add(taken[node] - sum([taken[taker] for taker in bias.takers if taker in taken]) <= apart[node])
     dues = [round(space.costs[node] * scale) * variable for node, variable in taken.items()]
@@ -211,34 +211,34 @@ _GAP: Final = 1e-8
 """How much cheaper another choice can be, as a part of the whole, where the solver calls its own the cheapest."""
 
 
-def solve_by_mip(programme: Programme, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
+def solve_by_mip(program: Program, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
     """The cheapest choice that HiGHS finds. It starts from nothing: MathOpt does not hand a known choice on to it."""
     from ortools.math_opt.python import mathopt
 
-    space, nodes = programme.space, programme.nodes
+    space, nodes = program.space, program.nodes
     model = mathopt.Model()
-    needed = {cls: model.add_variable(lb=float(cls in programme.roots), ub=1.0) for cls in nodes}
+    needed = {cls: model.add_variable(lb=float(cls in program.roots), ub=1.0) for cls in nodes}
     taken = {node: model.add_binary_variable() for found in nodes.values() for node in found}
-    places = {cls: model.add_variable(lb=0.0, ub=count - 1.0) for cls, count in programme.places.items()}
+    places = {cls: model.add_variable(lb=0.0, ub=count - 1.0) for cls, count in program.places.items()}
     for cls, found in nodes.items():
         model.add_linear_constraint(mathopt.fast_sum([taken[node] for node in found]) == needed[cls])
-    for (_, part), users in programme.users.items():
+    for (_, part), users in program.users.items():
         model.add_linear_constraint(mathopt.fast_sum([taken[node] for node in users]) <= needed[part])
-    for cls, part in programme.cyclic:
-        for node in programme.users[cls, part]:
-            model.add_linear_constraint(places[part] + 1 <= places[cls] + programme.places[cls] * (1 - taken[node]))
-    apart = {node: model.add_variable(lb=0.0, ub=1.0) for node in programme.biases}
-    for node, bias in programme.biases.items():
-        if bias.on in programme.roots:
+    for cls, part in program.cyclic:
+        for node in program.users[cls, part]:
+            model.add_linear_constraint(places[part] + 1 <= places[cls] + program.places[cls] * (1 - taken[node]))
+    apart = {node: model.add_variable(lb=0.0, ub=1.0) for node in program.biases}
+    for node, bias in program.biases.items():
+        if bias.on in program.roots:
             model.add_linear_constraint(taken[node] <= apart[node])
-        for reader in programme.readers(node):
+        for reader in program.readers(node):
             model.add_linear_constraint(taken[node] + taken[reader] - 1 <= apart[node])
         takers = mathopt.fast_sum([taken[taker] for taker in bias.takers if taker in taken])
         model.add_linear_constraint(taken[node] - takers <= apart[node])
     # The solver's tolerances are absolute as well: costs come as parts of what is known, a hundred thousand of them.
-    scale = _WHOLE / (programme.cost(known) or 1.0)
+    scale = _WHOLE / (program.cost(known) or 1.0)
     dues = [scale * space.costs[node] * variable for node, variable in taken.items()]
-    dues += [scale * programme.biases[node].apart * variable for node, variable in apart.items()]
+    dues += [scale * program.biases[node].apart * variable for node, variable in apart.items()]
     model.minimize(mathopt.fast_sum(dues))
     limits = mathopt.SolveParameters(
         time_limit=datetime.timedelta(seconds=seconds),

@@ -72,7 +72,7 @@ def cheapest_trees(space: Space) -> dict[int, int]:
 
 def trees_from_leaves(space: Space) -> dict[int, int]:
     """The cheapest node of each class that has a finite tree, whatever the default: classes are settled in the order of their costs, as in
-    Knuth's generalisation of Dijkstra's algorithm (1977). Costs are not negative."""
+    Knuth's generalization of Dijkstra's algorithm (1977). Costs are not negative."""
     classes, children, costs = space.classes, space.children, space.costs
     total: dict[int, float] = {}
     choice: dict[int, int] = {}

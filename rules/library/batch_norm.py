@@ -47,12 +47,12 @@ def is_scaled_for_less(w: Term, data: Term) -> bool | str:
 
 @condition
 def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
-    """The normalisation is along that axis, with scale and shift."""
+    """The normalization is along that axis, with scale and shift."""
     if not (attrs.center and attrs.scale):
         return "it does not scale and shift"
     if whole.type.ndim <= axis:
         return f"{whole.type!r} has no axis {axis}"
-    return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalises axis {attrs.axis}"
+    return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalizes axis {attrs.axis}"
 
 
 def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
@@ -117,7 +117,7 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 
 @condition
 def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
-    """Weight and bias of the product that does what product and normalisation did are finite. `shifts` are the mean, and the bias that was
+    """Weight and bias of the product that does what product and normalization did are finite. `shifts` are the mean, and the bias that was
     there. Of a weight that only a run knows, this asks that the scale is."""
     with np.errstate(all="ignore"):
         scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))

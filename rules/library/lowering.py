@@ -117,7 +117,7 @@ def of_group(attrs: Attrs, x: Term) -> tuple[int, ...]:
     return tuple(place for place in range(1, x.type.ndim + 1) if place != axis)
 
 
-def _standardised(data: Pattern, axes: AnyValue, under: Pattern) -> PCall:
+def _standardized(data: Pattern, axes: AnyValue, under: Pattern) -> PCall:
     """Zero mean and unit variance: (data - mean) / sqrt(variance + epsilon)."""
     centered = data - op.mean(data, axis=axes, keepdims=True)
     return centered / op.sqrt(op.mean(centered * centered, axis=axes, keepdims=True) + under)
@@ -150,13 +150,13 @@ _BATCH_NORM = op.nn.batch_norm(
     center=has(both=True, gamma=False, beta=True, neither=False),
     attrs=a,
 )[0]
-_GROUPED = _standardised(op.reshape(x, newshape=in_groups(a, x)), of_group(a, x), _EPSILON)
-_LAYER = _standardised(x, from_axis(a, x), _EPSILON) * gamma
+_GROUPED = _standardized(op.reshape(x, newshape=in_groups(a, x)), of_group(a, x), _EPSILON)
+_LAYER = _standardized(x, from_axis(a, x), _EPSILON) * gamma
 _SQUARE = op.sum(x * x, axis=all_or(a, x), keepdims=True)
 
 
 class Unpacking(RuleSet):
-    """Normalisations fall into means, roots, products and sums."""
+    """Normalizations fall into means, roots, products and sums."""
 
     layer_norm = (
         (op.nn.layer_norm(x, gamma, shift(beta=beta, none=()), attrs=a) >> shift(beta=_LAYER + beta, none=_LAYER))
@@ -167,7 +167,7 @@ class Unpacking(RuleSet):
     instance_norm = (
         (
             op.nn.instance_norm(x, gamma, beta, axis=p, attrs=a)
-            >> _standardised(x, but_batch_and_channels(a, x), _EPSILON) * _along(gamma) + _along(beta)
+            >> _standardized(x, but_batch_and_channels(a, x), _EPSILON) * _along(gamma) + _along(beta)
         )
         .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"), _LAST)
         .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma multiplies the data and the mean apart

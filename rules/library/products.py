@@ -1,5 +1,5 @@
 """Products and their surroundings: biases, reshapes, scales, weights on the left, and products and convolutions of one operand that run as
-one, with what each branch does elementwise afterwards. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add nn.relu add
+one, with what each branch does elementwise afterward. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add nn.relu add
 multiply divide reshape transpose expand_dims.
 
 Exporters of column vectors multiply weights from the left, W x + b; the same with rows, x^T W^T + b^T, is what chains of products, biases
@@ -183,7 +183,7 @@ written = cases("kind", "matmul", "matmul_turned", "dense")
 
 
 class Weights(RuleSet):
-    """A product with one number moves through views towards the weights of the product before it, where it costs nothing; a weight that
+    """A product with one number moves through views toward the weights of the product before it, where it costs nothing; a weight that
     multiplies from the left multiplies from the right what is transposed before and behind."""
 
     through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(

@@ -236,7 +236,7 @@ _DIFFERENCE, _BOTH = sum_or_difference(x * c, d), sum_or_difference(x, y) * c
 
 
 class BackwardScaleAxis(RuleSet):
-    """Scales go up, towards the product before them, and fold into its weights where its channels are last, or where it is a transposed
+    """Scales go up, toward the product before them, and fold into its weights where its channels are last, or where it is a transposed
     convolution in groups."""
 
     hoist_past_windows = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_MOVED)
@@ -281,7 +281,7 @@ class BackwardScaleAxis(RuleSet):
 
 
 class ForwardScaleAxis(RuleSet):
-    """Scales go down, towards the product behind them; scales and shifts of its data become part of its weights and bias."""
+    """Scales go down, toward the product behind them; scales and shifts of its data become part of its weights and bias."""
 
     sink_past_windows = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_MOVED)
     sink_past_transpose = (

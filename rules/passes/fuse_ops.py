@@ -1,4 +1,4 @@
-"""The pass FuseOps: calls that are computed together, groups that grow towards post-dominators in Relay's three phases, become
+"""The pass FuseOps: calls that are computed together, groups that grow toward post-dominators in Relay's three phases, become
 functions of their own, which the program calls. DefuseOps takes them apart again."""
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Passes that simplify, under Relay's names: constants, identities, normalisations, common and dead parts."""
+"""Passes that simplify, under Relay's names: constants, identities, normalizations, common and dead parts."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ def simplify_tuple_get() -> RulePass:
 
 @register_pass(_PREFIX + "SimplifyInference")
 def simplify_inference(unpack: bool = False) -> RulePass:
-    """Removes what only training needs: dropout. With `unpack`, as in TVM, normalisations fall into what they are made of, whatever that
+    """Removes what only training needs: dropout. With `unpack`, as in TVM, normalizations fall into what they are made of, whatever that
     costs; without it they stay whole, which is what ONNX Runtime runs fast."""
     doc = simplify_inference.__doc__ or ""
     if unpack:
@@ -141,7 +141,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
 
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
-    """Batch normalisations, scales and shifts become part of the convolution or product before them."""
+    """Batch normalizations, scales and shifts become part of the convolution or product before them."""
     sets = (
         ConstantFolding,
         ScaleAxis,

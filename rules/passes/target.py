@@ -121,7 +121,7 @@ def spell() -> RulePass:
 
 @register_pass(_PREFIX + "Raise")
 def raise_operators() -> RulePass:
-    """Recovers normalisations, activations and softmax from the nodes that exporters make of them."""
+    """Recovers normalizations, activations and softmax from the nodes that exporters make of them."""
     # In the stage of the passes that take programs apart, which so decides between their forms and its own.
     return RulePass((ConstantFolding, *RAISING), name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=["LinearAlgebra"])
 
@@ -267,7 +267,7 @@ _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 @register_pass("relay._transform.SpellSums")
 @dataclass(frozen=True)
 class SpellSums(FunctionPass):
-    """Writes sums that nothing but a layer normalisation reads as `elemwise_sum`: the same values, bit for bit."""
+    """Writes sums that nothing but a layer normalization reads as `elemwise_sum`: the same values, bit for bit."""
 
     info = PassInfo(3, "SpellSums", ["InferType"], provides=("types",), preserves=("types",), after=["Spell"])
 

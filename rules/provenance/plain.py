@@ -144,7 +144,7 @@ def tensor_of(data: Plain, known: Mapping[str, Tensor]) -> Tensor:
             if found is None:
                 raise CertificateError(
                     f"the contents of the constant {dtype}{list(shape)} {str(data['sha256'])[:12]} are in no model at hand; "
-                    "give the model that was optimised with --before"
+                    "give the model that was optimized with --before"
                 )
             return found
         if dtype == "string":

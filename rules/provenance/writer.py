@@ -95,7 +95,7 @@ MOST_STEPS: Final = 200_000
 
 
 class Writer:
-    """Collects the certificate of one optimisation."""
+    """Collects the certificate of one optimization."""
 
     def __init__(self) -> None:
         self.terms = Terms()

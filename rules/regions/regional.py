@@ -270,7 +270,7 @@ class _Memory:
 
 
 def run_regions(engine: "Engine", function: Function, report: EngineReport) -> Function | None:
-    """The function, optimised region by region; None where it is to be taken whole: where it is more than pure dataflow, where there is no
+    """The function, optimized region by region; None where it is to be taken whole: where it is more than pure dataflow, where there is no
     good place to cut, or where fewer than half of the regions are equal to others."""
     memory = _Memory()
     regions = _REGIONS.get(function)
@@ -330,7 +330,7 @@ class _Run:
         engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
         sample, nodes = sample_of(instance), instance.region.nodes
         graph = TracedGraph(sample.trace, engine.eager, engine.environment)
-        result = engine.optimise(graph, graph.load(sample.body), sample.body, report)
+        result = engine.optimize(graph, graph.load(sample.body), sample.body, report)
         recipe = recipe_of(sample, nodes, result) or recipe_of(sample, nodes, sample.body)
         assert recipe is not None, "the sample itself is a tuple of operators on variables and traced constants"
         return recipe

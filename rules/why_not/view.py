@@ -127,7 +127,7 @@ def constant_text(tensor: Tensor) -> str:
 
 
 def number_text(tensor: Tensor) -> str:
-    """The number that a constant repeats, with as many digits as tell it from its neighbours; else the type."""
+    """The number that a constant repeats, with as many digits as tell it from its neighbors; else the type."""
     value = tensor.uniform()
     if value is None:
         return f"{tensor.dtype}{list(tensor.shape)}"

@@ -1,4 +1,4 @@
-"""Passat: optimisations of tensor programs as rewrite rules, saturated in an e-graph and run by a pass manager.
+"""Passat: optimizations of tensor programs as rewrite rules, saturated in an e-graph and run by a pass manager.
 
     import passat
 

@@ -1,4 +1,4 @@
-"""Bisecting the optimisation of a model: which pass makes it wrong, slower, larger, crash, or fail a command of the user's."""
+"""Bisecting the optimization of a model: which pass makes it wrong, slower, larger, crash, or fail a command of the user's."""
 
 import os
 import shlex
@@ -91,7 +91,7 @@ class WrongValue(Check):
 
 
 class Slower(Check):
-    """Whether a model takes longer on ONNX Runtime, with its optimisations on and one thread, than the original.
+    """Whether a model takes longer on ONNX Runtime, with its optimizations on and one thread, than the original.
 
     Both run in turns on the same inputs; the medians are compared, and the model is slower where its is above the original's by more than
     `margin` of it. Within `doubt` of that limit, as a part of the original's time too, it cannot be told: noise would decide. Symbolic
@@ -116,7 +116,7 @@ class Slower(Check):
 
     def _runner(self, model: ModelSource, *, apart: bool = False) -> Runner:
         """A model to be timed, which is not done `apart`: there it is run once before, since ONNX Runtime may end the process over it."""
-        return Runner(model, folder=self._folder, threads=1, optimise=True, apart=apart)
+        return Runner(model, folder=self._folder, threads=1, optimize=True, apart=apart)
 
     def _choose(self, original: ModelSource, how: Comparing) -> dict[str, AnyValue]:
         try:
@@ -259,7 +259,7 @@ def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: Pas
 
 @dataclass(frozen=True, eq=False)
 class Bisection:
-    """What bisecting the optimisation of a model found: the pass, and what is wrong after it, in a sentence."""
+    """What bisecting the optimization of a model found: the pass, and what is wrong after it, in a sentence."""
 
     source: str
     check: str
@@ -316,7 +316,7 @@ def bisect_model(
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
 ) -> Bisection:
-    """The first pass of an optimisation after which a model is bad, by running a logarithmic number of models in between.
+    """The first pass of an optimization after which a model is bad, by running a logarithmic number of models in between.
 
     `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time),
     "larger" (more nodes, or by more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a

@@ -1,4 +1,4 @@
-"""Certificates of optimisations: made beside a result, written to a file, and checked against the models that they speak of."""
+"""Certificates of optimizations: made beside a result, written to a file, and checked against the models that they speak of."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.catalogue import leaves
+from passat.catalog import leaves
 from passat.ir.bounded_read import read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule

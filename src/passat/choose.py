@@ -258,7 +258,7 @@ def race(
     """The times of the input and of the candidates, which come with their models, and the fastest of these, None where the
     input is as fast.
 
-    `nodes` are those of the input. All run with all optimisations of ONNX Runtime, on one thread. A candidate is faster where its median is
+    `nodes` are those of the input. All run with all optimizations of ONNX Runtime, on one thread. A candidate is faster where its median is
     below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; of those within the margin of the
     fastest one, the first is taken. Raises NothingToTimeError where the input does not load or run.
     """
@@ -323,4 +323,4 @@ def fastest(timings: Sequence[Timing]) -> int | None:
 
 def _runner(model: ModelSource, folder: str | None, *, apart: bool = False) -> Runner:
     """A model to be timed, which is not done `apart`: there it is run once before, since ONNX Runtime may end the process over it."""
-    return Runner(model, folder=folder, threads=1, optimise="all", arena=True, apart=apart)
+    return Runner(model, folder=folder, threads=1, optimize="all", arena=True, apart=apart)

@@ -1,4 +1,4 @@
-"""Passes that raise while a model is optimised: the sentence that is told, and the folder that replays it."""
+"""Passes that raise while a model is optimized: the sentence that is told, and the folder that replays it."""
 
 import hashlib
 import os

@@ -62,7 +62,7 @@ Samples: TypeAlias = Callable[[], Sequence[AnyValue] | None]
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """How a value compares with the expected one.
 
     `absolute` and `relative` are the largest differences of the elements that say something, the latter relative to the largest element;
@@ -76,9 +76,9 @@ class Judgement:
     compared: bool = True
     moved: bool = False
 
-    def with_(self, other: "Judgement") -> "Judgement":
+    def with_(self, other: "Judgment") -> "Judgment":
         """That of two parts together: the first reason, the larger numbers."""
-        return Judgement(
+        return Judgment(
             max(self.absolute, other.absolute),
             max(self.relative, other.relative),
             self.reason or other.reason,
@@ -87,14 +87,14 @@ class Judgement:
         )
 
 
-def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None = None) -> Judgement:
+def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None = None) -> Judgment:
     """Compares a value of any kind with the expected one. Where a `closeness` is given, that alone decides."""
     left, right = list(flatten(expected)), list(flatten(actual))
     if [path for path, _ in left] != [path for path, _ in right]:
         varies = any([path for path, _ in flatten(sample)] != [path for path, _ in left] for sample in samples() or ())
         said = f"has {len(right)} parts where {len(left)} are expected"
-        return Judgement(compared=False) if varies else Judgement(reason=said)
-    found = Judgement()
+        return Judgment(compared=False) if varies else Judgment(reason=said)
+    found = Judgment()
     for place, ((path, a), (_, b)) in enumerate(zip(left, right, strict=True)):
         one = _part(a, b, partial(_drawn, samples, place, len(left)), closeness)
         found = found.with_(replace(one, reason=f"at {path}: {one.reason}") if one.reason and path else one)
@@ -110,31 +110,31 @@ def _drawn(samples: Samples, place: int, count: int) -> Sequence[AnyValue] | Non
     return [each[place][1] if len(each) == count else None for each in parts]
 
 
-def _part(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None) -> Judgement:
+def _part(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None) -> Judgment:
     if expected is None or actual is None:
-        return Judgement() if expected is actual else Judgement(reason="is absent in one of the two")
+        return Judgment() if expected is actual else Judgment(reason="is absent in one of the two")
     a, b = np.asarray(expected), np.asarray(actual)
     if a.dtype != b.dtype:
-        return Judgement(reason=f"has element type {b.dtype} where {a.dtype} is expected")
+        return Judgment(reason=f"has element type {b.dtype} where {a.dtype} is expected")
     if a.shape != b.shape:
         if any(np.shape(sample) != a.shape for sample in samples() or ()):
-            return Judgement(compared=False)
-        return Judgement(reason=f"has shape {list(b.shape)} where {list(a.shape)} is expected")
+            return Judgment(compared=False)
+        return Judgment(reason=f"has shape {list(b.shape)} where {list(a.shape)} is expected")
     if not a.size:
-        return Judgement()
+        return Judgment()
     quick = _QUICK.get(from_numpy(a.dtype))
     return _discrete(a, b, samples, closeness) if quick is None else _floats(a, b, quick, samples, closeness)
 
 
-def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None) -> Judgement:
+def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None) -> Judgment:
     """Integers, booleans, texts, and floating-point numbers of eight bits or fewer."""
     differ = _differ(a, b)
     count = int(np.count_nonzero(differ))
     if not count:
-        return Judgement()
+        return Judgment()
     drawn = samples() if closeness is None else None
     if drawn and any(np.shape(sample) != a.shape for sample in drawn):
-        return Judgement(compared=False)
+        return Judgment(compared=False)
     unsteady = seen = np.zeros(a.shape, bool)
     low = high = a
     for sample in map(np.asarray, drawn or ()):
@@ -152,7 +152,7 @@ def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         reason = f"{int(np.count_nonzero(bad))} of {a.size} elements differ: {show(a[place])} became {show(b[place])} at {list(place)}"
-    return Judgement(absolute, absolute / (scale or 1.0), reason, float(unsteady.mean()) <= 1 - ENOUGH, moved=not reason)
+    return Judgment(absolute, absolute / (scale or 1.0), reason, float(unsteady.mean()) <= 1 - ENOUGH, moved=not reason)
 
 
 def _differ(a: Array, b: Array) -> Array:
@@ -162,7 +162,7 @@ def _differ(a: Array, b: Array) -> Array:
     return differ & ~(np.isnan(a) & np.isnan(b)) if a.dtype.kind == "f" else differ
 
 
-def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: Closeness | None) -> Judgement:
+def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: Closeness | None) -> Judgment:
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(wide).reshape(-1), b.astype(wide).reshape(-1)
     finite = np.isfinite(x) & np.isfinite(y)
@@ -172,7 +172,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
     gap = np.zeros(len(x))
     gap[finite] = np.abs(x[finite] - y[finite])
     if not (gap.any() or other.any()):
-        return Judgement()
+        return Judgment()
     silent = moved = np.zeros(len(x), bool)
     if closeness is not None:
         bad = other | (gap > closeness.atol + closeness.rtol * size)
@@ -185,7 +185,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
             bad = other | (gap > _UNKNOWN * (quick.element * size + quick.tensor * usual))
         elif bad.any():
             if any(np.shape(sample) != a.shape for sample in drawn):
-                return Judgement(compared=False)
+                return Judgment(compared=False)
             noise = np.zeros(len(x))
             for sample in drawn:
                 z = np.asarray(sample).astype(wide).reshape(-1)
@@ -201,7 +201,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
     absolute = float(gap[speaking].max()) if speaking.any() else 0.0
     largest = float(size.max())
     reason = _said(x, y, bad, other, a.shape) if bad.any() else ""
-    return Judgement(absolute, absolute / (largest or 1.0), reason, float(silent.mean()) <= 1 - ENOUGH, bool(moved.any()))
+    return Judgment(absolute, absolute / (largest or 1.0), reason, float(silent.mean()) <= 1 - ENOUGH, bool(moved.any()))
 
 
 def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) -> str:

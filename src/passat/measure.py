@@ -3,7 +3,7 @@
 A model of one call is run with the call once and with copies of it beside it; what the copies add is what the operator takes inside a
 larger program: its start and its work, without what a session takes to begin, and without copies of inputs and outputs. So what ONNX
 Runtime does not run, such as a Reshape, which only looks at the same bytes in another way, is found to cost next to nothing. Its graph
-optimisations are off, the kernels are what they are, and weights that are constants are packed once, as they would be.
+optimizations are off, the kernels are what they are, and weights that are constants are packed once, as they would be.
 """
 
 import contextlib

@@ -58,7 +58,7 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
     with tempfile.TemporaryDirectory() as temporary:
         written = Path(temporary) / "optimized.onnx"
         # Higher levels choose layouts for the processor, and fuse nothing that this one does not.
-        Runner(model, folder=folder, threads=1, optimise=True, apart=True, written=str(written))
+        Runner(model, folder=folder, threads=1, optimize=True, apart=True, written=str(written))
         found = histogram(read_model(str(written)))
     counts: Counter[str] = Counter()
     for name, count in found.items():

@@ -212,7 +212,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             raise UnverifiedError(
-                f"nothing shows that the optimised model computes what the original does: {report.verification.skipped}; "
+                f"nothing shows that the optimized model computes what the original does: {report.verification.skipped}; "
                 "--allow-unverified, or allow_unverified=True, goes on without",
                 report,
             )
@@ -243,7 +243,7 @@ def _accusation(report: VerifyReport, opset: int | None) -> str:
         where = "it differs already when it is only read and written again, which is an error in Passat"
     else:
         where = f"the difference comes from the pass {report.guilty}"
-    return f"the optimised model computes something else than the original: {report.mismatch}; {where}"
+    return f"the optimized model computes something else than the original: {report.mismatch}; {where}"
 
 
 SAME_COST: Final = 1e-9

@@ -1,4 +1,4 @@
-"""`passat.optimize`: a model in, an optimised and verified model out, and the result that it returns."""
+"""`passat.optimize`: a model in, an optimized and verified model out, and the result that it returns."""
 
 import functools
 import inspect
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """An optimised model, and the report of how it came about.
+    """An optimized model, and the report of how it came about.
 
     `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
     """
@@ -96,7 +96,7 @@ _P = ParamSpec("_P")
 
 
 def optimize_with(model: ModelLike, wanted: Settings) -> Result:
-    """Optimises a model, as `optimize` says of the keywords that the settings are made of."""
+    """Optimizes a model, as `optimize` says of the keywords that the settings are made of."""
     if wanted.verify:
         apart.start()  # it is ready when it is needed
     with custom_operators(tuple(wanted.custom_ops)):
@@ -160,7 +160,7 @@ def _unchecked(annotation: object) -> object:
 
 @_by_keywords(Settings)
 def optimize(model: ModelLike, wanted: Settings) -> Result:
-    """Optimises an ONNX model, which stays as it is, and compares the result with it on random inputs.
+    """Optimizes an ONNX model, which stays as it is, and compares the result with it on random inputs.
 
     Inside a `with PassContext(...)` the passes run with what that says: its level where none is given here, each key of its config that is
     not given here, its `disabled_pass`, `required_pass`, diagnostic context and instruments. It is told the statistics

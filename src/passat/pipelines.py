@@ -1,4 +1,4 @@
-"""The pipeline of an optimisation: the default one, or the user's, with the user's own rule sets in it."""
+"""The pipeline of an optimization: the default one, or the user's, with the user's own rule sets in it."""
 
 import functools
 import re

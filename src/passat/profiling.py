@@ -155,7 +155,7 @@ def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: s
     """A model to be timed, which is tried `apart` before: ONNX Runtime may end the process over it. Raises NothingToTimeError."""
     try:
         return Runner(
-            *(source.original,), folder=source.folder, threads=threads, optimise="all", arena=not apart, apart=apart, profile=profile
+            *(source.original,), folder=source.folder, threads=threads, optimize="all", arena=not apart, apart=apart, profile=profile
         )
     except VerifyError:
         raise

@@ -1,4 +1,4 @@
-"""What people read, made with rich: reports as tables, in colour on a terminal and plain elsewhere, and the line that says what runs."""
+"""What people read, made with rich: reports as tables, in color on a terminal and plain elsewhere, and the line that says what runs."""
 
 import io
 import re

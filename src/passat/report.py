@@ -1,4 +1,4 @@
-"""What an optimisation did, as plain data: `Report` is what `optimize` returns beside the model, and what `--json` prints."""
+"""What an optimization did, as plain data: `Report` is what `optimize` returns beside the model, and what `--json` prints."""
 
 import contextlib
 import json
@@ -75,7 +75,7 @@ class Timing:
 
 @dataclass
 class Report:
-    """What an optimisation did.
+    """What an optimization did.
 
     Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
     are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
@@ -197,7 +197,7 @@ def _first(sentences: list[str]) -> list[str]:
 
 
 class MismatchError(PassatError, RuntimeError):
-    """The optimised model computes something else than the original. The message names the pass; `report` holds what was compared."""
+    """The optimized model computes something else than the original. The message names the pass; `report` holds what was compared."""
 
     exit_code = 1
 

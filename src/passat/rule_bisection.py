@@ -1,4 +1,4 @@
-"""Bisecting the rules of an optimisation: the smallest set of rules, and of these the first application, that makes a model bad.
+"""Bisecting the rules of an optimization: the smallest set of rules, and of these the first application, that makes a model bad.
 
 Rules are left out with `rules.disabled`, applications with `rules.unions`, which lets the first so many through, in all passes together:
 the first n are the same for every limit from n on. So a logarithmic number of runs is enough.
@@ -86,7 +86,7 @@ class GuiltyApplication:
 
 @dataclass(frozen=True, eq=False)
 class RuleBisection:
-    """What bisecting the rules of an optimisation found: the rules, and their application that makes the model bad, with the modules that
+    """What bisecting the rules of an optimization found: the rules, and their application that makes the model bad, with the modules that
     come of one application less (`before`), and of it (`after`; None where a pass raises then, which is `error`). `application` is None
     where it is bad before any. `candidates` says of how many rules: those that `fired`, or all where that is not known."""
 
@@ -114,7 +114,7 @@ class RuleBisection:
 
     @property
     def config(self) -> dict[str, AnyValue]:
-        """The options with which the optimisation makes the bad model by the guilty rules alone."""
+        """The options with which the optimization makes the bad model by the guilty rules alone."""
         unions = {} if self.application is None else {"rules.unions": self.application.number}
         return {"rules.disabled": self.runs.disabled(self.names), **unions}
 
@@ -255,7 +255,7 @@ def _confirmed(
     said = f"it said {words[expected]} first, then {words[answer]}"
     if _same(known, outcome.module):
         raise FlappingError(f"the check is not stable: of the same model {said}")
-    raise FlappingError(f"the optimisation does not come out the same twice, as where a limit of time cuts it: {said}")
+    raise FlappingError(f"the optimization does not come out the same twice, as where a limit of time cuts it: {said}")
 
 
 def _same(one: IRModule | None, other: IRModule | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 import passat.rules.passes  # noqa: F401  # importing registers the passes of the library
-from passat.catalogue import (
+from passat.catalog import (
     Subject,
     call_of,
     leaves,

@@ -1,4 +1,4 @@
-"""Searching for the rules, and the applications of rules, that make a result bad: optimisations that run with some of them only."""
+"""Searching for the rules, and the applications of rules, that make a result bad: optimizations that run with some of them only."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -165,7 +165,7 @@ class RuleRuns:
                     raise
                 error, accused = raised, str(accusation).partition("; before it ran: ")[0]
         if asked.requested:
-            raise KeyboardInterrupt  # the best so far of an optimisation says nothing of its rules
+            raise KeyboardInterrupt  # the best so far of an optimization says nothing of its rules
         fired: dict[str, int] = {}
         for counters in context.statistics.counters.values():
             for key, times in counters.items():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
-"""A model: in memory, serialised, or in a file. A model beyond 2 GB has to be a file."""
+"""A model: in memory, serialized, or in a file. A model beyond 2 GB has to be a file."""
 
 _PREFIX: Final = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # the number and the kind of the error
@@ -91,14 +91,14 @@ class Runner:
         *,
         folder: str | None = None,
         threads: int = 0,
-        optimise: bool | Literal["all"] = False,
+        optimize: bool | Literal["all"] = False,
         seed: int | None = None,
         arena: bool = False,
         apart: bool = False,
         written: str | None = None,
         profile: str | None = None,
     ) -> None:
-        settings = SessionSettings(folder, threads, optimise, seed, arena, tuple(_LIBRARIES), written, profile)
+        settings = SessionSettings(folder, threads, optimize, seed, arena, tuple(_LIBRARIES), written, profile)
         self._session = _session(model, settings, apart=apart)
         self.inputs = self._inputs(model)
         self.outputs = self._session.outputs
@@ -127,20 +127,20 @@ def _session(model: ModelSource, settings: SessionSettings, *, apart: bool) -> S
         if not is_installed():
             raise VerifyError(_MISSING)
         try:
-            return ApartSession(partial(_serialised, model), settings)
+            return ApartSession(partial(_serialized, model), settings)
         except NoProcessError:  # where there is but one process, it is as good as one can do
             pass
         except ImportError as error:
             raise VerifyError(_MISSING) from error
     _onnxruntime()
-    return Session(_serialised(model), settings)
+    return Session(_serialized(model), settings)
 
 
 def loads(model: ModelSource, folder: str | None = None) -> bool:
     """Whether ONNX Runtime is there, and loads a model. Asks another process: ONNX Runtime ends its own over some invalid models."""
     settings = SessionSettings(folder, threads=1, libraries=tuple(_LIBRARIES))
     try:
-        ApartSession(partial(_serialised, model), settings, seconds=_LOADING_SECONDS)
+        ApartSession(partial(_serialized, model), settings, seconds=_LOADING_SECONDS)
     except (RefusedError, EndedError, NoProcessError, ImportError):
         return False
     return True
@@ -148,7 +148,7 @@ def loads(model: ModelSource, folder: str | None = None) -> bool:
 
 @contextmanager
 def loadable(model: ModelSource, folder: str | None = None) -> Iterator[ModelSource]:
-    """A model such as ONNX Runtime loads: one in memory that is beyond the limit of protobuf becomes a file, which is gone afterwards."""
+    """A model such as ONNX Runtime loads: one in memory that is beyond the limit of protobuf becomes a file, which is gone afterward."""
     if isinstance(model, (bytes, str, os.PathLike)):
         yield model
         return
@@ -187,7 +187,7 @@ def runtime_version() -> str:
     return str(_onnxruntime().__version__)
 
 
-def _serialised(model: ModelSource) -> bytes | str:
+def _serialized(model: ModelSource) -> bytes | str:
     if isinstance(model, bytes):
         return model
     if isinstance(model, (str, os.PathLike)):

@@ -30,7 +30,7 @@ class SessionSettings(NamedTuple):
 
     folder: str | None = None
     threads: int = 0
-    optimise: bool | Literal["all"] = False
+    optimize: bool | Literal["all"] = False
     seed: int | None = None
     arena: bool = False
     libraries: Sequence[str] = ()
@@ -49,7 +49,7 @@ class Session:
         options = onnxruntime.SessionOptions()
         level = onnxruntime.GraphOptimizationLevel
         levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
-        options.graph_optimization_level = levels[settings.optimise]
+        options.graph_optimization_level = levels[settings.optimize]
         options.intra_op_num_threads = settings.threads or os.cpu_count() or 1
         options.log_severity_level = 4
         if not settings.arena:  # nothing is timed: threads that wait for work need not keep the cores busy

@@ -1,4 +1,4 @@
-"""Comparing two models by running them: random inputs, symbolic dimensions at several sizes, ONNX Runtime with its optimisations off.
+"""Comparing two models by running them: random inputs, symbolic dimensions at several sizes, ONNX Runtime with its optimizations off.
 
 ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
 """

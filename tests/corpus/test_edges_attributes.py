@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from tests.corpus.optimising import floats, operators, optimise, parse, run
+from tests.corpus.optimizing import floats, operators, optimize, parse, run
 
 
 def weighted(model: ModelProto, **weights: Any) -> ModelProto:
-    """A model with initialisers of these names."""
+    """A model with initializers of these names."""
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items())
     return model
 
@@ -40,7 +40,7 @@ KEPT = ("transposed, groups", "transposed, same upper")
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_normalisations_and_scales_after_a_convolution(name: str) -> None:
+def test_normalizations_and_scales_after_a_convolution(name: str) -> None:
     attributes, first, second, operator = CONVOLUTIONS[name]
     text = f"""g (float[1, 2, 11, 10] x) => (float[] y) {{
         a = {operator} <{attributes}> (x, w)
@@ -49,7 +49,7 @@ def test_normalisations_and_scales_after_a_convolution(name: str) -> None:
         y = Mul (c, s)
     }}"""
     model = weighted(parse(text), w=floats(first, second, 3, 3), s=positive(4, 1, 1), **NORM)
-    out, _ = optimise(model, {"x": floats(1, 2, 11, 10, seed=9)})
+    out, _ = optimize(model, {"x": floats(1, 2, 11, 10, seed=9)})
     assert ("BatchNormalization" in operators(out)) == (name in KEPT)
 
 
@@ -77,7 +77,7 @@ def test_scales_around_a_pooling(operator: str, name: str) -> None:
         y = Conv (d, w)
     }}"""
     values = {"s": positive(3, 1, 1), "t": floats(3, 1, 1, seed=1), "u": floats(3, 1, 1, seed=2), "w": floats(2, 3, 1, 1)}
-    optimise(weighted(parse(text, opset=19), **values), {"x": floats(1, 3, 11, 10, seed=9)})
+    optimize(weighted(parse(text, opset=19), **values), {"x": floats(1, 3, 11, 10, seed=9)})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_axes_from_the_end(body: str) -> None:
         "order": np.array([3, 1, -3, 0]),
         "scale": floats(3, 4, seed=5),
     }
-    optimise(weighted(parse(text), **{name: value for name, value in constants.items() if name in body}), {"x": floats(2, 3, 4, seed=9)})
+    optimize(weighted(parse(text), **{name: value for name, value in constants.items() if name in body}), {"x": floats(2, 3, 4, seed=9)})
 
 
 @pytest.mark.parametrize("noop", [0, 1])
@@ -116,32 +116,32 @@ def test_no_axes_are_all_of_them_or_none(operator: str, noop: int) -> None:
             y = {operator} <keepdims = 1> (b, first)
         }}"""
         values = {"first": np.array([0])} | ({"none": np.array([], "int64")} if axes else {})
-        optimise(weighted(parse(text), **values), {"x": floats(2, 3, seed=9)})
+        optimize(weighted(parse(text), **values), {"x": floats(2, 3, seed=9)})
 
 
 def test_nothing_is_squeezed_where_nothing_has_one_element() -> None:
     text = "g (float[2, 1, 3] x) => (float[] y) { a = Squeeze (x)  b = Unsqueeze (a, middle)  y = Exp (b) }"
-    out, _ = optimise(weighted(parse(text), middle=np.array([1])), {"x": floats(2, 1, 3)})
+    out, _ = optimize(weighted(parse(text), middle=np.array([1])), {"x": floats(2, 1, 3)})
     assert operators(out) == {"Exp": 1}
 
 
 @pytest.mark.parametrize(("opset", "shape"), [(11, (2, 12)), (12, (2, 12)), (13, (2, 3, 4))])
 def test_the_axis_of_a_softmax_by_default(opset: int, shape: tuple[int, ...]) -> None:
-    """Before version 13 everything from axis 1 on, afterwards the last axis."""
+    """Before version 13 everything from axis 1 on, afterward the last axis."""
     text = "g (float[2, 3, 4] x, float[2, 3, 1] r) => (float[] y) { a = Sub (x, r)  b = Softmax (a)  y = Log (b) }"
     x, r = floats(2, 3, 4, seed=9), floats(2, 3, 1, seed=8)
-    out, _ = optimise(parse(text, opset=opset, ir=6), {"x": x, "r": r})
+    out, _ = optimize(parse(text, opset=opset, ir=6), {"x": x, "r": r})
     exps = np.exp((x - r).reshape(shape))
     expected = np.log(exps / exps.sum(-1, keepdims=True)).reshape(x.shape)
     np.testing.assert_allclose(run(out, {"x": x, "r": r})[0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [9, 14, 15])
-def test_a_normalisation_s_epsilon_by_default(opset: int) -> None:
+def test_a_normalization_s_epsilon_by_default(opset: int) -> None:
     text = "g (float[1, 4, 3, 3] x) => (float[] y) { a = BatchNormalization (x, n0, n1, n2, tiny)  b = Mul (a, s)  y = Conv (b, w) }"
     values = {**{name: NORM[name] for name in ("n0", "n1", "n2")}, "tiny": np.full(4, 1e-6, "float32"), "s": positive(4, 1, 1)}
     model = weighted(parse(text, opset=opset, ir=5), **values, w=floats(2, 4, 3, 3))
-    optimise(model, {"x": floats(1, 4, 3, 3, seed=9)})
+    optimize(model, {"x": floats(1, 4, 3, 3, seed=9)})
 
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "uint8", "bool"])
@@ -154,7 +154,7 @@ def test_types_for_which_algebra_is_another(kind: str) -> None:
     )
     text = f"g ({kind}[2, 3] x) => ({kind}[] y) {{ {body} }}"
     values = {} if kind == "bool" else {"zero": np.zeros((), kind)}
-    optimise(weighted(parse(text), **values), {"x": np.array([[1, 0, 1], [0, 1, 1]]).astype(kind)})
+    optimize(weighted(parse(text), **values), {"x": np.array([[1, 0, 1], [0, 1, 1]]).astype(kind)})
 
 
 @pytest.mark.parametrize("body", ["y = Sub (x, x)", "y = Mul (x, zero)", "y = Div (x, x)", "a = Add (x, z)  y = Sub (a, x)"])
@@ -162,5 +162,5 @@ def test_infinities_and_nan_are_not_computed_away(body: str) -> None:
     text = f"g (float[3] x, float[3] z) => (float[] y) {{ {body} }}"
     x = np.array([np.inf, np.nan, -1.0], "float32")
     model = weighted(parse(text), **({"zero": np.zeros((), "float32")} if "zero" in body else {}))
-    _, report = optimise(model, {"x": x, "z": np.ones(3, "float32")})
+    _, report = optimize(model, {"x": x, "z": np.ones(3, "float32")})
     assert report.node_count_after == report.node_count_before

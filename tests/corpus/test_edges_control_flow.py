@@ -1,9 +1,9 @@
-"""If, Loop and Scan: what is inside them is optimised, what they take from outside keeps its meaning."""
+"""If, Loop and Scan: what is inside them is optimized, what they take from outside keeps its meaning."""
 
 import numpy as np
 import pytest
 
-from tests.corpus.optimising import floats, operators, optimise, parse
+from tests.corpus.optimizing import floats, operators, optimize, parse
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -17,7 +17,7 @@ def test_needless_work_in_branches_vanishes(flag: bool) -> None:
             >
         }"""
     )
-    out, _ = optimise(model, {"x": floats(3, 4), "c": np.array(flag)})
+    out, _ = optimize(model, {"x": floats(3, 4), "c": np.array(flag)})
     assert operators(out) == {"Relu": 1, "If": 1, "Exp": 1}
 
 
@@ -30,7 +30,7 @@ def test_constants_of_the_outside_fold_inside() -> None:
             >
         }"""
     )
-    out, _ = optimise(model, {"x": floats(3, 4), "c": np.array(True)})
+    out, _ = optimize(model, {"x": floats(3, 4), "c": np.array(True)})
     assert operators(out) == {"If": 1, "Mul": 2}
 
 
@@ -44,7 +44,7 @@ def test_a_value_that_branches_capture_may_be_simplified_outside() -> None:
             >
         }"""
     )
-    out, _ = optimise(model, {"x": floats(3, 4), "c": np.array(False)})
+    out, _ = optimize(model, {"x": floats(3, 4), "c": np.array(False)})
     assert operators(out) == {"If": 1, "Add": 1, "Mul": 1}
 
 
@@ -58,7 +58,7 @@ def test_a_branch_may_be_nothing_but_a_captured_value() -> None:
         }"""
     )
     for flag in (True, False):
-        optimise(model, {"x": floats(3, 4), "c": np.array(flag)})
+        optimize(model, {"x": floats(3, 4), "c": np.array(flag)})
 
 
 def test_ifs_inside_ifs() -> None:
@@ -78,14 +78,14 @@ def test_ifs_inside_ifs() -> None:
         }"""
     )
     feeds = [{"x": floats(4), "c": np.array(c), "d": np.array(d)} for c in (True, False) for d in (True, False)]
-    out, _ = optimise(model, *feeds)
+    out, _ = optimize(model, *feeds)
     assert operators(out) == {"Exp": 1, "If": 2, "Add": 1, "Sub": 1}
 
 
 def test_equal_ifs_become_one() -> None:
     branches = "<then_branch = t () => (float[4] a) { a = Exp(x) }, else_branch = e () => (float[4] b) { b = Neg(x) }>"
     model = parse(f"g (float[4] x, bool c) => (float[4] y) {{ p = If (c) {branches}  q = If (c) {branches}  y = Add(p, q) }}")
-    optimise(model, {"x": floats(4), "c": np.array(True)})
+    optimize(model, {"x": floats(4), "c": np.array(True)})
 
 
 def test_a_loop_with_captured_values() -> None:
@@ -105,7 +105,7 @@ def test_a_loop_with_captured_values() -> None:
         }"""
     )
     feeds = [{"x": floats(4), "n": np.array(n, np.int64)} for n in (0, 1, 5)]
-    out, _ = optimise(model, *feeds, verify=False)
+    out, _ = optimize(model, *feeds, verify=False)
     assert operators(out) == {"Exp": 1, "Loop": 1, "Add": 1}
 
 
@@ -122,7 +122,7 @@ def test_a_loop_whose_condition_depends_on_the_data() -> None:
             >
         }"""
     )
-    out, _ = optimise(model, {"x": np.array([0.5], np.float32)}, {"x": np.array([20.0], np.float32)})
+    out, _ = optimize(model, {"x": np.array([0.5], np.float32)}, {"x": np.array([20.0], np.float32)})
     assert operators(out) == {"Loop": 1, "Add": 1, "Less": 1, "Squeeze": 1}
 
 
@@ -134,7 +134,7 @@ def test_random_numbers_in_a_loop_are_drawn_in_each_iteration() -> None:
             >
         }"""
     )
-    out, _ = optimise(model, verify=False)
+    out, _ = optimize(model, verify=False)
     assert operators(out)["RandomNormal"] == 1
     assert [node.op_type for node in out.graph.node] == ["Loop"]
 
@@ -153,7 +153,7 @@ def test_a_scan_with_captured_values() -> None:
             > (start, xs)
         }"""
     )
-    out, _ = optimise(model, {"start": floats(3), "xs": floats(5, 3)}, {"start": floats(3), "xs": floats(1, 3)})
+    out, _ = optimize(model, {"start": floats(3), "xs": floats(5, 3)}, {"start": floats(3), "xs": floats(1, 3)})
     assert operators(out) == {"Abs": 1, "Scan": 1, "Add": 2}
 
 
@@ -171,7 +171,7 @@ def test_names_inside_a_subgraph_that_are_names_outside_too() -> None:
         }"""
     )
     for flag in (True, False):
-        optimise(model, {"x": floats(4), "c": np.array(flag)})
+        optimize(model, {"x": floats(4), "c": np.array(flag)})
 
 
 def test_work_that_only_one_branch_needs_is_not_moved_into_the_open() -> None:
@@ -183,5 +183,5 @@ def test_work_that_only_one_branch_needs_is_not_moved_into_the_open() -> None:
             >
         }"""
     )
-    out, _ = optimise(model, {"x": floats(4, 4), "c": np.array(True)})
+    out, _ = optimize(model, {"x": floats(4, 4), "c": np.array(True)})
     assert [node.op_type for node in out.graph.node] == ["If"]

@@ -8,7 +8,7 @@ from onnx import ModelProto
 import passat
 from passat.ir.onnx import check
 from tests.comparing import compare_models
-from tests.corpus.optimising import floats, nodes, operators, optimise, parse
+from tests.corpus.optimizing import floats, nodes, operators, optimize, parse
 
 ALL = ["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"]
 
@@ -52,7 +52,7 @@ def test_seeds_and_types_of_random_numbers_stay() -> None:
     model = parse(
         "g () => (double[4] y) { r = RandomNormal<shape = [4], dtype = 11, mean = 2.0, scale = 0.5, seed = 3.0>()  a = Neg(r)  y = Neg(a) }"
     )
-    out, _ = optimise(model, verify=False)
+    out, _ = optimize(model, verify=False)
     (node,) = nodes(out)
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     assert attributes == {"shape": [4], "dtype": 11, "mean": 2.0, "scale": 0.5, "seed": 3.0}
@@ -60,28 +60,28 @@ def test_seeds_and_types_of_random_numbers_stay() -> None:
 
 def test_a_draw_that_is_read_twice_is_drawn_once() -> None:
     model = parse("g (float[3] x) => (float[3] y) { r = RandomNormalLike(x)  a = Exp(r)  b = Neg(r)  y = Add(a, b) }")
-    out, _ = optimise(model, verify=False)
+    out, _ = optimize(model, verify=False)
     assert operators(out) == {"RandomNormalLike": 1, "Exp": 1, "Sub": 1}
 
 
 def test_dropout_of_inference_vanishes_and_its_mask_with_it() -> None:
     model = parse("g (float[N, 4] x) => (float[N, 4] y) <float half = {0.5}> { a = Relu(x)  d, mask = Dropout(a, half)  y = Exp(d) }")
-    out, _ = optimise(model, {"x": floats(3, 4)})
+    out, _ = optimize(model, {"x": floats(3, 4)})
     assert operators(out) == {"Relu": 1, "Exp": 1}
 
 
 def test_a_mask_of_dropout_that_is_read_stays_right() -> None:
     model = parse("g (float[N, 4] x) => (float[N, 4] y, bool[N, 4] mask) { a = Relu(x)  d, mask = Dropout(a)  y = Exp(d) }")
-    optimise(model, {"x": floats(3, 4)})
+    optimize(model, {"x": floats(3, 4)})
 
 
 def test_dropout_whose_mode_is_not_known_stays() -> None:
     model = parse("g (float[N, 4] x, bool training) => (float[N, 4] y) <float half = {0.5}> { d = Dropout(x, half, training)  y = Exp(d) }")
-    out, _ = optimise(model, {"x": floats(3, 4), "training": np.array(False)}, verify=False)
+    out, _ = optimize(model, {"x": floats(3, 4), "training": np.array(False)}, verify=False)
     assert operators(out) == {"Dropout": 1, "Exp": 1}
 
 
-def test_batch_normalisation_in_training_mode_is_left_alone() -> None:
+def test_batch_normalization_in_training_mode_is_left_alone() -> None:
     model = parse(
         """g (float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y, float[3] mean, float[3] var)
         <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}, float[3] m = {0, 0, 1}, float[3] v = {1, 2, 1}> {
@@ -92,12 +92,12 @@ def test_batch_normalisation_in_training_mode_is_left_alone() -> None:
         ir=8,
     )
     model.graph.initializer.append(onnx.numpy_helper.from_array(floats(3, 2, 3, 3), "w"))
-    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    out, _ = optimize(model, {"x": floats(2, 2, 5, 5)})
     assert operators(out) == {"Conv": 1, "BatchNormalization": 1}
 
 
 @pytest.mark.parametrize("opset", [7, 9, 13])
-def test_a_batch_normalisation_that_declares_what_training_wants_is_in_training_mode(opset: int) -> None:
+def test_a_batch_normalization_that_declares_what_training_wants_is_in_training_mode(opset: int) -> None:
     model = parse(
         """g (float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y)
         <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}, float[3] m = {0, 0, 1}, float[3] v = {1, 2, 1}> {
@@ -110,7 +110,7 @@ def test_a_batch_normalisation_that_declares_what_training_wants_is_in_training_
         ir=8,
     )
     model.graph.initializer.append(onnx.numpy_helper.from_array(floats(3, 2, 3, 3), "w"))
-    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    out, _ = optimize(model, {"x": floats(2, 2, 5, 5)})
     assert operators(out) == {"Conv": 1, "BatchNormalization": 1}
 
 

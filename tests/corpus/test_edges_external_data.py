@@ -1,4 +1,4 @@
-"""Models whose weights lie in a file beside them: optimised without reading what nobody needs, saved to any folder."""
+"""Models whose weights lie in a file beside them: optimized without reading what nobody needs, saved to any folder."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from onnx import TensorProto
 import passat
 from passat.ir.onnx import OnnxError
 from passat.runner import Runner
-from tests.corpus.optimising import floats, operators, parse
+from tests.corpus.optimizing import floats, operators, parse
 from tests.share import SOAK
 
 WIDTH = 64

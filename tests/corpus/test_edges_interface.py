@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat
 from passat.ir.onnx import OnnxError, check
-from tests.corpus.optimising import floats, interface, operators, optimise, parse
+from tests.corpus.optimizing import floats, interface, operators, optimize, parse
 
 
 def values(*names: str, kind: int = TensorProto.FLOAT) -> list[onnx.ValueInfoProto]:
@@ -26,12 +26,12 @@ def model_of(
 
 def test_an_output_that_is_an_input() -> None:
     model = parse("g (float[4] x) => (float[4] x, float[4] y) { y0 = Neg(x)  y = Neg(y0) }")
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {}
 
 
 def test_an_output_that_is_an_input_and_nothing_else() -> None:
-    out, _ = optimise(parse("g (float[4] x) => (float[4] x) { }"), {"x": floats(4)})
+    out, _ = optimize(parse("g (float[4] x) => (float[4] x) { }"), {"x": floats(4)})
     assert not out.graph.node
 
 
@@ -43,7 +43,7 @@ def test_outputs_that_turn_out_to_be_inputs() -> None:
             b = Neg(b0)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {}
 
 
@@ -55,7 +55,7 @@ def test_outputs_that_turn_out_to_be_equal() -> None:
             c = Add(a, zero)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {"Exp": 1}
 
 
@@ -67,9 +67,9 @@ def test_an_output_listed_twice() -> None:
     assert operators(result.model) == {"Exp": 1}
 
 
-def test_an_initialiser_that_is_an_output() -> None:
+def test_an_initializer_that_is_an_output() -> None:
     model = model_of([helper.make_node("Exp", ["x"], ["y"])], ["x"], ["w", "y"], {"w": 3.0})
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {"Exp": 1}
 
 
@@ -82,20 +82,20 @@ def test_outputs_that_become_constants() -> None:
             same = Add(a, a)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(2)})
+    out, _ = optimize(model, {"x": floats(2)})
     assert operators(out) == {}
     assert out.ByteSize() < 1000
 
 
 def test_unused_inputs_stay() -> None:
     model = parse("g (float[4] unused, float[4] x, int64 other) => (float[4] y) { z = Mul(unused, x)  y0 = Neg(x)  y = Neg(y0) }")
-    out, _ = optimise(model, {"unused": floats(4), "x": floats(4), "other": np.array(3)})
+    out, _ = optimize(model, {"unused": floats(4), "x": floats(4), "other": np.array(3)})
     assert [value.name for value in out.graph.input] == ["unused", "x", "other"]
 
 
 def test_no_inputs_at_all() -> None:
     model = parse("g () => (float[2] y) <float[2] a = {1.0, 2.0}> { b = Exp(a)  y = Add(a, b) }")
-    out, _ = optimise(model, {})
+    out, _ = optimize(model, {})
     assert operators(out) == {}
 
 
@@ -113,7 +113,7 @@ def test_names_of_any_letters() -> None:
         helper.make_node("Exp" if i % 2 else "Neg", [source], [target], name=source) for i, (source, target) in enumerate(pairwise(names))
     ]
     nodes.append(helper.make_node("Add", [names[-1], "zero"], ["y"]))
-    optimise(model_of(nodes, [names[0]], ["y"], {"zero": 0.0}), {names[0]: floats(4)})
+    optimize(model_of(nodes, [names[0]], ["y"], {"zero": 0.0}), {names[0]: floats(4)})
 
 
 def test_names_that_passat_would_make_up_itself() -> None:
@@ -123,7 +123,7 @@ def test_names_that_passat_would_make_up_itself() -> None:
         helper.make_node("Mul", ["two", "three"], ["constant_2"]),
         helper.make_node("Mul", ["t", "constant_2"], ["output"]),
     ]
-    optimise(model_of(nodes, ["constant"], ["output"], {"two": 2.0, "three": 3.0}), {"constant": floats(4)})
+    optimize(model_of(nodes, ["constant"], ["output"], {"two": 2.0, "three": 3.0}), {"constant": floats(4)})
 
 
 def test_nodes_in_any_order() -> None:
@@ -134,30 +134,30 @@ def test_nodes_in_any_order() -> None:
 
 def test_nodes_that_nobody_needs_vanish() -> None:
     model = parse("g (float[4] x) => (float[4] y) { a = Exp(x)  b = Exp(a)  y = Neg(x)  c = Add(a, b) }")
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {"Neg": 1}
 
 
-def test_initialisers_among_the_inputs_in_ir_version_3_are_constants() -> None:
+def test_initializers_among_the_inputs_in_ir_version_3_are_constants() -> None:
     model = parse(
         "g (float[4] x, float[4] w, float zero) => (float[4] y) <float[4] w = {1, 2, 3, 4}, float zero = {0}> "
         "{ v = Mul(w, w)  h = Add(x, zero)  y = Mul(h, v) }",
         opset=8,
         ir=3,
     )
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {"Mul": 1}
     assert out.ir_version == 3
     assert {tensor.name for tensor in out.graph.initializer} <= {value.name for value in out.graph.input}
     assert "w" not in {value.name for value in out.graph.input}
 
 
-def test_initialisers_that_an_input_may_override_are_no_constants() -> None:
+def test_initializers_that_an_input_may_override_are_no_constants() -> None:
     model = parse(
         "g (float[4] x, float[4] w) => (float[4] y) <float[4] w = {0, 0, 0, 0}> { v = Add(w, w)  y = Add(x, v) }",
         ir=8,
     )
-    out, _ = optimise(model, {"x": floats(4), "w": np.zeros(4, np.float32)}, {"x": floats(4), "w": floats(4, seed=1)}, verify=False)
+    out, _ = optimize(model, {"x": floats(4), "w": np.zeros(4, np.float32)}, {"x": floats(4), "w": floats(4, seed=1)}, verify=False)
     assert [value.name for value in out.graph.input] == ["x", "w"]
     assert [tensor.name for tensor in out.graph.initializer] == ["w"]
     assert operators(out) == {"Add": 2}
@@ -170,7 +170,7 @@ def test_metadata_and_documentation_stay() -> None:
     model.graph.doc_string = "a graph"
     model.graph.input[0].doc_string = "the input"
     model.graph.metadata_props.add(key="k", value="v")
-    out, _ = optimise(model, {"x": floats(4)})
+    out, _ = optimize(model, {"x": floats(4)})
     assert (out.doc_string, out.producer_name, out.model_version, out.domain) == ("about", "somebody", 7, "org.example")
     assert (out.graph.name, out.graph.doc_string, out.graph.input[0].doc_string) == ("g", "a graph", "the input")
     assert [(entry.key, entry.value) for entry in out.graph.metadata_props] == [("k", "v")]
@@ -211,7 +211,7 @@ def test_contrib_operators_of_onnx_runtime() -> None:
         }""",
         imports=', "com.microsoft" : 1',
     )
-    out, _ = optimise(model, {"x": floats(3, 4)})
+    out, _ = optimize(model, {"x": floats(3, 4)})
     assert operators(out) == {"Gelu": 1}
 
 
@@ -227,7 +227,7 @@ def test_local_functions() -> None:
         twice <k> (v) => (w) { f = Constant<value_float : float = @k>()  w0 = Mul(v, f)  w = Identity(w0) }""",
         imports=', "local" : 1',
     )
-    out, _ = optimise(model, {"x": floats(2, 4)})
+    out, _ = optimize(model, {"x": floats(2, 4)})
     assert operators(out) == {"twice": 2, "Mul": 1}
 
 
@@ -243,7 +243,7 @@ def test_local_functions_without_a_type() -> None:
         both (v) => (p, q) { p = Relu(v)  q = Exp(v) }""",
         imports=', "local" : 1',
     )
-    out, _ = optimise(model, {"x": floats(2, 4)})
+    out, _ = optimize(model, {"x": floats(2, 4)})
     assert operators(out) == {"both": 1, "Add": 1, "Relu": 1, "Exp": 1}
 
 
@@ -257,7 +257,7 @@ def test_a_model_without_an_opset_is_refused() -> None:
 def test_scalars_symbols_and_unknown_shapes() -> None:
     for shape in ("", "[N]", "[N, M]", "[N, N]", "[?, 3]"):
         model = parse(f"g (float{shape} x) => (float{shape} y) {{ a = Neg(x)  b = Neg(a)  y = Exp(b) }}")
-        out, _ = optimise(model)
+        out, _ = optimize(model)
         assert operators(out) == {"Exp": 1}
     model = parse("g (float[] x) => (float[] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }")  # of any rank, which no type of ours says
     result = passat.optimize(model, opt_level=3, verify=False)

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import passat
 from passat.ir.onnx import check
-from tests.corpus.optimising import floats, operators, optimise, run
+from tests.corpus.optimizing import floats, operators, optimize, run
 
 NEWEST = onnx.defs.onnx_opset_version()
 IR_OF_OPSET = {
@@ -156,7 +156,7 @@ def test_a_dense_network(opset: int) -> None:
 
 
 def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
-    """The operators of the optimised model; where a version is newer than ONNX Runtime, onnx.reference compares the values."""
+    """The operators of the optimized model; where a version is newer than ONNX Runtime, onnx.reference compares the values."""
     feed = {"x": floats(*shape)}
     try:
         run(model, feed)
@@ -168,7 +168,7 @@ def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
         for a, b in zip(want, got, strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
         return operators(result)
-    return operators(optimise(model, feed)[0])
+    return operators(optimize(model, feed)[0])
 
 
 @pytest.mark.parametrize("opset", range(1, 7))

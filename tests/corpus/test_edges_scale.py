@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 import passat
 from benchmarks.graphs import chain, wide
 from passat.ir.onnx import check
-from tests.corpus.optimising import floats, operators, optimise
+from tests.corpus.optimizing import floats, operators, optimize
 from tests.share import SOAK, share
 
 LONG = share(1_000, 20_000)
@@ -61,13 +61,13 @@ def test_a_wide_graph(size: int) -> None:
 
 def test_a_graph_of_more_paths_than_can_be_walked() -> None:
     model = repeated(100, lambda i, a, b: helper.make_node("Mul" if i % 2 else "Add", [a, a], [b]), (2, 3))
-    optimise(model, {"x": floats(2, 3) / 1e3})
+    optimize(model, {"x": floats(2, 3) / 1e3})
     nodes = []
     for i in range(100):
         source = f"v{i - 1}" if i else "x"
         nodes += [helper.make_node("Neg", [source], [f"n{i}"]), helper.make_node("Neg", [f"n{i}"], [f"m{i}"])]
         nodes += [helper.make_node("Tanh", [f"m{i}"], [f"t{i}"]), helper.make_node("Sub", [f"t{i}", source], [f"v{i}"])]
-    out, _ = optimise(build(nodes, ["v99"], (2, 3)), {"x": floats(2, 3)})
+    out, _ = optimize(build(nodes, ["v99"], (2, 3)), {"x": floats(2, 3)})
     assert operators(out) == {"Tanh": 100, "Sub": 100}
 
 
@@ -100,7 +100,7 @@ def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
     """Sums of constants may be merged in any order, so there are more ways than there is memory for; a limit stops that."""
     length = share(60, 8_000)
     model = repeated(length, lambda i, a, b: helper.make_node("Add", [a, "c"], [b]), (2, 3), c=np.float32(0.5))
-    out, report = optimise(model, {"x": floats(2, 3)}, again=False)
+    out, report = optimize(model, {"x": floats(2, 3)}, again=False)
     assert sum(operators(out).values()) <= (1 if not report.limits else length / 50)
 
 
@@ -114,7 +114,7 @@ def test_slices_of_slices_collapse() -> None:
         end=[np.iinfo(np.int64).max],
         axis=[0],
     )
-    out, _ = optimise(model, {"x": floats(length + 4, 3)})
+    out, _ = optimize(model, {"x": floats(length + 4, 3)})
     assert operators(out) == {"Slice": 1}
 
 
@@ -122,7 +122,7 @@ def test_one_node_with_many_operands_and_one_value_with_many_readers() -> None:
     nodes = [helper.make_node("Mul", ["x", f"c{i}"], [f"v{i}"]) for i in range(LONG)]
     nodes.append(helper.make_node("Concat", [f"v{i}" for i in range(LONG)], ["y"], axis=0))
     model = build(nodes, ["y"], (1, 3), {f"c{i}": np.array(i + 2, np.float32) for i in range(LONG)})
-    out, _ = optimise(model, {"x": floats(1, 3)}, verify=not SOAK)
+    out, _ = optimize(model, {"x": floats(1, 3)}, verify=not SOAK)
     assert operators(out) == {"Mul": LONG, "Concat": 1}
 
 
@@ -131,14 +131,14 @@ def test_a_node_with_many_results() -> None:
     nodes += [helper.make_node("Neg", [f"p{i}"], [f"n{i}"]) for i in range(LONG)]
     nodes += [helper.make_node("Neg", [f"n{i}"], [f"m{i}"]) for i in range(LONG)]
     nodes.append(helper.make_node("Concat", [f"m{i}" for i in range(LONG)], ["y"], axis=1))
-    out, _ = optimise(build(nodes, ["y"], (LONG, 3)), {"x": floats(LONG, 3)}, verify=not SOAK)
+    out, _ = optimize(build(nodes, ["y"], (LONG, 3)), {"x": floats(LONG, 3)}, verify=not SOAK)
     assert operators(out) == {"Split": 1, "Concat": 1}
 
 
 def test_many_outputs() -> None:
     nodes = [helper.make_node("Mul", ["x", f"c{i}"], [f"v{i}"]) for i in range(LONG)]
     model = build(nodes, [f"v{i}" for i in range(LONG)], (1, 3), {f"c{i}": np.array(i % 7, np.float32) for i in range(LONG)})
-    out, _ = optimise(model, {"x": floats(1, 3)}, verify=not SOAK)
+    out, _ = optimize(model, {"x": floats(1, 3)}, verify=not SOAK)
     assert len(out.graph.output) == LONG
     assert operators(out) == {"Mul": 6}
 
@@ -146,7 +146,7 @@ def test_many_outputs() -> None:
 def test_a_chain_of_constants_folds() -> None:
     nodes = [helper.make_node("Add", [f"v{i - 1}" if i else "c", "d"], [f"v{i}"]) for i in range(LONG)]
     nodes.append(helper.make_node("Mul", ["x", f"v{LONG - 1}"], ["y"]))
-    out, _ = optimise(build(nodes, ["y"], (2, 3), {"c": np.ones(3, np.float32), "d": np.array([1, 2, 3], np.float32)}), {"x": floats(2, 3)})
+    out, _ = optimize(build(nodes, ["y"], (2, 3), {"c": np.ones(3, np.float32), "d": np.array([1, 2, 3], np.float32)}), {"x": floats(2, 3)})
     assert operators(out) == {"Mul": 1}
 
 
@@ -167,7 +167,7 @@ def test_many_branches() -> None:
         nodes.append(helper.make_node("If", ["c"], [f"v{i}"], then_branch=branches[0], else_branch=branches[1]))
     model = build(nodes, [f"v{count - 1}"], (2, 3), {"zero": np.zeros((), np.float32)})
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
-    out, _ = optimise(model, {"x": floats(2, 3), "c": np.array(True)}, verify=not SOAK)
+    out, _ = optimize(model, {"x": floats(2, 3), "c": np.array(True)}, verify=not SOAK)
     assert operators(out) == {"If": count, "Tanh": count, "Neg": count}
 
 
@@ -189,5 +189,5 @@ def test_subgraphs_nested_deeply() -> None:
         inner = helper.make_graph(nodes, f"g{depth}", [], [helper.make_tensor_value_info(f"y{depth}", TensorProto.FLOAT, (2, 3))])
     model = build(inner.node, ["y11"], (2, 3), {"zero": np.zeros((), np.float32)})
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
-    out, _ = optimise(model, *({"x": floats(2, 3), "c": np.array(flag)} for flag in (True, False)))
+    out, _ = optimize(model, *({"x": floats(2, 3), "c": np.array(flag)} for flag in (True, False)))
     assert "Add" not in operators(out)

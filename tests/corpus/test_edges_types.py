@@ -1,4 +1,4 @@
-"""Element types, empty and scalar tensors, quantised models, sequences and optional values: values stay equal, needless work goes."""
+"""Element types, empty and scalar tensors, quantized models, sequences and optional values: values stay equal, needless work goes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat
 from passat.ir.onnx import check
-from tests.corpus.optimising import floats, nodes, operators, optimise, parse, run
+from tests.corpus.optimizing import floats, nodes, operators, optimize, parse, run
 
 FLOATS = {"float16": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64"}
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -84,7 +84,7 @@ def test_folding_keeps_infinities_nan_and_the_sign_of_zero(kind: str) -> None:
     )
     for name, value in (("special", special), ("zero", [0.0]), ("one", [1.0]), ("negative", [-0.0])):
         model.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype), name))
-    out, _ = optimise(model, {"x": special}, verify=False)
+    out, _ = optimize(model, {"x": special}, verify=False)
     want, got = (run(each, {"x": special}) for each in (model, out))
     for a, b in zip(want, got, strict=True):
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
@@ -95,7 +95,7 @@ def test_strings() -> None:
     model = parse("g (string[N] x) => (string[N] y, string[2] z) { a = Identity(x)  y = Identity(a)  z = Identity(words) }")
     words: Any = [b"a\xffb", "größe".encode()]
     model.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], words))
-    out, _ = optimise(model, verify=False)  # ONNX Runtime gives out no strings that are not UTF-8
+    out, _ = optimize(model, verify=False)  # ONNX Runtime gives out no strings that are not UTF-8
     assert not operators(out)
     assert [list(tensor.string_data) for tensor in out.graph.initializer] == [[b"a\xffb", "größe".encode()]]
 
@@ -131,7 +131,7 @@ def test_empty_tensors() -> None:
             s = Add(r, zero)
         }"""
     )
-    optimise(
+    optimize(
         model,
         {"x": np.empty((2, 0), np.float32), "z": floats(2, 3)},
         {"x": np.empty((0, 0), np.float32), "z": np.empty((0, 3), np.float32)},
@@ -146,7 +146,7 @@ def test_empty_reductions_and_products() -> None:
             dense = MatMul(x, w)
         }"""
     )
-    optimise(model, {"x": np.empty((2, 0), np.float32)})
+    optimize(model, {"x": np.empty((2, 0), np.float32)})
 
 
 def test_reshapes_with_zeros() -> None:
@@ -175,7 +175,7 @@ def test_scalars() -> None:
             m = Mul(m0, ones)
         }"""
     )
-    out, _ = optimise(model, {"x": np.array(3, np.float32), "v": floats(1)})
+    out, _ = optimize(model, {"x": np.array(3, np.float32), "v": floats(1)})
     assert operators(out)["Mul"] >= 1  # a one of more dimensions adds dimensions
 
 
@@ -186,7 +186,7 @@ def test_units_that_broadcast_stay() -> None:
             w = Add(zeros, z)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(1, 4), "z": floats(4)})
+    out, _ = optimize(model, {"x": floats(1, 4), "z": floats(4)})
     assert sum(operators(out).values()) == 2
 
 
@@ -214,10 +214,10 @@ def qdq(per_axis: bool, opset: int = 18) -> ModelProto:
 
 @pytest.mark.parametrize("opset", [13, 18, 19, 21])
 @pytest.mark.parametrize("per_axis", [False, True])
-def test_quantised_models_keep_their_quantisation(per_axis: bool, opset: int) -> None:
-    """Whether onnx.reference can compute what undoes the quantisation of the weight, which it can since version 19, or not."""
+def test_quantized_models_keep_their_quantization(per_axis: bool, opset: int) -> None:
+    """Whether onnx.reference can compute what undoes the quantization of the weight, which it can since version 19, or not."""
     model = qdq(per_axis, opset)
-    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    out, _ = optimize(model, {"x": floats(2, 2, 5, 5)})
     found = operators(out)
     assert found["QuantizeLinear"] == 2
     assert "Add" not in found
@@ -226,7 +226,7 @@ def test_quantised_models_keep_their_quantisation(per_axis: bool, opset: int) ->
     assert found["DequantizeLinear"] == 3
 
 
-def test_quantised_operators() -> None:
+def test_quantized_operators() -> None:
     model = parse(
         """g (uint8[N, 4] x) => (uint8[N, 4] y) <float xs = {0.05}, uint8 xz = {128}> {
             a = Identity(x)
@@ -235,7 +235,7 @@ def test_quantised_operators() -> None:
         }"""
     )
     model.graph.initializer.append(numpy_helper.from_array(np.arange(16, dtype=np.uint8).reshape(4, 4) * 9, "w"))
-    out, _ = optimise(model)
+    out, _ = optimize(model)
     assert [node.op_type for node in out.graph.node] == ["QLinearMatMul"]
 
 
@@ -275,12 +275,12 @@ def test_optional_values() -> None:
             y = Neg(c)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(2)}, verify=False)
+    out, _ = optimize(model, {"x": floats(2)}, verify=False)
     assert "Neg" not in operators(out)
 
 
 @pytest.mark.parametrize("form", ["dense", "one", "empty"])
-def test_sparse_initialisers(form: str) -> None:
+def test_sparse_initializers(form: str) -> None:
     places = {"dense": [0, 4, 8], "one": [5], "empty": []}[form]
     values = np.arange(1, len(places) + 1, dtype=np.float32)
     sparse = onnx.SparseTensorProto(
@@ -336,5 +336,5 @@ def test_casts_that_lose_something_stay() -> None:
             c = Cast<to = 1>(c0)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(4) * 1e4, "i": np.array([2**40, -1, 5, 2**31])})
+    out, _ = optimize(model, {"x": floats(4) * 1e4, "i": np.array([2**40, -1, 5, 2**31])})
     assert sum(node.op_type == "Cast" for node in nodes(out)) == 4

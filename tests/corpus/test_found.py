@@ -12,7 +12,7 @@ import passat
 from passat.ir.onnx import check, from_onnx
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.tensor import Tensor, look
-from tests.corpus.optimising import floats, operators, optimise, parse
+from tests.corpus.optimizing import floats, operators, optimize, parse
 
 
 def with_weight(text: str, *shape: int, name: str = "w") -> ModelProto:
@@ -34,7 +34,7 @@ def test_a_product_whose_bias_is_added_and_that_is_read_through_a_tuple_is_writt
         4,
         3,
     )
-    optimise(model, {"x": floats(2, 4), "x3": floats(2, 3)})
+    optimize(model, {"x": floats(2, 4), "x3": floats(2, 3)})
 
 
 def test_a_convolution_read_twice_and_shifted() -> None:
@@ -46,7 +46,7 @@ def test_a_convolution_read_twice_and_shifted() -> None:
         }""",
         *(3, 2, 3, 3),
     )
-    optimise(model, {"x": floats(1, 2, 5, 5)})
+    optimize(model, {"x": floats(1, 2, 5, 5)})
 
 
 def test_stft_of_known_lengths_has_the_shape_that_it_declares() -> None:
@@ -59,7 +59,7 @@ def test_stft_of_known_lengths_has_the_shape_that_it_declares() -> None:
         opset=17,
         ir=8,
     )
-    out, _ = optimise(model, {"x": floats(1, 128, 1)})
+    out, _ = optimize(model, {"x": floats(1, 128, 1)})
     assert operators(out) == {"STFT": 1}
 
 
@@ -75,7 +75,7 @@ def test_operators_whose_implementations_differ_are_folded_to_what_the_runtime_c
     )
     data = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4)
     model.graph.initializer.append(numpy_helper.from_array(data, "w"))
-    out, _ = optimise(model, {"x": floats(1, 1, 1, 2)})
+    out, _ = optimize(model, {"x": floats(1, 1, 1, 2)})
     assert operators(out) == {"Add": 1}
 
 
@@ -88,7 +88,7 @@ def test_cast_like_is_a_cast() -> None:
             z = CastLike(x, like)
         }"""
     )
-    out, _ = optimise(model, {"x": floats(2, 3), "like": np.zeros(2)})
+    out, _ = optimize(model, {"x": floats(2, 3), "like": np.zeros(2)})
     assert operators(out) == {"Mul": 1, "Cast": 1}
 
 
@@ -104,7 +104,7 @@ def test_cast_like_is_a_cast() -> None:
         "g1 = Transpose<perm = [0, 1, 3, 2]>(c)\nh = Transpose<perm = [0, 1, 3, 2]>(g1)",
     ],
 )
-def test_what_does_nothing_between_a_convolution_and_its_normalisation_keeps_them_apart_no_more(between: str) -> None:
+def test_what_does_nothing_between_a_convolution_and_its_normalization_keeps_them_apart_no_more(between: str) -> None:
     model = with_weight(
         f"""g (float[2, 2, 5, 5] x) => (float[2, 3, 5, 5] y)
         <float[3] s = {{1, 2, 3}}, float[3] b = {{1, 2, 4}}, float[3] m = {{0, 1, 2}}, float[3] v = {{1, 2, 1}},
@@ -115,7 +115,7 @@ def test_what_does_nothing_between_a_convolution_and_its_normalisation_keeps_the
         }}""",
         *(3, 2, 1, 1),
     )
-    out, _ = optimise(model, {"x": floats(2, 2, 5, 5)})
+    out, _ = optimize(model, {"x": floats(2, 2, 5, 5)})
     assert operators(out) == {"Conv": 1}
 
 
@@ -127,7 +127,7 @@ def test_weights_are_not_touched_for_what_changes_nothing(step: str) -> None:
         4,
         3,
     )
-    out, report = optimise(model, {"x": floats(2, 4)})
+    out, report = optimize(model, {"x": floats(2, 4)})
     assert operators(out) == {"MatMul": 1}
     assert out.graph.initializer[0].name == "w"
     assert not [rule.name for rule in report.rules if rule.fired and rule.name.startswith("ScaleAxis")]
@@ -145,7 +145,7 @@ def test_an_output_of_a_wider_type_than_what_computed_it() -> None:
         64,
         64,
     )
-    out, _ = optimise(model)
+    out, _ = optimize(model)
     assert operators(out) == {"MatMul": 1, "Tanh": 1, "Cast": 1}
 
 
@@ -220,7 +220,7 @@ def test_products_of_integers_take_no_bias(dtype: str, flat: bool) -> None:
         model.graph.initializer.append(numpy_helper.from_array(value.astype(dtype), name))
     factor = np.array([4, 5]) if flat else np.array(1).astype(dtype)
     model.graph.initializer.append(numpy_helper.from_array(factor, "t"))
-    out, _ = optimise(model)
+    out, _ = optimize(model)
     assert "Gemm" not in operators(out)
 
 
@@ -242,7 +242,7 @@ def test_constants_that_leave_the_range_of_float16_together_stay_apart(case: str
     for name, shape in shapes.items():
         value = np.full(shape, given.get(name, 0.0001 if name == "tiny" else 0), np.float16)
         model.graph.initializer.append(numpy_helper.from_array(value, name))
-    out, _ = optimise(model)
+    out, _ = optimize(model)
     assert all(np.isfinite(numpy_helper.to_array(tensor)).all() for tensor in out.graph.initializer)
 
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper
 import passat
 from passat.ir.onnx import OnnxError
 from passat.runner import Runner
-from tests.corpus.optimising import parse, run
+from tests.corpus.optimizing import parse, run
 
 Change = Callable[[ModelProto], object]
 

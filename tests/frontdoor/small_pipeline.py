@@ -1,4 +1,4 @@
-"""A pipeline that stays what it is, for tests whose scenario must not depend on what the default one has learnt since."""
+"""A pipeline that stays what it is, for tests whose scenario must not depend on what the default one has learned since."""
 
 from typing import Final
 

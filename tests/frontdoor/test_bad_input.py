@@ -247,7 +247,7 @@ def test_a_pipeline_that_does_not_parse() -> None:
 def test_a_wrong_rule_is_a_mismatch_that_names_it_and_writes_nothing() -> None:
     Path("rules.py").write_text(HEAD + "class Wrong(RuleSet):\n    relu = op.nn.relu(x) >> x\n")
     text = refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
-    assert "the optimised model computes something else than the original" in text
+    assert "the optimized model computes something else than the original" in text
     assert "the difference comes from the pass Wrong; nothing was written" in text
 
 

@@ -85,12 +85,12 @@ def test_errors_of_type_inference_are_shown_too(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colors_are_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Diagnostic(DiagnosticLevel.ERROR, None, "wrong")]
     monkeypatch.delenv("NO_COLOR", raising=False)
-    for terminal, no_colour, shown in ((True, "", True), (True, "1", False), (False, "", False)):
+    for terminal, no_color, shown in ((True, "", True), (True, "1", False), (False, "", False)):
         monkeypatch.setattr("sys.stderr.isatty", lambda answer=terminal: answer)
-        monkeypatch.setenv("NO_COLOR", no_colour)
+        monkeypatch.setenv("NO_COLOR", no_color)
         with pytest.raises(Exception, match="1"):
             end("no", 1, False, found)
         assert ("\x1b[" in capsys.readouterr().err) == shown

@@ -82,7 +82,7 @@ def test_the_same_input_gives_the_same_output() -> None:
     assert first == second
 
 
-def test_optimising_again_changes_nothing_more() -> None:
+def test_optimizing_again_changes_nothing_more() -> None:
     once = optimize(EXAMPLES / "bert_tiny.onnx", verify=False)
     twice = optimize(once.model, verify=False)
     assert twice.report.node_count_after == once.report.node_count_after

@@ -1,4 +1,4 @@
-"""Optimising for a later opset than a model came in."""
+"""Optimizing for a later opset than a model came in."""
 
 from pathlib import Path
 

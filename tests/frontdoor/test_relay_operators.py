@@ -199,7 +199,7 @@ def test_dynamic_sizes_build_dynamic_operators() -> None:
     )
 
 
-def test_normalisations_without_scale_and_shift() -> None:
+def test_normalizations_without_scale_and_shift() -> None:
     gamma, beta = relay.var("gamma", shape=(3,)), relay.var("beta", shape=(3,))
     given = {"gamma": np.float32([2, 2, 2]), "beta": np.float32([1, 1, 1])}  # type: ignore[arg-type]
     plain = (X - X.mean(1, keepdims=True)) / X.std(1, keepdims=True)

@@ -52,7 +52,7 @@ def test_dense_and_bias() -> None:
 
 
 @pytest.mark.parametrize("norm", ["batch_norm", "instance_norm", "group_norm", "layer_norm"])
-def test_normalisations(norm: str) -> None:
+def test_normalizations(norm: str) -> None:
     vectors = [weight() for _ in range(4 if norm == "batch_norm" else 2)]
     extra = {"num_groups": 3} if norm == "group_norm" else {}
     made = getattr(relay.nn, norm)(data, *vectors, **extra)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from passat.catalogue import (
+from passat.catalog import (
     call_of,
     library_subjects,
     meaning,

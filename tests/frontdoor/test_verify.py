@@ -78,7 +78,7 @@ def test_small_outputs_are_compared_by_their_own_size() -> None:
 
 
 def test_a_difference_that_shows_at_one_size_only() -> None:
-    # Equal where n is 2 or 5; at n = 1 the sum over the first axis is not the identity's neighbour it looks like.
+    # Equal where n is 2 or 5; at n = 1 the sum over the first axis is not the identity's neighbor it looks like.
     summed = model(
         [helper.make_node("ReduceSum", ["x", "a"], ["y"], keepdims=1)], [value("x")], [value("y", shape=(None, 4))], {"a": np.array([0])}
     )
@@ -330,7 +330,7 @@ def test_a_model_without_inputs_is_run_once() -> None:
     assert len(report.trials) == 1
 
 
-def test_initialisers_that_are_inputs_too_are_not_fed() -> None:
+def test_initializers_that_are_inputs_too_are_not_fed() -> None:
     base = scaled(2.0)
     base.graph.input.append(value("c", shape=()))
     base.ir_version = 3

@@ -175,7 +175,7 @@ def test_what_onnx_runtime_itself_makes_wrong_with_its_optimizations_on_excuses_
     }"""
     model, wrong = (parser.parse_model(pooled.replace("SIZE", size)) for size in ("f", "four"))
     feed = {"x": np.arange(8, dtype=np.float32).reshape(1, 1, 8)}
-    assert np.array_equal(Runner(model, optimise=True).run(feed), Runner(wrong).run(feed)), "it is right now; another example is needed"
+    assert np.array_equal(Runner(model, optimize=True).run(feed), Runner(wrong).run(feed)), "it is right now; another example is needed"
     assert compare_models(model, model).equal is True
     assert compare_models(model, wrong).equal is False
 

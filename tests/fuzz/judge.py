@@ -201,7 +201,7 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
 def _reuses_wrong_memory(model: ModelProto, feed: Mapping[str, Any]) -> bool:
     """Whether ONNX Runtime plans memory for the original that does not fit either, once it optimizes that."""
     try:
-        Runner(model, threads=1, optimise=True).run(feed)
+        Runner(model, threads=1, optimize=True).run(feed)
     except Exception as error:  # ONNX Runtime has no class of its own for what it refuses
         return _REUSED in str(error)
     return False
@@ -280,7 +280,7 @@ def _refused_alike(model: ModelProto, error: Exception) -> bool:
     """Whether ONNX Runtime refuses the original with the same words once it optimizes: then its inference contradicts itself, or what is
     declared, as soon as constants are folded, whoever folds them. Nobody runs such a model but with optimizations off."""
     try:
-        Runner(model, threads=1, optimise="all")
+        Runner(model, threads=1, optimize="all")
     except Exception as other:  # ONNX Runtime has no class of its own for what it refuses
         said = [re.search(r"Op \(.*", str(each), re.DOTALL) for each in (error, other)]
         return all(said) and len({found[0] for found in said if found}) == 1

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, ModelProto, helper
 
-from passat.catalogue import library_subjects
+from passat.catalog import library_subjects
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Expr, Function

@@ -38,7 +38,7 @@ FORKS.set_forkserver_preload(
             "passat.rules.library",
             "passat.optimizer",
             "passat.certificates",
-            "passat.catalogue",
+            "passat.catalog",
             "passat.render",
         ),
         *("passat.ir.onnx.importer", "passat.ir.onnx.exporter", "networkx", "typer.main", "pydantic.fields", "pydantic.type_adapter"),

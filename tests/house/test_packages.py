@@ -54,8 +54,8 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="optimise"):
-        getattr(passat, "optimise")  # noqa: B009  # a type checker would refuse the plain form
+    with pytest.raises(AttributeError, match="optimse"):
+        getattr(passat, "optimse")  # noqa: B009  # a type checker would refuse the plain form
 
 
 def test_the_version_stands_in_the_changelog() -> None:
@@ -64,6 +64,6 @@ def test_the_version_stands_in_the_changelog() -> None:
     assert passat.__version__ in versions or versions[0] == "Unreleased"
 
 
-def test_the_licence_is_the_one_that_is_declared() -> None:
+def test_the_license_is_the_one_that_is_declared() -> None:
     assert project()["project"]["license"] == "Apache-2.0"
     assert "Apache License\n                           Version 2.0, January 2004" in (HOME / "LICENSE").read_text()

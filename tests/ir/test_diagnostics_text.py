@@ -138,9 +138,9 @@ def test_several_are_set_apart_by_empty_lines() -> None:
     assert render_diagnostics([]) == ""
 
 
-def test_colours() -> None:
+def test_colors() -> None:
     found = Diagnostic(ERROR, Span(TEXT, 2, 2, 8, 11), "no", ("why",))
-    assert render_diagnostics([found], colour=True) == (
+    assert render_diagnostics([found], color=True) == (
         "\x1b[1;31merror\x1b[0m\x1b[1m: no\x1b[0m\n \x1b[1;34m-->\x1b[0m file.relay:2:8\n  \x1b[1;34m|\x1b[0m\n"
         "\x1b[1;34m2\x1b[0m \x1b[1;34m|\x1b[0m   %0 = add(%x, %y);\n  \x1b[1;34m|\x1b[0m        \x1b[1;31m^^^\x1b[0m\n"
         "  \x1b[1;34m=\x1b[0m \x1b[1mnote\x1b[0m: why"
@@ -254,9 +254,9 @@ diagnostics = st.builds(
 
 @settings(deadline=None, max_examples=share(50, 150))
 @given(st.lists(diagnostics, max_size=30), st.lists(texts, max_size=12), st.booleans())
-def test_rendering_never_raises_and_is_bounded(found: list[Diagnostic], trail: list[str], colour: bool) -> None:
-    text = render_diagnostics(found, colour, trail)
+def test_rendering_never_raises_and_is_bounded(found: list[Diagnostic], trail: list[str], color: bool) -> None:
+    text = render_diagnostics(found, color, trail)
     assert len(text) < 25_000 * min(len(found), 20) + 10_000
     assert len(text.split("\n")) <= 30 * min(len(found), 20) + 10
     assert all(char.isprintable() or char in "\n\x1b" for char in text)
-    assert colour or "\x1b" not in text
+    assert color or "\x1b" not in text

@@ -41,7 +41,7 @@ def test_every_operator_says_what_it_is() -> None:
     assert all(each.doc for each in list_ops())
 
 
-def test_an_unknown_operator_is_named_with_its_neighbours() -> None:
+def test_an_unknown_operator_is_named_with_its_neighbors() -> None:
     with pytest.raises(KeyError, match=r"there is no operator 'nn.rellu'; did you mean nn.relu or .*\?"):
         get_op("nn.rellu")
     with pytest.raises(KeyError, match="there is no operator 'zzzzzzzz'\""):

@@ -192,7 +192,7 @@ def test_functions_of_other_back_ends_by_their_bodies() -> None:
     assert ir_diff(before, before.shallow_copy()) == ""
 
 
-def test_colours() -> None:
+def test_colors() -> None:
     diff = ir_diff(chain(3), chain(3, left_out=1), color=True, context=0)
     assert diff.split("\n")[:3] == ["\x1b[1m--- @main\x1b[0m", "\x1b[1m+++ @main\x1b[0m", "\x1b[36m@@ -3,2 +3 @@\x1b[0m"]
     assert "\x1b[31m-  %1 = " in diff

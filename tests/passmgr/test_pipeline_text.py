@@ -171,7 +171,7 @@ def test_errors(text: str, message: str) -> None:
     assert caught.value.line == (2 if "line 2" in message else 1)
 
 
-def test_errors_in_long_text_show_the_neighbourhood() -> None:
+def test_errors_in_long_text_show_the_neighborhood() -> None:
     with pytest.raises(PipelineError) as caught:
         parse_pipeline("InferType," * 1000 + "Nope," + "InferType," * 1000)
     shown, caret = str(caught.value).split("\n")[1:]

@@ -77,7 +77,7 @@ def test_what_it_holds(pipeline: Sequential) -> None:
     assert relied == {"A requires InferType", 'L "q" requires InferType'}
 
 
-def test_it_needs_nothing_but_itself_and_follows_the_colours_of_the_system(pipeline: Sequential) -> None:
+def test_it_needs_nothing_but_itself_and_follows_the_colors_of_the_system(pipeline: Sequential) -> None:
     text = pipeline.plan().to_svg()
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert "@media (prefers-color-scheme: dark)" in text

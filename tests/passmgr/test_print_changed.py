@@ -107,7 +107,7 @@ def test_full_shows_the_start_once(mod: IRModule) -> None:
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("diff", "+"), ("cdiff", "\x1b[32m+")])
-def test_diffs_with_and_without_colours(mode: Literal["diff", "cdiff"], sign: str, mod: IRModule) -> None:
+def test_diffs_with_and_without_colors(mode: Literal["diff", "cdiff"], sign: str, mod: IRModule) -> None:
     out = io.StringIO()
     with PassContext(instruments=[PrintIRChanged(file=out, mode=mode, context=0)]):
         negate(mod)

@@ -252,7 +252,7 @@ def test_the_tuner_has_no_arguments_in_a_context() -> None:
             PassContext(**{name: None})  # type: ignore[arg-type]  # arguments that there are not
 
 
-def test_a_derived_instrument_may_initialise_its_base_by_name(log: list[str], mod: IRModule) -> None:
+def test_a_derived_instrument_may_initialize_its_base_by_name(log: list[str], mod: IRModule) -> None:
     class Derived(PassInstrument):
         def __init__(self) -> None:
             PassInstrument.__init__(self)

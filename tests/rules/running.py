@@ -140,7 +140,7 @@ def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool
 def _bound(array: Array, tolerance: float) -> float:
     if from_numpy(array.dtype) not in FLOATS:
         return 0.0
-    with np.errstate(all="ignore"):  # signalling nans
+    with np.errstate(all="ignore"):  # signaling nans
         values = array.astype(np.float64)
     narrow = 0.1 if from_numpy(array.dtype) == "bfloat16" else {2: 3e-2, 4: 2e-4}.get(array.dtype.itemsize, 1e-9)
     return max(narrow, tolerance) * float(np.max(np.abs(values), initial=1.0, where=np.isfinite(values)))
@@ -181,7 +181,7 @@ def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
     return Outcome(result["main"], context.statistics, pass_.info.name)
 
 
-def optimise(function: Function, *sets: RuleSetMeta, merge: bool = False, **config: AnyValue) -> Outcome:
+def saturate(function: Function, *sets: RuleSetMeta, merge: bool = False, **config: AnyValue) -> Outcome:
     """Runs rule sets over a function."""
     return apply(RulePass(sets, name="Tried", merge=merge), function, **config)
 

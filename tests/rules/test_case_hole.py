@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from passat.catalogue import rule_rows, rules_text
+from passat.catalog import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, cases, constant, each, joined, op, operator, parts, rule_pass, tensors
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.conditions import has_rank, is_all
@@ -12,7 +12,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import Pattern
 from passat.rules.typecheck import check_types
 from tests.rules.building import func, numbers, ops, splat, tup, var
-from tests.rules.running import apply, assert_equal_in_value, operators, optimise
+from tests.rules.running import apply, assert_equal_in_value, operators, saturate
 
 x, w, b = tensors("x w b")
 c = constant("c")
@@ -59,7 +59,7 @@ def test_a_rule_stands_for_one_of_each_case() -> None:
 def test_it_fires_in_each_case(dense: bool, biased: bool) -> None:
     made = ops.nn.dense(rows, numbers((5, 3))) if dense else ops.nn.matmul(rows, matrix)
     function = func((made + shift if biased else made) * splat(2.0))
-    outcome = optimise(function, Weighed, ConstantFolding)
+    outcome = saturate(function, Weighed, ConstantFolding)
     assert outcome.fired("Weighed.scaled") == 1
     assert operators(outcome.function).count("multiply") == 0
     assert_equal_in_value(function, outcome.function, exact=False)
@@ -67,8 +67,8 @@ def test_it_fires_in_each_case(dense: bool, biased: bool) -> None:
 
 def test_a_guard_of_some_cases_holds_in_those_alone() -> None:
     plain, biased = ops.nn.matmul(rows, matrix), ops.nn.matmul(rows, matrix) + shift
-    assert optimise(func(plain * splat(3.0)), Weighed).fired("Weighed.scaled") == 1
-    outcome = optimise(func(biased * splat(3.0)), Weighed)
+    assert saturate(func(plain * splat(3.0)), Weighed).fired("Weighed.scaled") == 1
+    outcome = saturate(func(biased * splat(3.0)), Weighed)
     assert outcome.fired("Weighed.scaled") == 0
     assert any("not 2" in remark for remark in outcome.remarks), outcome.remarks
 
@@ -114,7 +114,7 @@ def test_calls_that_run_together() -> None:
         all = rule
 
     function = func(tup(*(ops.nn.matmul(rows, numbers((3, size))) for size in (2, 4))))
-    outcome = optimise(function, Together)
+    outcome = saturate(function, Together)
     assert outcome.fired("Together.all") == 2
     assert_equal_in_value(function, outcome.function, exact=False)
 

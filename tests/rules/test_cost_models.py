@@ -25,7 +25,7 @@ from passat.rules.library.products import Products, Weights
 from passat.rules.library.views import ChainedViews, Transposes
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.program_strategies import programs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 from tests.share import share
 
 SETS = (Arithmetic, Constants, Products, Weights, ChainedViews, Transposes)
@@ -105,30 +105,30 @@ def test_a_model_of_ones_own_decides() -> None:
             return 1.0 if op.name == "power" else 100.0
 
     function = func(ops.power(a, const(2.0)))
-    assert operators(optimise(function, Squares, rules__cost="nodes").function) in (["power"], ["multiply"])
-    assert operators(optimise(function, Squares, rules__cost=Powers()).function) == ["power"]
+    assert operators(saturate(function, Squares, rules__cost="nodes").function) in (["power"], ["multiply"])
+    assert operators(saturate(function, Squares, rules__cost=Powers()).function) == ["power"]
 
 
 def test_a_model_may_have_no_hash_and_a_pass_forgets_it() -> None:
     function = func(ops.negative(ops.negative(a)))
     for model in (Flat(), Flat(2), Flat(3.5)):
-        assert operators(optimise(function, Twice, rules__cost=model).function) == []
+        assert operators(saturate(function, Twice, rules__cost=model).function) == []
 
 
 @settings(deadline=None, max_examples=share(15, 40), derandomize=True)
 @given(programs(), st.sampled_from([1.0, 0.25, 1e6]))
 def test_a_constant_model_counts_nodes(function: Function, amount: float) -> None:
     assert program_cost(function.body, Flat(amount)) == pytest.approx(amount * program_cost(function.body, NodeCount()))
-    counted = optimise(function, *SETS, ConstantFolding, rules__cost="nodes").function
-    flat = optimise(function, *SETS, ConstantFolding, rules__cost=Flat(1)).function
+    counted = saturate(function, *SETS, ConstantFolding, rules__cost="nodes").function
+    flat = saturate(function, *SETS, ConstantFolding, rules__cost=Flat(1)).function
     assert structural_equal(flat, counted)
 
 
 @settings(deadline=None, max_examples=share(15, 40), derandomize=True)
 @given(programs(), st.integers(-60, 60))
 def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> None:
-    scaled = optimise(function, *SETS, ConstantFolding, rules__cost=Scaled(NodeCount(), 2.0**power)).function
-    plain = optimise(function, *SETS, ConstantFolding, rules__cost="nodes").function
+    scaled = saturate(function, *SETS, ConstantFolding, rules__cost=Scaled(NodeCount(), 2.0**power)).function
+    plain = saturate(function, *SETS, ConstantFolding, rules__cost="nodes").function
     assert program_cost(scaled.body, NodeCount()) == program_cost(plain.body, NodeCount())
 
 
@@ -136,7 +136,7 @@ def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> N
 @given(programs(), st.integers(0, 1000))
 def test_no_model_makes_a_program_dearer(function: Function, seed: int) -> None:
     model = Wild(seed)
-    after = optimise(function, *SETS, ConstantFolding, rules__cost=model).function
+    after = saturate(function, *SETS, ConstantFolding, rules__cost=model).function
     assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
@@ -150,7 +150,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
 
         double = op.multiply(x, 2.0) >> op.add(x, x)
 
-    assert operators(optimise(func(a * const(2.0)), Doubling, rules__cost=Packed()).function) == ["multiply"]
+    assert operators(saturate(func(a * const(2.0)), Doubling, rules__cost=Packed()).function) == ["multiply"]
     assert isinstance(Packed(), ConstantAware)
     assert not isinstance(Flat(), ConstantAware)
 
@@ -171,7 +171,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
 )
 def test_what_is_no_price_is_an_error(amount: object, said: str) -> None:
     with pytest.raises(CostError, match=f"^the cost model Flat gave {said}"):
-        optimise(func(ops.negative(ops.negative(a))), Twice, rules__cost=Flat(amount))
+        saturate(func(ops.negative(ops.negative(a))), Twice, rules__cost=Flat(amount))
 
 
 def test_the_message_names_model_operator_and_types() -> None:

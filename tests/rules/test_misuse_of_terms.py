@@ -19,7 +19,7 @@ from passat.rules.conditions import computed, condition, equals, is_all, is_floa
 from passat.rules.multi_root import each, joined, parts
 from passat.rules.pattern import RuleError, constants, number
 from passat.rules.rule import RuleSetMeta
-from tests.rules.running import optimise
+from tests.rules.running import saturate
 
 KNOWN: dict[str, AnyValue] = {
     **{"x": tensor("x"), "y": tensor("y"), "c": constant("c"), "a": attribute("a"), "b": attribute("b"), "op": op, "math": math},
@@ -140,7 +140,7 @@ def test_terms_are_shown_and_looked_at_as_before() -> None:
 
 
 def run(rules: RuleSetMeta, function: Function) -> tuple[Function, Statistics]:
-    outcome = optimise(function, rules, rules__cost="nodes")
+    outcome = saturate(function, rules, rules__cost="nodes")
     return outcome.function, outcome.statistics
 
 

@@ -4,14 +4,14 @@ from typing import Any, cast
 
 import pytest
 
-from passat.catalogue import rule_rows, rules_text
+from passat.catalog import rule_rows, rules_text
 from passat.ir.module import IRModule
 from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.rule import RuleSetMeta
 from passat.rules.why_not.ask import Inquiry
 from tests.rules.building import func, ops, var
-from tests.rules.running import apply, operators, optimise
+from tests.rules.running import apply, operators, saturate
 
 x, y = tensors("x y")
 c = constant("c")
@@ -56,7 +56,7 @@ def test_guards_and_computed_values_see_the_operator() -> None:
 
 
 def test_it_fires_and_is_counted_under_the_name_of_the_rule() -> None:
-    outcome = optimise(BOTH, Operated)
+    outcome = saturate(BOTH, Operated)
     assert sorted(operators(outcome.function)) == ["add", "maximum", "minimum"]
     assert outcome.fired("Operated.twice") == 2
 

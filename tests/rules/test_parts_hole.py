@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from passat.catalogue import rule_rows, rules_text
+from passat.catalog import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, Term, attributes, condition, op, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.conditions import same_rank
 from tests.rules.building import func, ops, tup, var
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x, y = tensors("x y")
 (p,) = attributes("p")
@@ -45,7 +45,7 @@ def test_it_fires_wherever_the_part_is() -> None:
         parts = [v, w, z]
         parts[place] = ops.negative(ops.negative(parts[place]))
         function = func(join(*parts))  # type: ignore[arg-type]  # an expression
-        outcome = optimise(function, Joined)
+        outcome = saturate(function, Joined)
         assert sorted(operators(outcome.function)) == (["concatenate"] if place < 2 else ["concatenate", "negative", "negative"])
         assert_equal_in_value(function, outcome.function, exact=True)
 

@@ -27,7 +27,7 @@ from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.program_strategies import programs
-from tests.rules.running import assert_equal_in_value, operators, optimise, result_type
+from tests.rules.running import assert_equal_in_value, operators, result_type, saturate
 from tests.share import share
 
 x, y = tensors("x y")
@@ -68,7 +68,7 @@ PRICES = Prices(add=3.0, multiply=1.0, divide=5.0)
 
 
 def picked(function: Function, rank: int, *sets: RuleSetMeta, **config: AnyValue) -> Function:
-    return optimise(function, *sets, rules__pick={"Tried": rank}, **config).function
+    return saturate(function, *sets, rules__pick={"Tried": rank}, **config).function
 
 
 def model(*kinds: str) -> ModelProto:
@@ -109,10 +109,10 @@ def test_passes_in_one_e_graph_go_on_together(name: str) -> None:
 
 
 def test_what_is_left_to_choose_from_is_counted() -> None:
-    outcome = optimise(func(ops.exp(ops.add(ops.add(a, a), ops.add(a, a)))), Doubles)
+    outcome = saturate(func(ops.exp(ops.add(ops.add(a, a), ops.add(a, a)))), Doubles)
     assert outcome.count("alternatives") == 2
-    assert optimise(func(ops.exp(a)), Doubles).count("alternatives") == 0
-    assert (outcome.count("changed"), optimise(func(ops.exp(a)), Doubles).count("changed")) == (1, 0)
+    assert saturate(func(ops.exp(a)), Doubles).count("alternatives") == 0
+    assert (outcome.count("changed"), saturate(func(ops.exp(a)), Doubles).count("changed")) == (1, 0)
 
 
 def test_the_same_program_comes_each_time() -> None:
@@ -128,9 +128,9 @@ def test_the_same_program_comes_each_time() -> None:
 @settings(deadline=None, max_examples=share(20, 60), derandomize=True)
 @given(programs())
 def test_each_has_the_same_values(function: Function) -> None:
-    best = optimise(function, *SIMPLIFY, *FOLDING).function
+    best = saturate(function, *SIMPLIFY, *FOLDING).function
     for rank in (1, 3):
-        made = optimise(function, *SIMPLIFY, ScaleAxis, *FOLDING, rules__pick={"Tried": rank}).function
+        made = saturate(function, *SIMPLIFY, ScaleAxis, *FOLDING, rules__pick={"Tried": rank}).function
         assert result_type(made) == result_type(best)
         assert_equal_in_value(function, made, exact=False, rounds=2)
 
@@ -146,7 +146,7 @@ def test_a_program_that_loses_a_stateful_call_is_passed_over() -> None:
     noise = ops.nn.dropout(b)[0]
     function = func(ops.tan(a + noise), a, b)
     prices = Prices(sin=1.0, exp=1.5, tan=9.0, **{"nn.dropout": 0.001, "add": 0.001})
-    found = [optimise(function, Forgetful, rules__pick={"Tried": rank}, rules__cost=prices) for rank in range(3)]
+    found = [saturate(function, Forgetful, rules__pick={"Tried": rank}, rules__cost=prices) for rank in range(3)]
     assert [operators(outcome.function)[-1] for outcome in found] == ["sin", "tan", "tan"]
     assert all(not outcome.remarks for outcome in found)
 
@@ -169,7 +169,7 @@ def layers(count: int) -> Function:
 
 def test_each_region_goes_on() -> None:
     function = layers(60)
-    made = [optimise(function, Doubles, rules__pick={"Tried": rank}, rules__cost=PRICES, rules__region_nodes=20) for rank in range(2)]
+    made = [saturate(function, Doubles, rules__pick={"Tried": rank}, rules__cost=PRICES, rules__region_nodes=20) for rank in range(2)]
     regions = int(made[1].count("regions"))
     assert regions > 1
     assert [operators(outcome.function).count("add") for outcome in made] == [0, regions]

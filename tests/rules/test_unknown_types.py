@@ -43,7 +43,7 @@ def forgetful(function: Function, seed: int) -> Function:
 
 
 def networks() -> list[Function]:
-    """Functions that rules about products, normalisations and branches look at; their weights are parameters."""
+    """Functions that rules about products, normalizations and branches look at; their weights are parameters."""
     x, image = relay.var("x", shape=(2, 4)), relay.var("x", shape=(1, 4, 6, 6))
     w, v, b = relay.var("w", shape=(3, 4)), relay.var("v", shape=(3, 4)), relay.var("b", shape=(3,))
     kernel = relay.var("w", shape=(4, 4, 3, 3))

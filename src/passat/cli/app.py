@@ -147,8 +147,8 @@ def end(message: str, code: int, as_json: bool = False, details: "Sequence[Diagn
     if details:
         from passat.ir.diagnostic_text import render_diagnostics
 
-        colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        print(f"\n{render_diagnostics(details, colour)}", file=sys.stderr)
+        color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        print(f"\n{render_diagnostics(details, color)}", file=sys.stderr)
     if as_json:
         _print_json(message, details)
     raise typer.Exit(code)
@@ -205,7 +205,7 @@ app.add_typer(rules_app, name="rules")
 
 @app.callback(invoke_without_command=True)
 def passat(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False) -> None:
-    """Optimise ONNX models with rewrite rules, saturated in an e-graph."""
+    """Optimize ONNX models with rewrite rules, saturated in an e-graph."""
     if version:
         print(f"passat {__version__}")
         raise typer.Exit

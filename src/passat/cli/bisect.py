@@ -28,7 +28,7 @@ class Finding(Protocol):
 
 
 _Found = TypeVar("_Found", bound=Finding)
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimisation goes wrong.", show_default=False)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimization goes wrong.", show_default=False)]
 
 
 @command(app)

@@ -207,7 +207,7 @@ class SettingOptions:
 
 @command(app)
 def optimize(
-    model: Annotated[Path, typer.Argument(metavar="IN", help="The model to optimise.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="IN", help="The model to optimize.", show_default=False)],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -247,7 +247,7 @@ def optimize(
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Do all but write OUT.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Optimise an ONNX model, compare the result with it, and write it."""
+    """Optimize an ONNX model, compare the result with it, and write it."""
     out = output or model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
     with errors(as_json, "nothing was written"):
         with collector_paused():  # of what is imported nothing goes

@@ -67,7 +67,7 @@ def passes(
 ) -> None:
     """List the passes, or show one of them in full."""
     with errors(as_json):
-        from passat.catalogue import details_text, pass_details, pass_rows, passes_table
+        from passat.catalog import details_text, pass_details, pass_rows, passes_table
 
         load(rules)
         if name is not None:

@@ -25,7 +25,7 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     passes that use it as another one), `holes`, `conditions`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
-        from passat.catalogue import rule_rows, rules_text
+        from passat.catalog import rule_rows, rules_text
 
         rows = rule_rows(load(rules) if rules else None)
         print(json.dumps(rows, indent=2) if as_json else rules_text(rows))
@@ -89,7 +89,7 @@ def rules_doc(
     """Print a page in Markdown on rules: equations, guards in words, kinds, what they may do to values, operators."""
     with errors(as_json=False):
         check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
-        from passat.catalogue import subjects_of
+        from passat.catalog import subjects_of
         from passat.rule_pages import library_page, page
 
         text = page(subjects_of(rule_sets(what))) if what else library_page()
@@ -141,7 +141,7 @@ def explain(
         Path | None,
         typer.Option("--check", metavar="FILE", help="Check a certificate that `passat optimize --certificate FILE` has written."),
     ] = None,
-    before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimised.")] = None,
+    before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimized.")] = None,
     after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result.")] = None,
     rules: RulesOption = None,
     trust: Annotated[

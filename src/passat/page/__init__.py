@@ -1,1 +1,1 @@
-"""What an optimisation did as one self-contained page: programs before and after, rules, e-graphs, times."""
+"""What an optimization did as one self-contained page: programs before and after, rules, e-graphs, times."""

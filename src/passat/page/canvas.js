@@ -4,8 +4,8 @@ const LARGEST = 4;
 
 class GraphView extends GraphDrawing {
   /** `onSelect` is told the node that was clicked, or -1. */
-  constructor(canvas, graph, changedColour, onSelect) {
-    super(canvas, graph, changedColour);
+  constructor(canvas, graph, changedColor, onSelect) {
+    super(canvas, graph, changedColor);
     this.onSelect = onSelect;
     this.frames = [];
     this.fitted = true;
@@ -16,7 +16,7 @@ class GraphView extends GraphDrawing {
     const { canvas } = this;
     new ResizeObserver(() => this.resize()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.readColours();
+      this.readColors();
       this.ask();
     });
     let held = null;

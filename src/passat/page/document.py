@@ -194,7 +194,7 @@ _SCRIPTS: Final = ("elements.js", "drawing.js", "canvas.js", "graphs.js", "table
 
 
 def write_page(path: str | os.PathLike[str], report: Report, record: Record) -> None:
-    """Writes the page of an optimisation, whole or not at all. Raises OSError."""
+    """Writes the page of an optimization, whole or not at all. Raises OSError."""
     with collector_paused():
         write_whole(Path(path), page_text(report, record).encode())
 

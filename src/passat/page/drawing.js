@@ -6,11 +6,11 @@ const BOXES_FROM = 0.12; // below it, boxes are plain rectangles and lines are s
 const MOST_ASIDE = 160;
 
 class GraphDrawing {
-  constructor(canvas, graph, changedColour) {
+  constructor(canvas, graph, changedColor) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.graph = graph;
-    this.changedColour = changedColour;
+    this.changedColor = changedColor;
     this.selected = -1;
     this.found = new Set();
     this.count = graph.x.length;
@@ -42,7 +42,7 @@ class GraphDrawing {
     this.scale = 1;
     this.left = 0;
     this.top = 0;
-    this.readColours();
+    this.readColors();
   }
 
   /** Lines to all that use a thing, or all that a thing uses, would hide everything else: they are drawn for a chosen node alone. */
@@ -60,14 +60,14 @@ class GraphDrawing {
     });
   }
 
-  readColours() {
+  readColors() {
     const style = getComputedStyle(document.documentElement);
-    const colour = (variable) => style.getPropertyValue(`--${variable}`).trim();
-    const pair = (variable) => [colour(variable), colour(`${variable}-edge`)];
-    this.colours = {
-      page: colour("page"), text: colour("text"), quiet: colour("quiet"), wire: colour("wire"), chosen: colour("chosen"), found: colour("found"),
+    const color = (variable) => style.getPropertyValue(`--${variable}`).trim();
+    const pair = (variable) => [color(variable), color(`${variable}-edge`)];
+    this.colors = {
+      page: color("page"), text: color("text"), quiet: color("quiet"), wire: color("wire"), chosen: color("chosen"), found: color("found"),
     };
-    this.fills = [pair("same"), pair(this.changedColour), pair("input")];
+    this.fills = [pair("same"), pair(this.changedColor), pair("input")];
   }
 
   /** 0 kept, 1 changed, 2 an input or output. */
@@ -79,7 +79,7 @@ class GraphDrawing {
   draw() {
     const { context, canvas, scale, ratio } = this;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = this.colours.page;
+    context.fillStyle = this.colors.page;
     context.fillRect(0, 0, canvas.width, canvas.height);
     const whole = scale * ratio;
     context.setTransform(whole, 0, 0, whole, -this.left * whole, -this.top * whole);
@@ -130,14 +130,14 @@ class GraphDrawing {
     if (scale >= LABELS_FROM) {
       visible.forEach((node) => this.addStubs(near, node));
     }
-    context.strokeStyle = this.colours.wire;
+    context.strokeStyle = this.colors.wire;
     context.lineWidth = Math.max(1.2, 0.6 / scale);
     context.globalAlpha = scale >= LABELS_FROM ? 0.9 : curved ? 0.6 : 0.45;
     context.stroke(near);
     context.globalAlpha = curved ? 0.35 : 0.06;
     context.stroke(far);
     context.globalAlpha = 1;
-    context.strokeStyle = this.colours.chosen;
+    context.strokeStyle = this.colors.chosen;
     context.lineWidth = Math.max(2, 1.5 / scale);
     context.stroke(own);
   }
@@ -210,7 +210,7 @@ class GraphDrawing {
     });
   }
 
-  /** Nodes from far away: rectangles of at least a dot, in the strong colours; what changed on top. */
+  /** Nodes from far away: rectangles of at least a dot, in the strong colors; what changed on top. */
   drawSpots(styles) {
     const { context } = this;
     const least = 1.6 / this.scale;
@@ -224,17 +224,17 @@ class GraphDrawing {
 
   drawMarks(visible) {
     const { context, scale } = this;
-    const mark = (node, colour) => {
+    const mark = (node, color) => {
       const slack = 3 / scale;
-      context.strokeStyle = colour;
+      context.strokeStyle = color;
       context.lineWidth = Math.max(2.5, 2.2 / scale);
       context.strokeRect(this.x[node] - slack, this.y[node] - slack, this.width[node] + 2 * slack, this.height + 2 * slack);
     };
     if (this.found.size > 0) {
-      visible.filter((node) => this.found.has(node)).forEach((node) => mark(node, this.colours.found));
+      visible.filter((node) => this.found.has(node)).forEach((node) => mark(node, this.colors.found));
     }
     if (this.selected >= 0) {
-      mark(this.selected, this.colours.chosen);
+      mark(this.selected, this.colors.chosen);
     }
   }
 
@@ -246,11 +246,11 @@ class GraphDrawing {
     for (const node of visible) {
       const middle = this.x[node] + this.width[node] / 2;
       const below = names && graph.kind[node] === 0 ? text(graph.name[node]) : "";
-      context.fillStyle = this.colours.text;
+      context.fillStyle = this.colors.text;
       context.font = "13px ui-sans-serif, system-ui, sans-serif";
       context.fillText(text(graph.label[node]), middle, this.y[node] + this.height / 2 - (below ? 6 : -0.5), this.width[node] - 10);
       if (below) {
-        context.fillStyle = this.colours.quiet;
+        context.fillStyle = this.colors.quiet;
         context.font = "9px ui-sans-serif, system-ui, sans-serif";
         context.fillText(ending(below, Math.floor(this.width[node] / 5)), middle, this.y[node] + this.height / 2 + 9, this.width[node] - 8);
       }

@@ -143,7 +143,7 @@ def _positions(
 
 
 def _pulls(near: Sequence[Sequence[int]], layer: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """How much the place of each neighbour counts for the place of a node: the more layers are in between, the less."""
+    """How much the place of each neighbor counts for the place of a node: the more layers are in between, the less."""
     pulls = []
     for node, others in enumerate(near):
         weights = [1 / (layer[node] - layer[other]) ** 2 for other in others]

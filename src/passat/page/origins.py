@@ -1,4 +1,4 @@
-"""What an optimisation keeps for its page beside the report, and what the page shows of it: which rule or pass made which node of a result,
+"""What an optimization keeps for its page beside the report, and what the page shows of it: which rule or pass made which node of a result,
 the e-graphs with all their nodes, what rules did in full."""
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Relay's functions of products, normalisations and the like whose parameters differ from those of our operators.
+"""Relay's functions of products, normalizations and the like whose parameters differ from those of our operators.
 
 What an operator of ours has no form for is a ValueError.
 """
@@ -69,7 +69,7 @@ def dropout_raw(data: Expr, rate: float = 0.5) -> Call:
 
 
 def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True, scale: bool = True) -> Call:
-    """Normalisation by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma count."""
+    """Normalization by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma count."""
     if axis != -1 and axis != rank("nn.layer_norm", "data", operand("nn.layer_norm", "data", data)) - 1:
         raise ValueError(f"relay.nn.layer_norm: axis={axis} is not supported; the last axis is")
     return call(
@@ -84,7 +84,7 @@ def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: flo
 def instance_norm(
     data: Expr, gamma: Expr, beta: Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
-    """Normalisation of each sample and channel by its mean and variance."""
+    """Normalization of each sample and channel by its mean and variance."""
     return call(
         "nn.instance_norm",
         data,
@@ -97,7 +97,7 @@ def instance_norm(
 def group_norm(
     data: Expr, gamma: Expr, beta: Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
-    """Normalisation of each sample and group of channels by its mean and variance."""
+    """Normalization of each sample and group of channels by its mean and variance."""
     affine = _affine("nn.group_norm", operand("nn.group_norm", "data", data), axis, gamma, beta, center, scale)
     return call("nn.group_norm", data, *affine, num_groups=num_groups, axis=axis, epsilon=epsilon)
 

@@ -90,7 +90,7 @@ def SimplifyExpr() -> Pass:
 
 
 def SimplifyInference() -> Pass:
-    """Removes what only training needs, and takes normalisations apart."""
+    """Removes what only training needs, and takes normalizations apart."""
     return _make("SimplifyInference", unpack=True)
 
 

@@ -84,7 +84,7 @@ class Tab:
         raise BrowserError(f"the page was not drawn: {self.complaints}")
 
     def dark(self, on: bool) -> None:
-        """Has the reader prefer dark colours, or light ones."""
+        """Has the reader prefer dark colors, or light ones."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
     def run(self, script: str) -> Any:

@@ -42,7 +42,7 @@ def small_model(name: str = "/block/Add", value: str = "m") -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def optimised(model: "onnx.ModelProto | str | Path", **options: Any) -> passat.Result:
+def optimized(model: "onnx.ModelProto | str | Path", **options: Any) -> passat.Result:
     """The result of `Small` alone, recorded."""
     return passat.optimize(model, passes="Small", rules=[Small], record=True, **{"verify": False, **options})
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import passat
-from passat.catalogue import leaves
+from passat.catalog import leaves
 from passat.ir.ops.static_forms import ARE_STATIC_FORMS
 from passat.page.origins import egraphs_of, made_by_rules
 from passat.page.program import Strings, program_of, script_json, twins
@@ -19,7 +19,7 @@ from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensors
 from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
-from tests.frontdoor.page.pages import column, data_of, optimised, small_model
+from tests.frontdoor.page.pages import column, data_of, optimized, small_model
 from tests.fuzz.graphs import random_case
 
 WALKS = {pass_.info.name for pass_ in leaves(build_pipeline()) if not isinstance(pass_, RulePass)}
@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
 
 
 def test_the_program_before_and_after() -> None:
-    data = data_of(optimised(small_model()))
+    data = data_of(optimized(small_model()))
     assert column(data, "before", "label") == ["x", "add", "multiply", "sqrt", "add", "output"]
     assert column(data, "after", "label") == ["x", "abs", "add", "output"]
     assert data["graphs"]["before"]["changed"] == [0, 1, 1, 1, 0, 0]
@@ -39,7 +39,7 @@ def test_the_program_before_and_after() -> None:
 
 
 def test_operands_are_nodes_or_the_texts_of_constants() -> None:
-    data = data_of(optimised(small_model()))
+    data = data_of(optimized(small_model()))
     x, zero = data["graphs"]["before"]["operands"][1]
     assert x == 0
     assert data["strings"][-1 - zero] == "float32[3] = [0.0, 0.0, 0.0]"
@@ -47,13 +47,13 @@ def test_operands_are_nodes_or_the_texts_of_constants() -> None:
 
 
 def test_counterparts() -> None:
-    data = data_of(optimised(small_model()))
+    data = data_of(optimized(small_model()))
     assert data["graphs"]["before"]["twin"] == [0, -1, -1, 1, 2, 3], "abs computes what sqrt did"
     assert data["graphs"]["after"]["twin"] == [0, 3, 4, 5]
 
 
 def test_rules() -> None:
-    rules = {rule["name"]: rule for rule in data_of(optimised(small_model()))["rules"]}
+    rules = {rule["name"]: rule for rule in data_of(optimized(small_model()))["rules"]}
     zero, root = rules["Small.add_zero"], rules["Small.root"]
     assert (zero["matched"], zero["refused"], zero["unions"], zero["made"]) == (2, 1, 1, 0)
     assert zero["reasons"] == [["is_all(c, 0): the elements of the constant are 1.0, not 0", 1]]
@@ -98,17 +98,17 @@ def test_the_statistics_say_which_rules_fired_and_were_not_taken(last: str, take
 
 
 def test_rules_that_matched_nothing() -> None:
-    assert data_of(optimised(small_model()))["silent"] == ["Small.never"]
+    assert data_of(optimized(small_model()))["silent"] == ["Small.never"]
 
 
 def test_rounds() -> None:
-    (run,) = data_of(optimised(small_model()))["runs"]
+    (run,) = data_of(optimized(small_model()))["runs"]
     assert (run["pass"], run["function"], run["initial"], run["applications"], run["stopped"]) == ("Small", "main", 7, 2, "saturated")
     assert [tuple(each[:4]) for each in run["rounds"]] == [(8, 8, 3, 2), (8, 6, 0, 0)]
 
 
 def test_the_egraph() -> None:
-    data = data_of(optimised(small_model()))
+    data = data_of(optimized(small_model()))
     (graph,) = data["egraphs"]
     found: dict[int, list[tuple[str, str, int]]] = {}
     for cls, label, rule, taken in zip(graph["cls"], graph["label"], graph["rule"], graph["taken"], strict=True):
@@ -122,7 +122,7 @@ def test_the_egraph() -> None:
 
 
 def test_plan_and_passes() -> None:
-    data = data_of(optimised(small_model()))
+    data = data_of(optimized(small_model()))
     assert data["plan"]["steps"] == [["1", "InferType", "required by Small"], ["2", "Small", "listed, level 0"]]
     assert [each["name"] for each in data["passes"]] == ["InferType", "Small"]
     assert data["plan"]["svg"]
@@ -132,7 +132,7 @@ def test_the_input_that_came_back() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     model = helper.make_model(helper.make_graph(nodes, "same", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)])
-    data = data_of(optimised(model))
+    data = data_of(optimized(model))
     assert data["head"]["kept"] == "no pass changed anything"
     assert column(data, "before", "label") == column(data, "after", "label")
     assert not any(data["graphs"]["after"]["changed"])
@@ -177,12 +177,12 @@ def test_branches_and_local_functions_are_drawn() -> None:
     nodes = [helper.make_node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Sigmoid"))]
     inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
     graph = helper.make_graph(nodes, "branches", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
-    data = data_of(optimised(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])))
+    data = data_of(optimized(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])))
     assert {"onnx.If", "Function", "nn.relu", "sigmoid", "output"} <= set(column(data, "before", "label"))
 
 
 def test_large_programs_are_cut_and_that_is_said() -> None:
-    result = optimised(layered(3))
+    result = optimized(layered(3))
     assert result.record is not None
     cut = program_of(result.record.before, most=20)
     assert len(cut.nodes) == 20
@@ -210,7 +210,7 @@ def test_weights_are_not_in_the_page() -> None:
     model = small_model()
     secret = np.arange(6, dtype=np.float32).reshape(2, 3) + 0.123456
     model.graph.initializer[1].CopyFrom(numpy_helper.from_array(secret, "one"))
-    texts = data_of(optimised(model))["strings"]
+    texts = data_of(optimized(model))["strings"]
     assert "float32[2, 3]" in texts
     assert not any("0.123" in text for text in texts)
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 import passat
 from passat.cli.app import app
-from tests.frontdoor.page.pages import optimised, small_model
+from tests.frontdoor.page.pages import optimized, small_model
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -71,7 +71,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
-    optimised(small_model()).write_report(tmp_path / "page.html")
+    optimized(small_model()).write_report(tmp_path / "page.html")
     return Page((tmp_path / "page.html").read_text("utf-8"))
 
 
@@ -136,7 +136,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("os.replace", broken)
     with pytest.raises(OSError, match="No space left"):
-        optimised(small_model()).write_report(place)
+        optimized(small_model()).write_report(place)
     assert place.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 

@@ -11,7 +11,7 @@ import pytest
 import passat
 from tests.frontdoor.page.browser import BrowserError, Tab, browser, find_chromium
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
-from tests.frontdoor.page.pages import optimised, small_model
+from tests.frontdoor.page.pages import optimized, small_model
 from tests.frontdoor.small_pipeline import SMALL
 
 CHROMIUM = find_chromium()
@@ -80,8 +80,8 @@ def pixels(side: str) -> str:
     return f"(() => {{ const c = byId('{side}'); const k = {copy}.getContext('2d', {{ willReadFrequently: true }}); {read}; }})()"
 
 
-def colours(tab: Tab, side: str) -> int:
-    """How many different colours are in a drawing."""
+def colors(tab: Tab, side: str) -> int:
+    """How many different colors are in a drawing."""
     return int(tab.run(f"new Set(new Uint32Array({pixels(side)})).size"))
 
 
@@ -95,8 +95,8 @@ def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     assert "197 \u2192 80" in tab.text("#cards")
     assert tab.text("#verdicts").startswith("verified on ONNX Runtime")
     assert tab.text("#caption-before").startswith("Before: 201 calls")
-    assert colours(tab, "before") > 5
-    assert colours(tab, "after") > 5
+    assert colors(tab, "before") > 5
+    assert colors(tab, "after") > 5
     assert "Weights.into_weight" in tab.text("#rules")
     assert "rules matched nothing" in tab.text("#rules")
     assert tab.run("document.querySelectorAll('#clusters svg g[role=button]').length") > 1
@@ -267,7 +267,7 @@ def test_nothing_is_wider_than_the_window(tab: Tab, bert: Path, width: int) -> N
 def test_names_stay_texts(tab: Tab, tmp_path: Path, attack: str) -> None:
     model = small_model(name=attack, value=attack)
     model.graph.node[3].name = attack
-    optimised(model).write_report(tmp_path / "page.html")
+    optimized(model).write_report(tmp_path / "page.html")
     tab.open(tmp_path / "page.html")
     for side in ("before", "after"):
         for node in range(tab.run(f"views.{side}.count")):
@@ -287,7 +287,7 @@ def test_names_stay_texts(tab: Tab, tmp_path: Path, attack: str) -> None:
 def test_the_name_of_the_file_stays_a_text(tab: Tab, tmp_path: Path) -> None:
     place = tmp_path / "<img src=x onerror=hacked=1>&amp;.onnx"
     onnx.save(small_model(), place)
-    optimised(place).write_report(tmp_path / "page.html")
+    optimized(place).write_report(tmp_path / "page.html")
     tab.open(tmp_path / "page.html")
     assert tab.text("h1") == place.name
     assert tab.run("document.title") == f"{place.name} - Passat"
@@ -296,7 +296,7 @@ def test_the_name_of_the_file_stays_a_text(tab: Tab, tmp_path: Path) -> None:
 
 def test_even_a_script_that_got_in_could_not_run(tab: Tab, tmp_path: Path) -> None:
     """The policy of the page holds by itself."""
-    optimised(small_model()).write_report(tmp_path / "page.html")
+    optimized(small_model()).write_report(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     (tmp_path / "page.html").write_text(
         text.replace("</main>", "<script>window.hacked = 1</script><img src='https://example.org/x.png'></main>")
@@ -313,14 +313,14 @@ def test_twenty_thousand_nodes(tab: Tab, large: Path) -> None:
     tab.open(large)
     assert tab.run("views.before.count") >= 20_000
     assert "left out" not in tab.text("#graphs")
-    assert colours(tab, "before") > 10
+    assert colors(tab, "before") > 10
     for _ in range(12):
         tab.run("views.before.zoom(1.5)")
         frame(tab)
     assert tab.run("views.before.scale") >= 0.75
     tab.run("goTo('before', 10000)")
     frame(tab)
-    assert colours(tab, "before") > 10
+    assert colors(tab, "before") > 10
     assert "/encoder/layer." in tab.text("#details")
     tab.run("byId('search').value = 'layer.500/'; byId('search').dispatchEvent(new Event('input'))")
     assert tab.text("#matches") == f"{NODES_OF_A_LAYER} before, {NODES_OF_A_LAYER - 5} after"

@@ -1,4 +1,4 @@
-"""What the tests of ONNX in and out share: models from text, ONNX Runtime without optimisations, counts of live nodes."""
+"""What the tests of ONNX in and out share: models from text, ONNX Runtime without optimizations, counts of live nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def _run(model: ModelProto, feeds: Feeds) -> list[Any]:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[[ModelProto, Feeds], list[Any]]:
-    """The outputs of a model under ONNX Runtime with its optimisations off."""
+    """The outputs of a model under ONNX Runtime with its optimizations off."""
     return _run
 
 

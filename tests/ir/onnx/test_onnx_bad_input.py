@@ -302,7 +302,7 @@ def test_without_onnx_the_sentence_says_how_to_install_it() -> None:
 
 
 def sparse(values: Sequence[float], indices: Sequence[int], dims: Sequence[int], index_dims: Sequence[int] = ()) -> ModelProto:
-    """x plus a sparse initialiser."""
+    """x plus a sparse initializer."""
     proto = onnx.SparseTensorProto(dims=dims)
     proto.values.CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [len(values)], values))
     proto.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, index_dims or [len(indices)], indices))

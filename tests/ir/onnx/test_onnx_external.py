@@ -45,7 +45,7 @@ def source(tmp_path: Path, parse: Parse) -> Path:
 
 
 def values(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The initialisers of a model as onnx itself loads them, which checks the file's form."""
+    """The initializers of a model as onnx itself loads them, which checks the file's form."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
 
 

@@ -64,7 +64,7 @@ def test_names_of_nodes_and_values_survive_a_change_beside_them(parse: Parse, re
     ]
 
 
-def test_initialisers_are_constants_and_come_out_unchanged(parse: Parse) -> None:
+def test_initializers_are_constants_and_come_out_unchanged(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
     initializer(model, "w", np.array([1, 2], np.float32))
     model.graph.initializer[0].doc_string = "weights"
@@ -74,7 +74,7 @@ def test_initialisers_are_constants_and_come_out_unchanged(parse: Parse) -> None
     assert out.graph.initializer == model.graph.initializer
 
 
-def test_ir_version_3_lists_initialisers_as_inputs_and_stays(parse: Parse) -> None:
+def test_ir_version_3_lists_initializers_as_inputs_and_stays(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { c = Add(w, v)\n y = Add(x, c) }", ir=3, opset=9)
     initializer(model, "w", np.array([1, 2], np.float32), as_input=True)
     initializer(model, "v", np.array([3, 4], np.float32), as_input=True)
@@ -127,7 +127,7 @@ def test_an_input_behind_an_identity_keeps_the_outputs_name(parse: Parse, run: R
         np.testing.assert_array_equal(result, x)
 
 
-def test_an_initialiser_that_is_an_output(parse: Parse, run: Run) -> None:
+def test_an_initializer_that_is_an_output(parse: Parse, run: Run) -> None:
     model = parse("g (float[2] x) => (float[2] w, float[2] y) { y = Add(x, w) }")
     initializer(model, "w", np.array([1, 2], np.float32))
     out = through(model)
@@ -158,7 +158,7 @@ def test_an_output_without_a_shape_gets_the_inferred_one(parse: Parse) -> None:
     assert through(model) == want
 
 
-def test_a_constant_node_comes_back_as_an_initialiser_or_a_node(parse: Parse, run: Run) -> None:
+def test_a_constant_node_comes_back_as_an_initializer_or_a_node(parse: Parse, run: Run) -> None:
     model = parse("g (float[2] x) => (float[2] y) { c = Constant<value_floats = [1.5, 2.5]>()\n y = Add(x, c) }")
     out = through(model)
     np.testing.assert_array_equal(run(out, {"x": np.zeros(2, np.float32)})[0], [1.5, 2.5])
@@ -188,7 +188,7 @@ def test_repeated_values_of_types_that_constant_of_shape_does_not_know_are_dense
     assert len(out.graph.initializer[0].raw_data) == 2000
 
 
-def test_sparse_initialisers(parse: Parse, run: Run) -> None:
+def test_sparse_initializers(parse: Parse, run: Run) -> None:
     model = parse("g (float[6] x) => (float[6] y) { y = Add(x, w) }")
     values = numpy_helper.from_array(np.array([1, 5], np.float32), "w")
     indices = numpy_helper.from_array(np.array([2, 4], np.int64), "w_indices")
@@ -250,7 +250,7 @@ def test_local_functions_are_called_and_kept(run: Run, rebuilt: Callable[..., An
         np.testing.assert_array_equal(run(out, {"x": np.array([[1, -1]], np.float32)})[0], [[3, 0]])
 
 
-def test_quantisation_annotations_follow_their_values(parse: Parse) -> None:
+def test_quantization_annotations_follow_their_values(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { h = Relu(x)\n dead = Neg(x)\n y = Sqrt(h) }")
     initializer(model, "scale", np.float32(0.5))
     for name in ("h", "dead"):
@@ -287,7 +287,7 @@ NARROW = ["INT2", "INT4", "UINT4", "FLOAT4E2M1", "FLOAT6E2M3", "FLOAT8E4M3FN", "
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_initialisers_of_narrow_types_are_read_and_written(parse: Parse, dtype: str) -> None:
+def test_initializers_of_narrow_types_are_read_and_written(parse: Parse, dtype: str) -> None:
     number = TensorProto.DataType.Value(dtype)
     model = parse("g () => (float[3] y) { y = Cast<to = 1>(w) }", opset=28, ir=14)
     model.graph.initializer.append(helper.make_tensor("w", number, [3], [1, 0, 1]))

@@ -36,7 +36,7 @@ RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLi
 
 
 def interface(model: ModelProto) -> tuple[list[bytes], list[bytes]]:
-    """Inputs that are no initialisers, and outputs, to the last byte."""
+    """Inputs that are no initializers, and outputs, to the last byte."""
     fixed = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
     return (
         [value.SerializeToString() for value in model.graph.input if value.name not in fixed],
@@ -77,14 +77,14 @@ def test_light_models_compute_the_same(name: str, rebuilt: Rebuilt, histogram: H
         np.testing.assert_array_equal(run(out, feeds)[0], want)
 
 
-def test_onnx_runtime_still_takes_the_initialisers_of_ir_version_3_for_constants(tmp_path: Path) -> None:
+def test_onnx_runtime_still_takes_the_initializers_of_ir_version_3_for_constants(tmp_path: Path) -> None:
     out = to_onnx(load(DATA / "light" / "light_squeezenet.onnx"))
     options = ort.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 4
     session = ort.InferenceSession(out.SerializeToString(), options, providers=["CPUExecutionProvider"])
     assert len(session.get_inputs()) == 1
-    kinds = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx").graph.node}
+    kinds = {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
     assert "ConstantOfShape" not in kinds
 
 
@@ -165,7 +165,7 @@ def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> ModelProto:
-    """Sorted graphs of live nodes over matrices, with shared values, several outputs, and initialisers."""
+    """Sorted graphs of live nodes over matrices, with shared values, several outputs, and initializers."""
     empty = onnx.parser.parse_graph("g (float[N, 4] x, float[N, 4] z) => () { }")
     model = onnx.helper.make_model(empty, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
     graph = model.graph

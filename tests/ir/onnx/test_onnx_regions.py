@@ -159,7 +159,7 @@ def test_a_branch_that_returns_an_outer_value(parse: Parse, run: Run, rebuilt: R
         np.testing.assert_array_equal(run(out, {"c": np.array(flag), "x": X})[0], want)
 
 
-def test_initialisers_of_a_subgraph(parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
+def test_initializers_of_a_subgraph(parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
     model = parse(NESTED)
     branch = model.graph.node[0].attribute[0].g
     branch.initializer.append(onnx.numpy_helper.from_array(K, "k"))

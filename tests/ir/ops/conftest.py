@@ -156,7 +156,7 @@ class Nodes:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
     def run(self, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
-        """The output of a model by ONNX Runtime, which optimises nothing."""
+        """The output of a model by ONNX Runtime, which optimizes nothing."""
         session = self.session(model)
         wanted = {value.name for value in session.get_inputs()}
         found: Array = session.run(None, {name: array for name, array in feeds.items() if name in wanted})[0]

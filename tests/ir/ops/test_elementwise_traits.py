@@ -15,7 +15,7 @@ from passat.ir.op import Op, OpTypeError, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # random bits are signalling nans now and then
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # random bits are signaling nans now and then
 
 MODULES = ("activation", "arithmetic", "cast", "comparison", "unary")
 OPS = [op for op in list_ops() if op.relation.__module__ in [f"passat.ir.ops.{name}" for name in MODULES]]

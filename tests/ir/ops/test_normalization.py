@@ -1,4 +1,4 @@
-"""Normalisation by mean and variance: types, values, and their ONNX forms."""
+"""Normalization by mean and variance: types, values, and their ONNX forms."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -50,12 +50,12 @@ def batch_operands(*shape: int, dtype: str = "float32") -> list[Array]:
 
 @pytest.mark.parametrize("version", [7, 9, 14, 15, 24])
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5), (0, 3, 4, 4), (2, 3, 2, 3, 4)])
-def test_batch_normalisation(nodes: "Nodes", version: int, shape: tuple[int, ...]) -> None:
+def test_batch_normalization(nodes: "Nodes", version: int, shape: tuple[int, ...]) -> None:
     written = nodes.agree("BatchNormalization", version, batch_operands(*shape), (7, nodes.runtime), epsilon=0.01, momentum=0.5)
     assert written == [["BatchNormalization"]] * 3
 
 
-def test_batch_normalisation_is_a_field_of_a_tuple(nodes: "Nodes") -> None:
+def test_batch_normalization_is_a_field_of_a_tuple(nodes: "Nodes") -> None:
     expr = nodes.read("BatchNormalization", 15, batch_operands(2, 3, 4))
     assert isinstance(expr, TupleGetItem)
     call = expr.tuple_value
@@ -79,7 +79,7 @@ def test_batch_normalisation_is_a_field_of_a_tuple(nodes: "Nodes") -> None:
         (9, 1, [tensor(2, 3, 4)] + [tensor(3)] * 4, {"is_test": 1}),
     ],
 )
-def test_other_batch_normalisations_are_opaque(
+def test_other_batch_normalizations_are_opaque(
     nodes: "Nodes", version: int, n_outputs: int, types: list[TensorType], attrs: dict[str, AnyValue]
 ) -> None:
     assert nodes.read("BatchNormalization", version, types, n_outputs, **attrs) is None
@@ -115,7 +115,7 @@ def test_batch_norm_of_a_vector(nodes: "Nodes", size: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3, 4, 5), (0, 3, 4, 4), (1, 2, 2, 3, 4)])
-def test_instance_normalisation(nodes: "Nodes", shape: tuple[int, ...]) -> None:
+def test_instance_normalization(nodes: "Nodes", shape: tuple[int, ...]) -> None:
     operands = batch_operands(*shape)[:3]
     assert nodes.agree("InstanceNormalization", 7, operands, (nodes.runtime,), epsilon=0.1) == [["InstanceNormalization"]] * 2
 
@@ -124,7 +124,7 @@ def test_instance_normalisation(nodes: "Nodes", shape: tuple[int, ...]) -> None:
     ("version", "groups", "shape"),
     [(21, 2, (2, 4, 3, 5)), (21, 4, (2, 4, 3)), (21, 1, (1, 4, 3)), (18, 4, (2, 4, 3)), (18, 2, (2, 6, 3)), (18, 1, (2, 4, 3))],
 )
-def test_group_normalisation(nodes: "Nodes", version: int, groups: int, shape: tuple[int, ...]) -> None:
+def test_group_normalization(nodes: "Nodes", version: int, groups: int, shape: tuple[int, ...]) -> None:
     operands = batch_operands(*shape)[:3]
     if version < 21:  # an element for each group
         operands[1:] = [operand[:groups] for operand in operands[1:]]
@@ -139,7 +139,7 @@ def test_group_normalisation(nodes: "Nodes", version: int, groups: int, shape: t
         np.testing.assert_allclose(nodes.run(model, feeds), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_group_normalisation_of_named_sizes_and_no_samples(nodes: "Nodes") -> None:
+def test_group_normalization_of_named_sizes_and_no_samples(nodes: "Nodes") -> None:
     expr = nodes.read("GroupNormalization", 21, [tensor(N, 4, C), tensor(4), tensor(4)], num_groups=2)
     assert expr is not None
     model = nodes.write(expr, 13)
@@ -172,7 +172,7 @@ LAYERS = [((2, 3, 4), -1), ((2, 3, 4), 2), ((2, 3, 4), 1), ((2, 3, 4), -2), ((2,
 
 @pytest.mark.parametrize(("shape", "axis"), LAYERS)
 @pytest.mark.parametrize("biased", [False, True])
-def test_layer_normalisation(nodes: "Nodes", shape: tuple[int, ...], axis: int, biased: bool) -> None:
+def test_layer_normalization(nodes: "Nodes", shape: tuple[int, ...], axis: int, biased: bool) -> None:
     layer = shape[axis % len(shape) :]
     operands = [floats(*shape), floats(*layer) + 1, floats(*layer)][: 3 if biased else 2]
     written = nodes.agree("LayerNormalization", 17, operands, (7, 13, 18, nodes.runtime), axis=axis, epsilon=0.01)
@@ -181,7 +181,7 @@ def test_layer_normalisation(nodes: "Nodes", shape: tuple[int, ...], axis: int, 
 
 
 @pytest.mark.parametrize(("shape", "axis"), LAYERS)
-def test_root_mean_square_normalisation(nodes: "Nodes", shape: tuple[int, ...], axis: int) -> None:
+def test_root_mean_square_normalization(nodes: "Nodes", shape: tuple[int, ...], axis: int) -> None:
     operands = [floats(*shape), floats(*shape[axis % len(shape) :]) + 1]
     written = nodes.agree("RMSNormalization", 23, operands, (7, 18), axis=axis, epsilon=0.01)
     decomposed = ["Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul"]
@@ -256,7 +256,7 @@ def test_half_precision_is_summed_in_float32(nodes: "Nodes", index: int, opset: 
 
 @settings(deadline=None, max_examples=share(15, 40))
 @given(st.data())
-def test_normalised_layers_have_no_mean_and_unit_variance(data: st.DataObject) -> None:
+def test_normalized_layers_have_no_mean_and_unit_variance(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=4)))
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     op = get_op("nn.layer_norm")

@@ -35,7 +35,7 @@ def array(value: object) -> Array:
 
 
 def with_constants(model: onnx.ModelProto, operands: Sequence[Array]) -> onnx.ModelProto:
-    """The model with all inputs but the first as initialisers, so that axes, bounds and shapes are constants."""
+    """The model with all inputs but the first as initializers, so that axes, bounds and shapes are constants."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for value, operand in list(zip(model.graph.input, operands, strict=True))[1:]:

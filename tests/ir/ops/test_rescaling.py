@@ -43,12 +43,12 @@ def test_division_by_the_2_norm_of_the_last_axis_is_the_default(nodes: "Nodes") 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 9])
 @pytest.mark.parametrize("shape", [(2, 7, 3, 3), (1, 2, 1, 4), (0, 3, 2, 2)])
-def test_local_response_normalisation(nodes: "Nodes", size: int, shape: tuple[int, ...]) -> None:
+def test_local_response_normalization(nodes: "Nodes", size: int, shape: tuple[int, ...]) -> None:
     assert nodes.agree("LRN", 7, [floats(*shape)], (13, nodes.runtime), size=size, alpha=0.5, beta=0.6, bias=1.5) == [["LRN"]] * 3
 
 
 @pytest.mark.parametrize(("size", "shape"), [(2, (2, 5)), (4, (1, 6, 3)), (3, (1, 4, 2, 2, 2))])
-def test_local_response_normalisation_that_only_the_reference_knows(nodes: "Nodes", size: int, shape: tuple[int, ...]) -> None:
+def test_local_response_normalization_that_only_the_reference_knows(nodes: "Nodes", size: int, shape: tuple[int, ...]) -> None:
     """ONNX Runtime knows odd sizes and four dimensions only; the formula is ONNX's."""
     x = floats(*shape)
     expr = nodes.read("LRN", 13, [x], size=size, alpha=0.5, beta=0.6, bias=1.5)
@@ -60,7 +60,7 @@ def test_local_response_normalisation_that_only_the_reference_knows(nodes: "Node
     np.testing.assert_allclose(nodes.evaluate(expr, {"x0": x}), expected, rtol=1e-5)
 
 
-def test_local_response_normalisation_keeps_the_defaults_of_onnx(nodes: "Nodes") -> None:
+def test_local_response_normalization_keeps_the_defaults_of_onnx(nodes: "Nodes") -> None:
     expr = nodes.read("LRN", 13, [floats(1, 5, 2, 2)], size=3)
     assert isinstance(expr, Call)
     assert expr.attrs == Attrs(size=3, axis=1, bias=1.0, alpha=1e-4, beta=0.75)

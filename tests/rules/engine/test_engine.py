@@ -24,7 +24,7 @@ from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.program_strategies import build, programs
-from tests.rules.running import assert_equal_in_value, difference, feeds_of, operators, optimise, result_type, run
+from tests.rules.running import assert_equal_in_value, difference, feeds_of, operators, result_type, run, saturate
 from tests.share import share
 from tests.strategies import programs as any_programs
 
@@ -60,14 +60,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 @settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
-    outcome = optimise(function, *SETS, *FOLDING, rules__math="exact", rules__matches=MATCHES)
+    outcome = saturate(function, *SETS, *FOLDING, rules__math="exact", rules__matches=MATCHES)
     agrees(function, outcome.function, exact=True)
 
 
 @settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
-    outcome = optimise(function, *SETS, *FOLDING, rules__matches=MATCHES)
+    outcome = saturate(function, *SETS, *FOLDING, rules__matches=MATCHES)
     agrees(function, outcome.function, exact=False)
 
 
@@ -76,21 +76,21 @@ def test_each_set_alone_keeps_values(rules: RuleSetMeta) -> None:
     for seed in range(share(4, 300)):
         function = build(1000 + seed, 14, tame=True)
         for fold in (False, True):
-            agrees(function, optimise(function, rules, *(FOLDING[:1] if fold else ())).function, exact=False)
+            agrees(function, saturate(function, rules, *(FOLDING[:1] if fold else ())).function, exact=False)
 
 
 @settings(deadline=None, max_examples=share(6, 1000), derandomize=True)
 @given(programs(), st.booleans())
 def test_costs_never_rise(function: Function, fold: bool) -> None:
     for cost, model in (("roofline", Roofline()), ("nodes", NodeCount())):
-        after = optimise(function, *SETS, *(FOLDING if fold else ()), rules__cost=cost).function
+        after = saturate(function, *SETS, *(FOLDING if fold else ()), rules__cost=cost).function
         assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=share(6, 625), derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
-    first, second = (optimise(build(seed, size), *SETS, *FOLDING) for _ in range(2))
+    first, second = (saturate(build(seed, size), *SETS, *FOLDING) for _ in range(2))
     assert structural_equal(first.function, second.function)
     assert str(first.function) == str(second.function)
     without_times = [
@@ -102,8 +102,8 @@ def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
 @settings(deadline=None, max_examples=share(6, 750), derandomize=True)
 @given(programs())
 def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
-    once = optimise(function, *SETS, *FOLDING).function
-    twice = optimise(once, *SETS, *FOLDING).function
+    once = saturate(function, *SETS, *FOLDING).function
+    twice = saturate(once, *SETS, *FOLDING).function
     assert program_cost(twice.body, Roofline()) <= program_cost(once.body, Roofline()) * (1 + 1e-9)
     assert len(operators(twice)) <= len(operators(once))
 
@@ -112,7 +112,7 @@ def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
 @given(programs(stateful=True))
 def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: Function) -> None:
     before = operators(function.body).count("nn.dropout")
-    outcome = optimise(function, *WITHOUT_DROPOUT, *FOLDING, merge=True)
+    outcome = saturate(function, *WITHOUT_DROPOUT, *FOLDING, merge=True)
     assert operators(outcome.function.body).count("nn.dropout") == before
 
 
@@ -121,7 +121,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Lets, branches, closures, matches and references, named and unknown sizes."""
     infer_type(function)
-    outcome = optimise(function, Units, Arithmetic, ConstantFolding, merge=True, rules__math="exact")
+    outcome = saturate(function, Units, Arithmetic, ConstantFolding, merge=True, rules__math="exact")
     after = outcome.function
     assert well_formed(after)
     infer_type(after)
@@ -140,21 +140,21 @@ def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Funct
 def test_where_nothing_fires_the_same_object_comes_back() -> None:
     for body in (a, ops.exp(a), tup(a, b), ops.exp(a) + ops.exp(a), negated(a)):
         function = func(body)
-        assert optimise(function, Units).function is function
-        assert optimise(function).function is function
+        assert saturate(function, Units).function is function
+        assert saturate(function).function is function
 
 
 def test_merging_alone() -> None:
     function = func(ops.exp(a) + ops.exp(a))
-    assert operators(optimise(function, merge=True).function) == ["exp", "add"]
+    assert operators(saturate(function, merge=True).function) == ["exp", "add"]
     shared = ops.exp(a)
     plain = func(shared + shared)
-    assert optimise(plain, merge=True).function is plain
+    assert saturate(plain, merge=True).function is plain
 
 
 def test_equal_parts_become_one_where_anything_changes() -> None:
     function = func(tup(ops.exp(negated(a)), ops.exp(a)))
-    assert operators(optimise(function, Arithmetic).function) == ["exp"]
+    assert operators(saturate(function, Arithmetic).function) == ["exp"]
 
 
 def test_rules_that_only_explore_change_nothing() -> None:
@@ -164,7 +164,7 @@ def test_rules_that_only_explore_change_nothing() -> None:
         swap = (x + y >> y + x).exploring()
 
     function = func(a + b)
-    outcome = optimise(function, Swaps)
+    outcome = saturate(function, Swaps)
     assert outcome.fired("Swaps.swap") == 1
     assert outcome.function is function
 
@@ -178,7 +178,7 @@ def test_both_directions_of_a_rule() -> None:
         distribute = (x * (y + z) >> x * y + x * z).and_back().inexact("distributes")
 
     function = func(a * b + a * ops.exp(b))
-    outcome = optimise(function, Rings)
+    outcome = saturate(function, Rings)
     assert operators(outcome.function) == ["exp", "add", "multiply"]
     assert outcome.fired("Rings.distribute.back") >= 1
 
@@ -189,7 +189,7 @@ def test_both_directions_of_a_rule() -> None:
 def test_lets_come_back_as_lets() -> None:
     u, v, w = Var("u"), Var("v"), Var("w")
     function = func(Let(u, negated(a), Let(v, ops.exp(u), Let(w, u + v, w * splat(1.0)))), a)
-    after = optimise(function, Arithmetic, Units).function
+    after = saturate(function, Arithmetic, Units).function
     assert isinstance(after.body, Let)
     assert sum(isinstance(node, Let) for node in post_order(after.body)) == 2
     assert operators(after.body) == ["exp", "add"]
@@ -199,13 +199,13 @@ def test_lets_come_back_as_lets() -> None:
 def test_lets_in_which_nothing_changes_come_back_themselves() -> None:
     u = Var("u")
     function = func(Let(u, ops.exp(a), u + u), a)
-    assert optimise(function, Arithmetic, Units, ConstantFolding).function is function
+    assert saturate(function, Arithmetic, Units, ConstantFolding).function is function
 
 
-def test_branches_are_optimised_in_turn() -> None:
+def test_branches_are_optimized_in_turn() -> None:
     c = var("c", (), "bool")
     function = func(If(ops.logical_not(ops.logical_not(c)), negated(a), ops.exp(negated(a))))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert isinstance(after.body, If)
     assert after.body.cond is c
     assert operators(after) == ["exp"]
@@ -216,26 +216,26 @@ def test_a_condition_shares_with_what_is_around_it() -> None:
     shared = ops.exp(negated(a))
     condition = ops.greater(ops.sum(shared, axis=(0, 1)), splat(0.0))
     function = func(tup(If(condition, a, b), shared))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert sorted(operators(after)) == ["exp", "greater", "sum"]
     assert_equal_in_value(function, after, exact=True)
 
 
-def test_nested_functions_and_their_arguments_are_optimised() -> None:
+def test_nested_functions_and_their_arguments_are_optimized() -> None:
     p = var("p")
     inner = Function([p], negated(p))
     function = func(Call(inner, [negated(a)]))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert operators(after) == []
     assert_equal_in_value(function, after, exact=True)
     infer_type(after)
 
 
-def test_functions_bound_by_lets_are_optimised() -> None:
+def test_functions_bound_by_lets_are_optimized() -> None:
     p, f, u = var("p"), Var("f"), Var("u")
     inner = Function([p], Let(u, negated(p), u))
     function = func(Let(f, inner, tup(Call(f, [a]), Call(f, [b]))), a, b)
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert operators(after) == []
     assert well_formed(after)
     assert_equal_in_value(function, after, exact=True)
@@ -245,17 +245,17 @@ def test_primitive_functions_are_left_as_they_are() -> None:
     p = var("p")
     kernel = Function([p], negated(p), attrs={"Primitive": 1})
     function = func(Call(kernel, [negated(a)]))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert isinstance(after.body, Call)
     assert after.body.op is kernel
     assert after.body.args == (a,)
 
 
-def test_matches_are_optimised() -> None:
+def test_matches_are_optimized() -> None:
     p, q = Var("p"), Var("q")
     clause = Clause(PatternTuple([PatternVar(p), PatternVar(q)]), negated(p))
     function = func(Match(tup(negated(a), b), [clause]))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert operators(after) == []
     assert_equal_in_value(function, after, exact=True)
 
@@ -264,7 +264,7 @@ def test_calls_of_functions_are_neither_merged_nor_lost() -> None:
     p = var("p")
     inner = Function([p], ops.exp(p))
     function = func(tup(Call(inner, [negated(a)]), Call(inner, [a])))
-    after = optimise(function, Arithmetic, merge=True).function
+    after = saturate(function, Arithmetic, merge=True).function
     calls = [node for node in post_order(after) if isinstance(node, Call) and isinstance(node.op, Function)]
     assert len(calls) == 2
 
@@ -273,7 +273,7 @@ def test_what_branches_share_stays_one_thing() -> None:
     c = var("c", (), "bool")
     dear = ops.nn.matmul(ops.exp(negated(a)), const(np.ones((3, 400))))
     function = func(tup(If(c, ops.abs(dear), dear), If(c, dear, ops.cos(dear)), ops.sin(dear)))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert sorted(operators(after)) == ["abs", "cos", "exp", "nn.matmul", "sin"]
     assert_equal_in_value(function, after, exact=True)
 
@@ -282,7 +282,7 @@ def test_a_stateful_call_that_branches_share_stays_one_call() -> None:
     c = var("c", (), "bool")
     dropped = ops.nn.dropout(negated(a))[0]
     function = func(tup(If(c, ops.abs(dropped), dropped), ops.sin(dropped)))
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert sorted(operators(after)) == ["abs", "nn.dropout", "sin"]
 
 
@@ -290,7 +290,7 @@ def test_variables_that_a_shared_match_binds_are_bound_once() -> None:
     c, p, q = var("c", (), "bool"), Var("p"), Var("q")
     shared = Match(tup(negated(a), b), [Clause(PatternTuple([PatternVar(p), PatternVar(q)]), ops.exp(p))])
     function = func(tup(If(c, shared, ops.abs(shared)), ops.sin(shared)), a, b, c)
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert well_formed(after)
     assert sorted(operators(after)) == ["abs", "exp", "sin"]
     assert_equal_in_value(function, after, exact=True)
@@ -300,7 +300,7 @@ def test_references_are_left_alone() -> None:
     r, done = Var("r"), Var("_")
     body = Let(r, RefCreate(negated(a)), Let(done, RefWrite(r, negated(b)), RefRead(r)))
     function = func(body, a, b)
-    outcome = optimise(function, Arithmetic)
+    outcome = saturate(function, Arithmetic)
     assert outcome.function is function
     assert outcome.remarks == ["left alone: it creates, reads or writes references"]
 
@@ -308,17 +308,17 @@ def test_references_are_left_alone() -> None:
 def test_lets_that_order_stateful_calls_are_left_alone() -> None:
     u = Var("u")
     function = func(Let(u, ops.nn.dropout(negated(a))[0], u + b), a, b)
-    outcome = optimise(function, Arithmetic)
+    outcome = saturate(function, Arithmetic)
     assert outcome.function is function
     assert outcome.remarks == ["left alone: its lets order calls that are stateful, or bind a function that calls itself"]
 
 
 def test_a_stateful_call_is_not_lost() -> None:
     function = func(ops.where(splat(1, (), "bool"), a, ops.nn.dropout(a)[0]))
-    outcome = optimise(function, Arithmetic)
+    outcome = saturate(function, Arithmetic)
     assert outcome.function is function
     assert "left alone: a call of nn.dropout would be lost, which is stateful" in outcome.remarks
-    assert operators(optimise(function, Arithmetic, Inference).function) == []
+    assert operators(saturate(function, Arithmetic, Inference).function) == []
 
 
 # ---- failures
@@ -333,7 +333,7 @@ def test_when_the_engine_fails_what_was_decided_until_then_holds(monkeypatch: py
     # A rule of its own, so that no e-graph of another run serves.
     fresh = RuleSetMeta("Fresh", (RuleSet,), {"__doc__": method, "twice": op.negative(op.negative(x)) >> x})
     function = func(ops.exp(negated(a)))
-    outcome = optimise(function, fresh)
+    outcome = saturate(function, fresh)
     assert operators(outcome.function) == ["exp"]
     assert outcome.remarks == ["egglog failed: on purpose; the best so far was taken"]
 
@@ -343,10 +343,10 @@ def test_after_a_failure_the_next_run_is_as_good_as_ever(monkeypatch: pytest.Mon
     function = func(ops.exp(negated(a)) + splat(1.0) * splat(2.0))
     with monkeypatch.context() as patch:
         patch.setattr(EGraph, "_run", lambda *texts: panic())
-        outcome = optimise(function, fresh, ConstantFolding)
+        outcome = saturate(function, fresh, ConstantFolding)
         assert operators(outcome.function) == ["exp", "add"]
         assert outcome.remarks[0].startswith("egglog failed: ")
-    assert operators(optimise(function, fresh, ConstantFolding).function) == ["exp", "add"]
+    assert operators(saturate(function, fresh, ConstantFolding).function) == ["exp", "add"]
 
 
 def panic() -> None:
@@ -372,14 +372,14 @@ def test_a_chain_of_50_000_calls() -> None:
     for _ in range(25_000):
         body = Call(get_op("negative"), [Call(get_op("negative"), [body])])
     function = Function([a], body)
-    assert optimise(function, Arithmetic).function.body is a
+    assert saturate(function, Arithmetic).function.body is a
 
 
 def test_a_chain_of_50_000_calls_in_which_little_changes() -> None:
     body: Expr = a
     for i in range(50_000):
         body = Call(get_op("sin" if i % 1000 else "copy"), [body])
-    outcome = optimise(Function([a], body), Arithmetic)
+    outcome = saturate(Function([a], body), Arithmetic)
     assert outcome.fired("Arithmetic.copy") == 50
     assert operators(outcome.function).count("sin") == 49_950
 
@@ -389,5 +389,5 @@ def test_a_graph_of_many_paths() -> None:
     for _ in range(100):
         body = negated(body) + body
     function = Function([a], body)
-    after = optimise(function, Arithmetic).function
+    after = saturate(function, Arithmetic).function
     assert operators(after) == ["add"] * 100

@@ -27,7 +27,7 @@ from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass
 from tests.rules.building import func, ops, splat, tup, var
 from tests.rules.provenance.proving import written
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x, y = tensors("x y")
 a, b = var("a"), var("b")
@@ -156,9 +156,9 @@ class Floors(RuleSet):
 
 
 def test_guards_ask_of_any_analysis_and_eager_rules_too() -> None:
-    outcome = optimise(func(ops.ceil(ops.floor(ops.round(a)))), Floors)
+    outcome = saturate(func(ops.ceil(ops.floor(ops.round(a)))), Floors)
     assert operators(outcome.function) == ["round"]
-    kept = optimise(func(ops.ceil(ops.floor(ops.exp(a)))), Floors)
+    kept = saturate(func(ops.ceil(ops.floor(ops.exp(a)))), Floors)
     assert operators(kept.function) == ["exp", "floor"]
     assert any("elements may be fractions" in remark for remark in kept.remarks)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.rules.extraction import exact as exact_module
-from passat.rules.extraction.exact import ExactUnavailableError, Programme, solve_by_cpsat, solve_by_mip, solve_exactly, useful_nodes
+from passat.rules.extraction.exact import ExactUnavailableError, Program, solve_by_cpsat, solve_by_mip, solve_exactly, useful_nodes
 from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.ladder import NoProgramError, climb
 from passat.rules.extraction.space import Bias, Space
@@ -125,11 +125,11 @@ def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> 
     if best is None:
         return
     known = climb(space, roots).choice
-    programme = Programme(space, roots)
+    program = Program(space, roots)
     for solve in (solve_by_mip, solve_by_cpsat):
-        found = solve(programme, known, 10, 0)
+        found = solve(program, known, 10, 0)
         assert found.choice is not None
-        choice = programme.needed(found.choice)
+        choice = program.needed(found.choice)
         assert reached(space, choice, roots) == choice
         assert cost_of(space, choice, roots) == pytest.approx(best, rel=1e-5, abs=1e-5)
 

@@ -8,7 +8,7 @@ from passat.ir.expr import Expr, Function
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta, without_operators
 from tests.rules.building import func
-from tests.rules.running import assert_equal_in_value, directions, in_case, optimise, result_type, rewritten
+from tests.rules.running import assert_equal_in_value, directions, in_case, result_type, rewritten, saturate
 
 
 class Case(NamedTuple):
@@ -57,20 +57,20 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule fires on its first program; the result has the same value and type, whether or not constants are folded."""
     before = example.positive
     for folding in ((), (ConstantFolding,)):
-        outcome = optimise(before, rules, *folding, **options(rules, rule))
+        outcome = saturate(before, rules, *folding, **options(rules, rule))
         if not folding:
             assert outcome.fired(without_operators(rule.name)) > 0, outcome.remarks
         assert result_type(outcome.function) == result_type(before)
         exact = all(other.math == EXACT for other in rules if outcome.fired(other.name))
         assert_equal_in_value(before, outcome.function, exact=exact)
     if rule.math == FINITE:
-        assert optimise(before, rules).fired(without_operators(rule.name)) == 0, "fires where values may be infinite"
+        assert saturate(before, rules).fired(without_operators(rule.name)) == 0, "fires where values may be infinite"
 
 
 def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule does not fire on its second program, and says why."""
     name = without_operators(rule.name)
-    outcome = optimise(example.negative, rules, **options(rules, rule))
+    outcome = saturate(example.negative, rules, **options(rules, rule))
     assert outcome.fired(name) == 0
     if not example.reason:
         assert outcome.count(f"matched:{name}") == 0

@@ -131,8 +131,8 @@ LIST: dict[str, Identity] = {
     "a common factor of products": Identity(lambda: mm(x, columns) + mm(y, columns), ["add", "nn.matmul"]),
     "a product followed by an affine map": Identity(lambda: (mm(x, w(3, 8)) + w(8)) * w(8, seed=1) + w(8, seed=2), BIASED),
     "a product after an affine map": Identity(lambda: mm(x * w(3) + w(3, seed=1), w(3, 8)), BIASED),
-    "a normalisation after a 1x1 convolution": Identity(lambda: norm(conv(image, w(4, 2, 1, 1)), 4), ["nn.bias_add", "nn.conv2d"]),
-    "a normalisation before a 1x1 convolution": Identity(lambda: conv(norm(image, 2), w(4, 2, 1, 1)), ["nn.bias_add", "nn.conv2d"]),
+    "a normalization after a 1x1 convolution": Identity(lambda: norm(conv(image, w(4, 2, 1, 1)), 4), ["nn.bias_add", "nn.conv2d"]),
+    "a normalization before a 1x1 convolution": Identity(lambda: conv(norm(image, 2), w(4, 2, 1, 1)), ["nn.bias_add", "nn.conv2d"]),
     "a convolution of a convolution": Identity(
         lambda: conv(conv(image, w(3, 2, 3, 3), padding=(1, 1)), w(2, 3, 1, 1, seed=1)), ["nn.conv2d"]
     ),

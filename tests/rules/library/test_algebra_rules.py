@@ -7,7 +7,7 @@ from passat.rules.library import CommuteUnary, Concatenations, Factoring, MaskAr
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from tests.rules.building import const, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, options, pairs
-from tests.rules.running import assert_equal_in_value, optimise, result_type
+from tests.rules.running import assert_equal_in_value, result_type, saturate
 
 x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
 named = var("named", ("n", 3))
@@ -150,7 +150,7 @@ TABLE = pairs(
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    outcome = optimise(example.positive, rules, **(options(rules, rule) | {"rules__math": "finite"}))
+    outcome = saturate(example.positive, rules, **(options(rules, rule) | {"rules__math": "finite"}))
     assert outcome.fired(rule.name) > 0, outcome.remarks
     assert result_type(outcome.function) == result_type(example.positive)
     assert_equal_in_value(example.positive, outcome.function, exact=False, special=False)
@@ -158,7 +158,7 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    outcome = optimise(example.negative, rules, **(options(rules, rule) | {"rules__math": "finite"}))
+    outcome = saturate(example.negative, rules, **(options(rules, rule) | {"rules__math": "finite"}))
     assert outcome.fired(rule.name) == 0
     if not example.reason:
         assert outcome.count(f"matched:{without_operators(rule.name)}") == 0

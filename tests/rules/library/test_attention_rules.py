@@ -10,7 +10,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 q, k, v = var("q", (2, 4, 3, 6)), var("k", (2, 4, 6, 5)), var("v", (2, 4, 5, 6))
 mask = var("mask", (2, 1, 3, 5), "bool")
@@ -134,7 +134,7 @@ def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
     key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)
     function = func(shared(key, value, 4))
-    outcome = optimise(function, Attentions)
+    outcome = saturate(function, Attentions)
     assert outcome.function is function
     assert any("does not repeat heads" in remark for remark in outcome.remarks)
 
@@ -154,7 +154,7 @@ def network(with_mask: Expr | None = None) -> Function:
 
 def test_heads_are_neither_split_off_nor_put_together() -> None:
     function = network()
-    outcome = optimise(function, Attentions, Views, Transposes)
+    outcome = saturate(function, Attentions, Views, Transposes)
     assert operators(outcome.function) == ["nn.attention"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -162,7 +162,7 @@ def test_heads_are_neither_split_off_nor_put_together() -> None:
 def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
     """ONNX Runtime takes the lowest for minus infinity."""
     full = var("full", (2, 1, 3, 3), "bool")
-    outcome = optimise(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, ConstantFolding)
+    outcome = saturate(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, ConstantFolding)
     text = str(outcome.function)
     assert "nn.attention" in text
     assert "-3.4028233e+38" in text
@@ -171,10 +171,10 @@ def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
 
 def test_a_mask_gets_a_row_for_each_query() -> None:
     line = var("line", (2, 1, 1, 3), "bool")
-    outcome = optimise(network(chosen(-9.0, where=line)), Attentions, Views, Transposes, ConstantFolding)
+    outcome = saturate(network(chosen(-9.0, where=line)), Attentions, Views, Transposes, ConstantFolding)
     assert operators(outcome.function) == ["where", "broadcast_to", "nn.attention"]
 
 
 def test_softmax_over_queries_is_no_attention() -> None:
     function = func(attend(scores(True), axis=2))
-    assert optimise(function, Attentions).function is function
+    assert saturate(function, Attentions).function is function

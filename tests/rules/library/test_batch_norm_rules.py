@@ -11,7 +11,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 CHANNELS = 3
 
@@ -70,9 +70,9 @@ CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases("dense", dense, dense, "", -1, row),
     **product_cases("matmul", matmul, ops.nn.matmul(cube, numbers((3, 3))), "multiplies Tensor[(2, 3, 3), float32]", -1, row),
-    "ScaleAxis.normalized[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalises axis 1"),
+    "ScaleAxis.normalized[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalizes axis 1"),
     "ScaleAxis.normalized[biased, dense]": case(
-        norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalises axis 1"
+        norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalizes axis 1"
     ),
     "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
     "ScaleAxis.scaled[biased, dense]": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
@@ -95,7 +95,7 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def refuses(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) -> None:
-    outcome = optimise(func(body), rules)
+    outcome = saturate(func(body), rules)
     assert outcome.fired(rule) == 0
     assert any(remark.startswith(rule) and reason in remark for remark in outcome.remarks), outcome.remarks
 
@@ -104,7 +104,7 @@ def refuses(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) 
 @pytest.mark.parametrize("suffix", ["", "_transpose"])
 def test_a_whole_chain_ends_in_one_convolution(dims: int, suffix: str) -> None:
     function = func((norm(biased(convolution(dims, suffix), 1)) * column(dims) + splat(0.5)) * splat(2.0))
-    outcome = optimise(function, ScaleAxis, ConstantFolding)
+    outcome = saturate(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == [f"nn.conv{dims}d{suffix}", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -112,7 +112,7 @@ def test_a_whole_chain_ends_in_one_convolution(dims: int, suffix: str) -> None:
 def test_groups() -> None:
     data, weight = var("x", (1, 4, 5, 5)), numbers((6, 2, 3, 3))
     grouped = func(ops.nn.conv2d(data, weight, groups=2) * numbers((6, 1, 1), seed=1))
-    outcome = optimise(grouped, ScaleAxis, ConstantFolding)
+    outcome = saturate(grouped, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
     refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.scaled", "2 groups")
@@ -120,18 +120,18 @@ def test_groups() -> None:
 
 def test_one_number_scales_every_channel() -> None:
     function = func(convolution(2, "") * splat(2.0, (1, 1, 1, 1)) + splat(1.0))
-    outcome = optimise(function, ScaleAxis, ConstantFolding)
+    outcome = saturate(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
 
-def test_a_normalisation_of_another_axis_stays() -> None:
+def test_a_normalization_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    refuses(norm(square, axis=2), "ScaleAxis.normalized", "it normalises axis 2")
+    refuses(norm(square, axis=2), "ScaleAxis.normalized", "it normalizes axis 2")
     refuses(norm(square, center=False), "ScaleAxis.normalized", "it does not scale and shift")
 
 
-def test_a_normalisation_of_vectors_has_no_channels() -> None:
+def test_a_normalization_of_vectors_has_no_channels() -> None:
     refuses(norm(var("v", (3,)), axis=0) * splat(2.0), "BatchNorms.scaled", "has no axis 1", BatchNorms)
 
 
@@ -164,19 +164,19 @@ def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
 def test_named_sizes_are_no_obstacle() -> None:
     data = var("x", ("batch", 2, "height", "width"))
     function = func(norm(ops.nn.conv2d(data, numbers((3, 2, 2, 2)))))
-    outcome = optimise(function, ScaleAxis, ConstantFolding)
+    outcome = saturate(function, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d", "nn.bias_add"]
     assert_equal_in_value(function, outcome.function, exact=False, sizes={"batch": 2, "height": 4, "width": 3})
 
 
 def test_a_weight_of_one_number_stays_one_number() -> None:
     function = func(ops.nn.conv2d(var("x", (1, 2, 4, 4)), splat(0.5, (3, 2, 2, 2))) * splat(4.0))
-    weight = optimise(function, ScaleAxis, ConstantFolding).function.body
+    weight = saturate(function, ScaleAxis, ConstantFolding).function.body
     constants = [arg for arg in weight.args if isinstance(arg, Constant)]  # type: ignore[attr-defined]  # a call
     assert [constant.data.is_splat for constant in constants] == [True]
 
 
-def test_the_mean_and_variance_of_a_normalisation_are_fields_too() -> None:
+def test_the_mean_and_variance_of_a_normalization_are_fields_too() -> None:
     whole = ops.nn.batch_norm(image, *(numbers((3,), seed=i) for i in range(4)))
     function = func(whole[1] + whole[2])
-    assert optimise(function, BatchNorms, ScaleAxis).function is function
+    assert saturate(function, BatchNorms, ScaleAxis).function is function

@@ -1,4 +1,4 @@
-"""Convolutions that follow each other, are summed, or have a normalisation before them: each rule on a program where it holds, and on one
+"""Convolutions that follow each other, are summed, or have a normalization before them: each rule on a program where it holds, and on one
 where it does not."""
 
 from typing import Any as AnyValue
@@ -10,7 +10,7 @@ from passat.rules.library import ConvolutionChains
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import optimise
+from tests.rules.running import saturate
 
 SIZE = 6
 
@@ -34,7 +34,7 @@ def biased(of: Expr) -> Expr:
     return made
 
 
-def normalised(of: Expr) -> Expr:
+def normalized(of: Expr) -> Expr:
     made: Expr = ops.nn.batch_norm(of, *(numbers((2,), seed=seed) for seed in range(4)))[0]
     return made
 
@@ -51,7 +51,7 @@ def cases() -> dict[str, Case]:
         if dims < 3:
             attrs = {"padding": (1,) * dims}
             found[f"ConvolutionChains.batch_norm[{'one' if dims == 1 else 'two'}]"] = case(
-                conv(normalised(x), weight(dims, 3)), conv(normalised(x), weight(dims, 3), **attrs), "it pads by"
+                conv(normalized(x), weight(dims, 3)), conv(normalized(x), weight(dims, 3), **attrs), "it pads by"
             )
     x, small = data(3), data(3, 3)
     first, other = ops.nn.conv3d(x, weight(3, 3)), ops.nn.conv3d(x, weight(3, 3, seed=1))
@@ -61,8 +61,8 @@ def cases() -> dict[str, Case]:
     both = biased(broad[0]) + biased(broad[1])
     found["ConvolutionChains.sum[both]"] = case(biased(first) + biased(other), both, "the shapes differ")
     found["ConvolutionChains.difference"] = case(first - other, broad[0] - broad[1], "the shapes differ")
-    x, centred, corner = data(2), (1, 1, 1, 1), (0, 0, 1, 1)
-    large, inside = conv(x, weight(2, 3), padding=centred), conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
+    x, centered, corner = data(2), (1, 1, 1, 1), (0, 0, 1, 1)
+    large, inside = conv(x, weight(2, 3), padding=centered), conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
     aside = conv(x, weight(2, 2, seed=1), padding=corner)
     found["ConvolutionChains.sum_of_kernels[none]"] = case(large + inside, large + aside, "the kernels are")
     found["ConvolutionChains.sum_of_kernels[left]"] = case(biased(large) + inside, biased(large) + aside, "the kernels are")
@@ -85,7 +85,7 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 
 def refused(body: Expr, rule: str, reason: str) -> None:
-    outcome = optimise(func(body), ConvolutionChains, rules__math="finite")
+    outcome = saturate(func(body), ConvolutionChains, rules__math="finite")
     assert outcome.fired(rule) == 0
     assert any(remark.startswith(f"{rule} refused") and reason in remark for remark in outcome.remarks), outcome.remarks
 
@@ -103,7 +103,7 @@ def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
     x, attrs = data(2), {"dilation": (2, 2)}
     wide = conv(x, weight(2, 3), padding=(2, 2, 2, 2), **attrs)
     fits = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0), **attrs)
-    outcome = optimise(func(fits), ConvolutionChains, rules__math="finite")
+    outcome = saturate(func(fits), ConvolutionChains, rules__math="finite")
     assert outcome.fired("ConvolutionChains.sum_of_kernels") > 0
     near = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
     refused(near, "ConvolutionChains.sum_of_kernels", "the attributes differ")

@@ -8,7 +8,7 @@ from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 6))
 integers = var("integers", (4, 6), "int32")
@@ -64,7 +64,7 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def test_nothing_dynamic_is_left_of_a_known_shape() -> None:
     for name, example in CASES.items():
-        left = operators(optimise(example.positive, *FOLDING).function)
+        left = operators(saturate(example.positive, *FOLDING).function)
         assert not [op for op in left if op.startswith("dyn.")], name
 
 
@@ -78,7 +78,7 @@ def flatten_heads() -> Expr:
 
 def test_a_chain_of_shape_arithmetic_becomes_one_reshape() -> None:
     function = func(flatten_heads())
-    outcome = optimise(function, *FOLDING)
+    outcome = saturate(function, *FOLDING)
     assert operators(outcome.function) == ["reshape"]
     assert outcome.applied(DynamicToStatic) == 1
     assert_equal_in_value(function, outcome.function, exact=True, sizes={"batch": 2, "seq": 3})
@@ -89,6 +89,6 @@ def test_types_get_better_on_the_way() -> None:
     data = var("data", (2, 12))
     inner = ops.dyn.reshape(data, ops.cast(ops.cast(vector(4, 6), dtype="float32"), dtype="int64"))
     function = func(ops.dyn.reshape(inner, ops.shape_of(inner, dtype="int64")))
-    outcome = optimise(function, *FOLDING)
+    outcome = saturate(function, *FOLDING)
     assert all(op == "reshape" for op in operators(outcome.function))
     assert_equal_in_value(function, outcome.function, exact=True)

@@ -8,7 +8,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_refuses, check_rewrites, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 mask = var("mask", ("b", "s"))
 heads = var("heads", ("b", 4, "s", 8))
@@ -175,7 +175,7 @@ def named(value: object) -> str:
 
 @pytest.mark.parametrize(("rules", "rule", "example"), FIRING, ids=named)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    outcome = optimise(example.positive, rules)
+    outcome = saturate(example.positive, rules)
     assert outcome.fired(rule.name) > 0, outcome.remarks
     for sizes in SIZES:
         assert_equal_in_value(example.positive, outcome.function, exact=rule.math == "exact", sizes=sizes)
@@ -194,8 +194,8 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
 def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """A cast that is out of range has no value, so that the constant is not computed ahead; where nobody reads it, it is."""
-    assert "cast" in operators(optimise(example.positive, ConstantFolding).function)
-    outcome = optimise(example.positive, rules, ConstantFolding)
+    assert "cast" in operators(saturate(example.positive, ConstantFolding).function)
+    outcome = saturate(example.positive, rules, ConstantFolding)
     assert outcome.fired(rule.name) == 1
     assert operators(outcome.function) == ["where"]
     number = 0 if rule.name.endswith("cast") else 8
@@ -208,7 +208,7 @@ def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, examp
 
 
 def test_numbers_that_are_not_a_number_are_not_cast() -> None:
-    outcome = optimise(func(unread((True, False, False), "cast", float("nan"))), Selections)
+    outcome = saturate(func(unread((True, False, False), "cast", float("nan"))), Selections)
     assert outcome.fired("Selections.unread_cast") == 0
 
 
@@ -218,7 +218,7 @@ def test_lookups_at_run_time_in_all_words() -> None:
     near = ops.expand_dims(ops.arange(const(0, "int64"), sequence, const(1, "int64")), axis=(0,))
     for far in (ops.expand_dims(count, axis=(1,)) * ops.shape_of(mask, start=1), ops.expand_dims(count * sequence, axis=(1,))):
         function = func(ops.take(ops.nn.batch_flatten(mask, axis=2), far + near, axis=0))
-        outcome = optimise(function, CreationOps)
+        outcome = saturate(function, CreationOps)
         assert operators(outcome.function) == ["expand_dims"]
         for sizes in SIZES:
             assert_equal_in_value(function, outcome.function, exact=True, sizes=sizes)
@@ -229,7 +229,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
-    assert optimise(func(wide), CreationOps, ConstantFolding).fired("CreationOps.arange_steps") == 0
+    assert saturate(func(wide), CreationOps, ConstantFolding).fired("CreationOps.arange_steps") == 0
 
 
 def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
@@ -239,13 +239,13 @@ def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
     unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))
     fields = [ops.expand_dims(ops.dyn.broadcast_to(part, const([2, 2], "int64")), axis=(2,)) for part in (unknown, last)]
     copied = ops.gather_nd(square, ops.concatenate(tup(*fields), axis=2))
-    assert optimise(func(copied), CreationOps).fired("CreationOps.gathered_pairs") == 0
+    assert saturate(func(copied), CreationOps).fired("CreationOps.gathered_pairs") == 0
     column = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(2, 1))
     fields = [
         ops.expand_dims(ops.dyn.broadcast_to(column, const([2, 1, 1], "int64")), axis=(0,)),
         ops.expand_dims(ops.dyn.broadcast_to(last, const([1, 2, 2], "int64")), axis=(3,)),
     ]
     moved = func(ops.gather_nd(square, ops.concatenate(tup(*fields), axis=3)))
-    outcome = optimise(moved, CreationOps)
+    outcome = saturate(moved, CreationOps)
     assert_equal_in_value(moved, outcome.function, exact=True)
     assert outcome.fired("CreationOps.gathered_pairs") == 0

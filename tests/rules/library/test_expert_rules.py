@@ -10,7 +10,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 ROWS, EXPERTS, FEATURES, COLUMNS = 3, 4, 5, 6
 tokens = var("tokens", (ROWS, FEATURES))
@@ -76,7 +76,7 @@ def test_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 def test_indices_from_the_back_count_from_the_back() -> None:
     places = ops.subtract(chosen, const(4, "int64"))  # -4 and -3
     before = func(products(chosen_weights("taken", 2, places), repeated("tiled", 2), 2))
-    outcome = optimise(before, TransformerWeights)
+    outcome = saturate(before, TransformerWeights)
     assert outcome.fired("TransformerWeights.gathered_experts") > 0, outcome.remarks
     assert_equal_in_value(before, outcome.function, exact=False)
 
@@ -85,11 +85,11 @@ def test_where_copies_are_dear_there_are_none() -> None:
     many = var("many", (64, 64, 1))
     weights = ops.take(numbers((4, 256, 64)), var("places", (64,), "int64"), axis=0)
     assert (
-        operators(optimise(func(ops.nn.matmul(weights, many)), TransformerWeights, Views, ConstantFolding).function).count("gather_nd") == 1
+        operators(saturate(func(ops.nn.matmul(weights, many)), TransformerWeights, Views, ConstantFolding).function).count("gather_nd") == 1
     )
 
 
 def test_where_few_of_many_experts_are_chosen_they_are_copied() -> None:
     few = var("few", (2, 64, 1))
     function = func(ops.nn.matmul(ops.take(numbers((64, 64, 64)), var("places", (2,), "int64"), axis=0), few))
-    assert optimise(function, TransformerWeights, Views, ConstantFolding).function is function
+    assert saturate(function, TransformerWeights, Views, ConstantFolding).function is function

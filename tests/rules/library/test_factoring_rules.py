@@ -8,7 +8,7 @@ from passat.rules.library import Cancellations, Factoring, FloatConstants, Reass
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
 i, j, k = var("i", (4, 3), "int64"), var("j", (4, 3), "int64"), var("k", (4, 3), "int64")
@@ -87,8 +87,8 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 @pytest.mark.parametrize("body", [x - x, x * splat(0.0), (x + y) - x, (x - y) + y], ids=str)
 def test_what_infinities_and_nan_would_tell_apart_stays(body: Expr) -> None:
     function = func(body)
-    assert optimise(function, Cancellations).function is function
-    assert operators(optimise(function, Cancellations, rules__math="finite").function) != operators(function)
+    assert saturate(function, Cancellations).function is function
+    assert operators(saturate(function, Cancellations, rules__math="finite").function) != operators(function)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
@@ -96,13 +96,13 @@ def test_integers_that_vanish_are_left_to_others(dtype: str) -> None:
     whole = var("n", (4, 3), dtype)
     for body in (whole - whole, whole * splat(0, (), dtype)):
         function = func(body)
-        outcome = optimise(function, Cancellations, rules__math="finite")
+        outcome = saturate(function, Cancellations, rules__math="finite")
         assert outcome.function is function
         assert any(f"the elements are {dtype}" in remark for remark in outcome.remarks)
 
 
 def test_a_zero_of_no_known_shape_is_not_written() -> None:
     function = func(var("batch", ("n", 3)) * splat(0.0))
-    outcome = optimise(function, Cancellations, rules__math="finite")
+    outcome = saturate(function, Cancellations, rules__math="finite")
     assert outcome.function is function
     assert any("is not static" in remark for remark in outcome.remarks)

@@ -14,7 +14,7 @@ from passat.rules.why_not.answer import Kind
 from passat.rules.why_not.ask import why_not
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import apply, operators, optimise
+from tests.rules.running import apply, operators, saturate
 
 x, open_ = var("x", (4, 6)), var("open", ("n", 6))
 open_pieces = ops.split(ops.shape_of(open_, dtype="int64"), indices_or_sections=2)
@@ -42,10 +42,10 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def test_where_math_is_exact_only_what_keeps_every_bit_is_folded() -> None:
-    made = optimise(EXACT_CASE.positive, ConstantFolding, rules__math="exact")
+    made = saturate(EXACT_CASE.positive, ConstantFolding, rules__math="exact")
     assert operators(made.function) == ["add"]
     assert (made.fired("ConstantFolding.exact"), made.fired("ConstantFolding.call")) == (1, 0)
-    left = optimise(EXACT_CASE.negative, ConstantFolding, rules__math="exact")
+    left = saturate(EXACT_CASE.negative, ConstantFolding, rules__math="exact")
     assert operators(left.function) == ["exp", "add"]
     assert any(str(EXACT_CASE.reason) in remark for remark in left.remarks)
 
@@ -58,13 +58,13 @@ def test_folding_is_switched_off_by_name(name: str) -> None:
 
 def test_fields_of_tuples_are_switched_off_by_name() -> None:
     function = func(TupleGetItem(tup(x, ops.exp(x)), 1))
-    assert optimise(function).function is not function
-    assert optimise(function, rules__disabled=["TupleProjection.field"]).function is function
+    assert saturate(function).function is not function
+    assert saturate(function, rules__disabled=["TupleProjection.field"]).function is function
 
 
 def test_a_tuple_of_more_fields_than_the_hole_says() -> None:
     function = func(TupleGetItem(tup(*[ops.exp(x)] * 40, x), 40))
-    assert optimise(function).function.body is x
+    assert saturate(function).function.body is x
 
 
 def test_all_of_them_are_eager() -> None:
@@ -86,6 +86,6 @@ def test_a_rule_of_ones_own_is_applied_as_nodes_are_added() -> None:
         again.eager()
     rule = (op.negative(y) >> y * -1.0).eager().named("Own.minus")
     rules = RuleSetMeta("Own", (RuleSet,), {"minus": rule})
-    outcome = optimise(func(ops.negative(ops.exp(x))), rules, rules__cost="nodes")
+    outcome = saturate(func(ops.negative(ops.exp(x))), rules, rules__cost="nodes")
     assert outcome.fired("Own.minus") == 1
     assert operators(outcome.function) == ["exp", "multiply"]

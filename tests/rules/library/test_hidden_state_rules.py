@@ -10,7 +10,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise, result_type, run
+from tests.rules.running import assert_equal_in_value, operators, result_type, run, saturate
 
 x = var("x", (6, 4))
 cube = var("cube", (2, 3, 4))
@@ -108,13 +108,13 @@ AS_MATRICES = ["reshape", *LINEAR, "nn.gelu", *LINEAR, "nn.relu", *LINEAR, "resh
 
 
 def test_reshapes_meet_and_vanish_between_products() -> None:
-    outcome = optimise(three_layers(cube), HiddenStates, Views, ConstantFolding)
+    outcome = saturate(three_layers(cube), HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
 
 
 def test_one_size_may_be_open() -> None:
     function = three_layers(named)
-    outcome = optimise(function, HiddenStates, Views, ConstantFolding)
+    outcome = saturate(function, HiddenStates, Views, ConstantFolding)
     assert operators(outcome.function) == AS_MATRICES
     assert result_type(outcome.function) == result_type(function)
     assert_equal_in_value(function, outcome.function, exact=False)
@@ -123,18 +123,18 @@ def test_one_size_may_be_open() -> None:
 
 
 def test_two_sizes_may_not_be_open() -> None:
-    outcome = optimise(func(ops.nn.matmul(var("deep", ("batch", "sequence", 4)), weight)), HiddenStates)
+    outcome = saturate(func(ops.nn.matmul(var("deep", ("batch", "sequence", 4)), weight)), HiddenStates)
     assert outcome.fired("HiddenStates.product") == 0
     assert any("no newshape is certain" in remark for remark in outcome.remarks)
 
 
 def test_integers_and_single_products_stay() -> None:
     whole = func(ops.nn.matmul(var("i", (2, 3, 4), "int32"), numbers((4, 5), "int32")))
-    assert optimise(whole, HiddenStates).fired("HiddenStates.product") == 0
+    assert saturate(whole, HiddenStates).fired("HiddenStates.product") == 0
     alone = func(ops.nn.matmul(cube, weight))
-    assert optimise(alone, HiddenStates).function is alone  # two reshapes for nothing
+    assert saturate(alone, HiddenStates).function is alone  # two reshapes for nothing
 
 
 def test_one_number_stays_one_number() -> None:
-    outcome = optimise(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), HiddenStates, ConstantFolding)
+    outcome = saturate(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), HiddenStates, ConstantFolding)
     assert outcome.fired("HiddenStates.arithmetic_with_row") > 0

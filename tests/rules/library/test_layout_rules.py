@@ -12,7 +12,7 @@ from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, optimise
+from tests.rules.running import assert_equal_in_value, saturate
 
 SIZES = (4, 5, 3)
 vector, spread = var("v", (4,)), var("s", (4,))
@@ -188,7 +188,7 @@ def test_any_order_of_the_letters(layout: str, kernel: str) -> None:
     rules = RuleSetMeta("Chosen", (), {"conv2d": conversion("nn.conv2d", layout, kernel)})
     for groups in (1, 2, 4):
         before = func(ops.nn.conv2d(image, numbers((4, 4 // groups, 2, 2)), groups=groups, padding=(1, 0), strides=(1, 2)))
-        after = optimise(before, rules)
+        after = saturate(before, rules)
         assert after.fired("Chosen.conv2d") or (layout, kernel) == ("NCHW", "OIHW")
         assert_equal_in_value(before, after.function, exact=True)
 

@@ -9,7 +9,7 @@ from passat.rules.library import CanonicalOps, FastMath, Inference, Unpacking
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x, image, last = var("x"), var("image", (2, 4, 3, 3)), var("last", (2, 3, 3, 4))
 half, wide = var("h", (2, 4, 3), "float16"), var("w", (2, 3), "float64")
@@ -21,7 +21,7 @@ def batch_norm(of: Expr, axis: int, **attrs: AnyValue) -> Expr:
 
 
 def halves(kind: str, **attrs: AnyValue) -> Expr:
-    """A normalisation of 16-bit floats, the channels being axis 1 or the last."""
+    """A normalization of 16-bit floats, the channels being axis 1 or the last."""
     size = 3 if attrs.get("axis", 1) in (2, -1) else 4
     parts = [numbers((size,), "float16", seed) for seed in range(2)]
     return getattr(ops.nn, kind)(half, *parts, **attrs)  # type: ignore[no-any-return]  # as above
@@ -100,17 +100,17 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_refuses(rules, rule, example)
 
 
-def test_an_epsilon_that_vanishes_keeps_its_normalisation() -> None:
+def test_an_epsilon_that_vanishes_keeps_its_normalization() -> None:
     parts = [numbers((4,), "float16", seed) for seed in range(4)]
     body = ops.nn.batch_norm(half, *parts, epsilon=1e-12)[0]
-    outcome = optimise(func(body), Unpacking, rules__math="finite")
+    outcome = saturate(func(body), Unpacking, rules__math="finite")
     assert operators(outcome.function) == ["nn.batch_norm"]
     assert any("epsilon=1e-12 is 0 as float16" in remark for remark in outcome.remarks)
 
 
 def test_groups_of_unknown_sizes_stay() -> None:
     body = ops.nn.group_norm(var("v", ("n", 4, 3)), *vectors[:2], num_groups=2)
-    outcome = optimise(func(body), Unpacking)
+    outcome = saturate(func(body), Unpacking)
     assert operators(outcome.function) == ["nn.group_norm"]
     assert any("may be empty" in remark or "is not static" in remark for remark in outcome.remarks)
 
@@ -119,10 +119,10 @@ def test_every_dropout_goes() -> None:
     body = x
     for rate in (0.1, 0.1, 0.5):
         body = ops.nn.relu(ops.nn.dropout(body, rate=rate)[0])
-    assert operators(optimise(func(body), Inference).function) == ["nn.relu"] * 3
+    assert operators(saturate(func(body), Inference).function) == ["nn.relu"] * 3
 
 
 def test_a_mask_that_is_used_keeps_its_dropout() -> None:
     both = ops.nn.dropout(x)
-    outcome = optimise(func(tup(both[0], both[1])), Inference)
+    outcome = saturate(func(tup(both[0], both[1])), Inference)
     assert operators(outcome.function) == ["nn.dropout"]

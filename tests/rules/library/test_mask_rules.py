@@ -11,7 +11,7 @@ from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x = var("x", (4, 3))
 heads = var("heads", (2, 4, 5, 3))
@@ -93,36 +93,36 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 def test_keys_with_other_batches_after_than_before() -> None:
     repeated = var("repeated", (2, 2, 2, 5, 3))
     function = func(turned(repeated, (8, 5, 3), (2, 4, 3, 5)))
-    assert operators(optimise(function, BatchTransposes).function) == ["reshape", "transpose"]
+    assert operators(saturate(function, BatchTransposes).function) == ["reshape", "transpose"]
 
 
 def test_batches_of_unknown_number() -> None:
     named = var("named", ("batch", 4, 5, 3))
     function = func(ops.reshape(ops.transpose(ops.reshape(named, newshape=(-1, 5, 3)), axes=(0, 2, 1)), newshape=(0, 4, 3, 5)))
-    assert optimise(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no size says that they are the same
+    assert saturate(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no size says that they are the same
 
 
 def test_the_guard_stays_where_numbers_may_be_none() -> None:
     function = func(guarded(product))
-    assert optimise(function, AttentionMasks).function is function
-    assert operators(optimise(function, AttentionMasks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
+    assert saturate(function, AttentionMasks).function is function
+    assert operators(saturate(function, AttentionMasks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
 
 
 def test_a_mean_of_rows_is_no_pooling() -> None:
     function = func(ops.mean(var("rows", (2, 3, 4)), axis=(2,), keepdims=True))
-    assert optimise(function, TargetForms).function is function
+    assert saturate(function, TargetForms).function is function
 
 
 @pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
 def test_a_mean_of_what_may_be_empty_is_no_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
     """ONNX Runtime pools no samples, but refuses samples without channels and channels without elements."""
-    function = optimise(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
+    function = saturate(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
     assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
-    function = optimise(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), TargetForms).function
+    function = saturate(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), TargetForms).function
     pools = onnx.helper.make_node("GlobalAveragePool", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(to_numpy(dtype)), None) for name in "xy"]
     graph = onnx.helper.make_graph([pools], "pools", values[:1], values[1:])

@@ -9,7 +9,7 @@ from passat.rules.library import MatmulAlgebra
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import optimise
+from tests.rules.running import saturate
 
 x, y = var("x", (4, 3)), var("y", (3, 5))
 column = numbers((4, 1))
@@ -48,6 +48,6 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 
 def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
-    outcome = optimise(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulAlgebra, rules__math="finite")
+    outcome = saturate(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulAlgebra, rules__math="finite")
     assert outcome.fired("MatmulAlgebra.scaled_operand") == 0
     assert any("may reach inf" in remark for remark in outcome.remarks)

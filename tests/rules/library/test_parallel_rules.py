@@ -10,7 +10,7 @@ from passat.rules.library import ParallelBatches, ParallelConvolutions, Parallel
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_refuses, options, pairs
-from tests.rules.running import assert_equal_in_value, optimise, result_type
+from tests.rules.running import assert_equal_in_value, result_type, saturate
 
 COUNTS = (4, 2, 5)
 image, last = var("image", (1, 3, 8, 8)), var("last", (1, 8, 8, 3))
@@ -155,7 +155,7 @@ TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, Pa
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    outcome = optimise(example.positive, rules, rules__cost="nodes", **options(rules, rule))
+    outcome = saturate(example.positive, rules, rules__cost="nodes", **options(rules, rule))
     assert outcome.fired(rule.name) == len(example.positive.body.fields), outcome.remarks  # type: ignore[attr-defined]  # a tuple of branches
     assert result_type(outcome.function) == result_type(example.positive)
     assert_equal_in_value(example.positive, outcome.function, exact=rule.math == EXACT, special=False)
@@ -172,11 +172,11 @@ def test_attributes_that_differ_keep_branches_apart(name: str) -> None:
     inputs = 1 if name == "groups" else 3
     odd = ops.nn.conv2d(image, numbers((3, inputs, 3, 3)), **{name: others[name]})
     function = func(tup(ops.nn.conv2d(image, numbers((4, 3, 3, 3))), odd))
-    assert optimise(function, ParallelConvolutions, rules__cost="nodes").function is function
+    assert saturate(function, ParallelConvolutions, rules__cost="nodes").function is function
 
 
 def test_heads_of_unknown_number_stay() -> None:
     projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
-    outcome = optimise(func(tup(*projections)), ParallelProducts, rules__cost="nodes")
+    outcome = saturate(func(tup(*projections)), ParallelProducts, rules__cost="nodes")
     assert outcome.fired("ParallelProducts.heads") == 0
     assert any("are not known" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

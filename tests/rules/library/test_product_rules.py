@@ -14,7 +14,7 @@ from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, operators, optimise
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 3))
 cube = var("cube", (2, 4, 3))
@@ -72,7 +72,7 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def refused(function_body: Expr, rule: str, reason: str) -> None:
     function = func(function_body)
-    outcome = optimise(function, Products)
+    outcome = saturate(function, Products)
     assert outcome.fired(rule) == 0
     assert any(remark.startswith(rule) and reason in remark for remark in outcome.remarks), outcome.remarks
 
@@ -104,9 +104,9 @@ def test_a_product_over_nothing_is_left_alone() -> None:
 def test_a_product_between_views_with_named_sizes() -> None:
     named = var("v", ("batch", "seq", 3))
     function = func(ops.reshape(matmul(reshape(named, -1, 3), weight), newshape=(-1, 7, 5)))
-    assert optimise(function, Products).fired("Products.unflatten") == 0
+    assert saturate(function, Products).fired("Products.unflatten") == 0
     whole = func(ops.dyn.reshape(matmul(reshape(named, -1, 3), weight), ops.concatenate(tuple_of_sizes(named))))
-    assert optimise(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # of two names no reshape is certain
+    assert saturate(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # of two names no reshape is certain
 
 
 def tuple_of_sizes(of: Expr) -> Expr:
@@ -117,10 +117,10 @@ def test_a_division_becomes_a_product_only_where_no_bit_is_lost() -> None:
     for dtype, good, bad in [("float32", -126, -127), ("float16", -14, -15), ("float16", 14, 15), ("float32", 126, 127)]:
         a = var("a", dtype=dtype)
         fires = func(a / splat(2.0**good, (), dtype))
-        outcome = optimise(fires, Weights)
+        outcome = saturate(fires, Weights)
         assert outcome.fired("Weights.division") >= 1
         assert_equal_in_value(fires, outcome.function, exact=True, rounds=6)
-        assert optimise(func(a / splat(2.0**bad, (), dtype)), Weights).fired("Weights.division") == 0
+        assert saturate(func(a / splat(2.0**bad, (), dtype)), Weights).fired("Weights.division") == 0
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 3.0, float("inf"), float("nan"), 2.0**-149])
@@ -131,7 +131,7 @@ def test_what_is_no_power_of_two(value: float) -> None:
 
 def test_a_scale_moves_through_everything_into_the_weight() -> None:
     function = func(ops.transpose(reshape(matmul(cube, weight) + bias, 8, 5)) / splat(8.0))
-    outcome = optimise(function, Weights, ConstantFolding)
+    outcome = saturate(function, Weights, ConstantFolding)
     assert operators(outcome.function) == ["nn.matmul", "add", "reshape", "transpose"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -139,14 +139,14 @@ def test_a_scale_moves_through_everything_into_the_weight() -> None:
 def test_a_scale_that_adds_axes_stays() -> None:
     vector = var("v", (3,))
     function = func(matmul(vector, weight) * splat(2.0, (1, 1)))
-    outcome = optimise(function, Weights)
+    outcome = saturate(function, Weights)
     assert outcome.function is function
     assert any("the right side has type" in remark for remark in outcome.remarks)
 
 
 def test_biases_of_products_in_a_pipeline_of_both() -> None:
     function = func(reshape(biased(matmul(flat, weight), bias), 2, 4, 5) * splat(0.5))
-    outcome = optimise(function, Products, Weights, ConstantFolding)
+    outcome = saturate(function, Products, Weights, ConstantFolding)
     assert operators(outcome.function).count("nn.matmul") == 1
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -154,9 +154,9 @@ def test_biases_of_products_in_a_pipeline_of_both() -> None:
 def test_short_ranges_are_minded() -> None:
     half = var("h", (4, 3), "float16")
     large = splat(300.0, (), "float16")
-    into = optimise(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Weights)
+    into = saturate(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Weights)
     assert into.fired("Weights.into_weight") == 0
     assert any("the weight times the constant may reach 90000" in remark for remark in into.remarks)
-    through = optimise(func((half + numbers((3,), "float16")) * large), Weights)
+    through = saturate(func((half + numbers((3,), "float16")) * large), Weights)
     assert through.fired("Weights.through_sum") == 0
     assert any("a part of the sum may overflow" in remark for remark in through.remarks)

@@ -11,7 +11,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x = var("x", (2, 3, 4))
 image = var("image", (2, 6, 5, 3))
@@ -24,8 +24,8 @@ def mean(a: Expr, axis: int | tuple[int, ...] = -1, keepdims: bool = True) -> Ex
 
 
 def standard(a: Expr, axis: int | tuple[int, ...] = -1, over: int | tuple[int, ...] = -1) -> Expr:
-    centred = a - mean(a, axis)
-    return centred / ops.sqrt(mean(centred * centred, over) + epsilon)  # type: ignore[no-any-return]  # as above
+    centered = a - mean(a, axis)
+    return centered / ops.sqrt(mean(centered * centered, over) + epsilon)  # type: ignore[no-any-return]  # as above
 
 
 def by_root(a: Expr, axis: int = -1) -> Expr:
@@ -68,16 +68,16 @@ CASES: dict[str, Case] = {
 }
 
 
-def centred(a: Expr) -> Expr:
+def centered(a: Expr) -> Expr:
     return a - mean(a)
 
 
 WAYS = {
-    "a square as a power": beta + gamma * (centred(x) / ops.sqrt(mean(ops.power(centred(x), splat(2.0))) + epsilon)),
-    "a reciprocal root": (centred(x) * ops.rsqrt(epsilon + mean(centred(x) * centred(x)))) * gamma + beta,
-    "a reciprocal of a root": gamma * (ops.reciprocal(ops.sqrt(mean(centred(x) * centred(x)) + epsilon)) * centred(x)) + beta,
-    "a root as a power": gamma * (centred(x) / ops.power(mean(centred(x) * centred(x)) + epsilon, splat(0.5))) + beta,
-    "an inverse root as a power": gamma * (centred(x) * ops.power(mean(centred(x) * centred(x)) + epsilon, splat(-0.5))) + beta,
+    "a square as a power": beta + gamma * (centered(x) / ops.sqrt(mean(ops.power(centered(x), splat(2.0))) + epsilon)),
+    "a reciprocal root": (centered(x) * ops.rsqrt(epsilon + mean(centered(x) * centered(x)))) * gamma + beta,
+    "a reciprocal of a root": gamma * (ops.reciprocal(ops.sqrt(mean(centered(x) * centered(x)) + epsilon)) * centered(x)) + beta,
+    "a root as a power": gamma * (centered(x) / ops.power(mean(centered(x) * centered(x)) + epsilon, splat(0.5))) + beta,
+    "an inverse root as a power": gamma * (centered(x) * ops.power(mean(centered(x) * centered(x)) + epsilon, splat(-0.5))) + beta,
 }
 rows = var("x", (4, 3))
 x_row = var("row", ("?", 3))
@@ -176,59 +176,59 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_layer_normalisation_in_whatever_words(way: str) -> None:
-    assert operators(optimise(func(WAYS[way]), RootForms, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
+def test_layer_normalization_in_whatever_words(way: str) -> None:
+    assert operators(saturate(func(WAYS[way]), RootForms, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
 
 
-def test_normalisation_over_several_axes() -> None:
+def test_normalization_over_several_axes() -> None:
     function = func(standard(x, (-2, -1), (1, 2)) * numbers((3, 4)))
-    assert operators(optimise(function, RaiseOps).function) == ["nn.layer_norm"]
+    assert operators(saturate(function, RaiseOps).function) == ["nn.layer_norm"]
 
 
 def test_what_is_computed_in_64_bits_stays() -> None:
     wide = var("wide", (2, 4), "float64")
     function = func(wide / ops.sqrt(mean(wide * wide) + splat(1e-5, (), "float64")) * numbers((4,), "float64"))
-    assert any("float64" in remark for remark in optimise(function, RaiseOps).remarks)
+    assert any("float64" in remark for remark in saturate(function, RaiseOps).remarks)
 
 
 def test_a_variance_of_something_else_is_none() -> None:
     other = var("other", (2, 3, 4))
     function = func((x - mean(x)) / ops.sqrt(mean((x - other) * (x - other)) + epsilon) * gamma)
-    assert optimise(function, RaiseOps).function is function
+    assert saturate(function, RaiseOps).function is function
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_one_operator_is_left(name: str) -> None:
     for whole in halves(GOOD[name]).values():
-        assert operators(optimise(func(whole), RaiseOps).function) == ["nn.gelu"]
+        assert operators(saturate(func(whole), RaiseOps).function) == ["nn.gelu"]
 
 
 @pytest.mark.parametrize("digits", [1.4142135, 1.4142135381698608])
 def test_constants_as_exporters_round_them(digits: float) -> None:
     function = func(rows * (half * (one + ops.erf(rows / splat(digits)))))
-    assert operators(optimise(function, RaiseOps).function) == ["nn.gelu"]
+    assert operators(saturate(function, RaiseOps).function) == ["nn.gelu"]
 
 
 def test_a_constant_that_adds_axes_is_another_program() -> None:
     function = func((rows * (one + ops.erf(rows / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
-    assert optimise(function, RaiseOps).function is function
+    assert saturate(function, RaiseOps).function is function
 
 
 def test_onnx_runtime_has_no_softplus_of_doubles() -> None:
     wide = var("x", (3,), "float64")
-    assert "nn.softplus" not in operators(optimise(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), RaiseOps).function.body)
+    assert "nn.softplus" not in operators(saturate(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), RaiseOps).function.body)
 
 
 @pytest.mark.parametrize(("make", "name"), [(gelu, "nn.gelu"), (hard_swish, "nn.hard_swish")])
 @pytest.mark.parametrize("shape", [("?", 3), ("n", 3), ("?", "?")])
 def test_sizes_need_not_be_known(make: Callable[[Expr], Expr], name: str, shape: tuple[int | str, ...]) -> None:
-    assert operators(optimise(func(make(var("x", shape))), RaiseOps).function.body) == [name]
+    assert operators(saturate(func(make(var("x", shape))), RaiseOps).function.body) == [name]
 
 
 def test_constants_that_enlarge_are_no_part_of_an_activation() -> None:
     wide = splat(6.0, (2, 3))
     whole = func((x_row * ops.clip(x_row + splat(3.0), a_min=0.0, a_max=6.0)) / wide)
-    outcome = optimise(whole, RaiseOps)
+    outcome = saturate(whole, RaiseOps)
     assert "nn.hard_swish" not in operators(outcome.function.body)
     assert any("the types differ" in remark for remark in outcome.remarks)
 
@@ -239,4 +239,4 @@ def test_the_constants_of_an_approximated_gelu_are_too_coarse_for_float64(dtype:
     z = var("z", (4, 3), dtype)
     one_, half_, slope, bend, three = (splat(value, (), dtype) for value in (1.0, 0.5, SLOPE, BEND, 3.0))
     function = func((z * (ops.tanh((z + ops.power(z, three) * bend) * slope) + one_)) * half_)
-    assert [name for name in operators(optimise(function, RaiseOps).function) if name == "nn.gelu"] == left
+    assert [name for name in operators(saturate(function, RaiseOps).function) if name == "nn.gelu"] == left

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from passat.catalogue import library_subjects, rule_rows
+from passat.catalog import library_subjects, rule_rows
 from passat.cli.rules import rule_sets
 from passat.ir.types import IncompleteType
 from passat.rules import RuleSet, library

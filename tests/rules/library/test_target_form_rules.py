@@ -13,7 +13,7 @@ from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import operators, optimise
+from tests.rules.running import operators, saturate
 
 x, y = var("x", (2, 3, 4)), var("y", (2, 4, 5))
 t, u = var("t", (2, 4, 3)), var("u", (2, 5, 4))
@@ -97,7 +97,7 @@ EMPTY, NOTHING = var("e", (2, 4, 0)), var("n", (2, 0, 5))
 )
 def test_sums_of_nothing_stay_products(body: Expr) -> None:
     """ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
-    outcome = optimise(func(body), ContribForms)
+    outcome = saturate(func(body), ContribForms)
     assert "contrib.fused_matmul" not in operators(outcome.function.body)
     assert any("may be empty" in remark for remark in outcome.remarks)
 
@@ -115,7 +115,7 @@ def test_turned_products_of_empty_batches_run(name: str) -> None:
         shapes = ((*left, 3, rows), (*right, 3, columns)) if name == "left" else ((*left, rows, 3), (*right, columns, 3))
         a, b = var("a", shapes[0]), var("b", shapes[1])
         product = ops.nn.matmul(ops.transpose(a, axes=LAST), b) if name == "left" else ops.nn.matmul(a, ops.transpose(b, axes=LAST))
-        outcome = optimise(func(product), ContribForms)
+        outcome = saturate(func(product), ContribForms)
         fired += outcome.fired("ContribForms.transposed_product")
         feed = {operand: np.ones(shape, np.float32) for operand, shape in zip("ab", shapes, strict=True)}
         try:

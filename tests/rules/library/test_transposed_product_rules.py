@@ -7,7 +7,7 @@ from passat.rules.library import MatmulAlgebra, Weights
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import optimise
+from tests.rules.running import saturate
 
 x, y = var("x", (4, 3)), var("y", (3, 5))
 stack, other, vector = var("stack", (2, 4, 3)), var("other", (3, 5)), var("vector", (3,))
@@ -90,11 +90,11 @@ def test_it_refuses(rule: Rule, example: Case) -> None:
 
 def test_integers_keep_their_transposes() -> None:
     left, right = var("i", (4, 3), "int32"), var("j", (5, 3), "int32")
-    outcome = optimise(func(product(left, turned(right))), MatmulAlgebra)
+    outcome = saturate(func(product(left, turned(right))), MatmulAlgebra)
     assert outcome.fired("MatmulAlgebra.transposed_operand") == 0
     assert any(INTEGERS in remark for remark in outcome.remarks)
 
 
 def test_vectors_have_no_transpose() -> None:
-    outcome = optimise(func(turned(product(stack, vector))), MatmulAlgebra)
+    outcome = saturate(func(turned(product(stack, vector))), MatmulAlgebra)
     assert outcome.fired("MatmulAlgebra.transpose_of_product") == 0

@@ -13,7 +13,7 @@ from passat.rules.library.views import loses_nothing
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
-from tests.rules.running import assert_equal_in_value, difference, operators, optimise, shape_of
+from tests.rules.running import assert_equal_in_value, difference, operators, saturate, shape_of
 
 x, y = var("x"), var("y")
 cube = var("cube", (2, 1, 3))
@@ -188,20 +188,20 @@ def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 def test_many_views_become_one() -> None:
     function = func(ops.reshape(ops.squeeze(ops.expand_dims(ops.nn.batch_flatten(cube), axis=0), axis=0), newshape=(3, 2)))
-    outcome = optimise(function, Views)
+    outcome = saturate(function, Views)
     assert operators(outcome.function) == ["reshape"]
     assert_equal_in_value(function, outcome.function, exact=True)
 
 
 def test_views_that_undo_each_other_vanish() -> None:
     function = func(ops.squeeze(ops.expand_dims(var("v", ("n", "?")), axis=1), axis=1))
-    assert operators(optimise(func(ops.squeeze(ops.expand_dims(x, axis=1), axis=1)), Views).function) == []
-    assert operators(optimise(function, Views).function) == ["expand_dims", "squeeze"]  # of (n, ?) no reshape is certain
+    assert operators(saturate(func(ops.squeeze(ops.expand_dims(x, axis=1), axis=1)), Views).function) == []
+    assert operators(saturate(function, Views).function) == ["expand_dims", "squeeze"]  # of (n, ?) no reshape is certain
 
 
 def test_new_axes_merge_whatever_the_sizes() -> None:
     function = func(ops.expand_dims(ops.expand_dims(var("v", ("n", "?")), axis=-1, num_newaxis=2), axis=(0, 2)))
-    outcome = optimise(function, ChainedViews, Views)
+    outcome = saturate(function, ChainedViews, Views)
     assert operators(outcome.function) == ["expand_dims"]
     assert_equal_in_value(function, outcome.function, exact=True, sizes={"n": 3})
 
@@ -210,12 +210,12 @@ def test_a_batch_of_nothing_survives() -> None:
     """A view never fails on an empty tensor, so what takes its place must not either."""
     function = func(ops.squeeze(ops.nn.batch_flatten(var("v", ("n", 2, "m"))), axis=()))
     for sizes in ({"n": 0, "m": 3}, {"n": 2, "m": 0}):
-        assert_equal_in_value(function, optimise(function, Views).function, exact=True, sizes=sizes)
+        assert_equal_in_value(function, saturate(function, Views).function, exact=True, sizes=sizes)
 
 
 def test_transposes_through_none() -> None:
     function = func(ops.transpose(ops.transpose(cube)))
-    assert operators(optimise(function, Transposes).function) == []
+    assert operators(saturate(function, Transposes).function) == []
 
 
 @pytest.mark.parametrize("source", NUMBERS)
@@ -235,17 +235,17 @@ def test_casts_say_what_is_lost() -> None:
 
 
 def test_what_is_like_another_tensor_does_not_need_it() -> None:
-    outcome = optimise(func(ops.zeros_like(ops.tanh(x))), CreationOps)
+    outcome = saturate(func(ops.zeros_like(ops.tanh(x))), CreationOps)
     assert operators(outcome.function) == ["zeros"]
 
 
 def test_units_are_found_in_tensors_of_any_size() -> None:
     body = (v + ops.zeros_like(v)) * ops.ones_like(v)
-    assert optimise(func(body), CreationOps, Units).function.body is v
+    assert saturate(func(body), CreationOps, Units).function.body is v
 
 
 def test_a_filled_tensor_becomes_a_number() -> None:
-    outcome = optimise(func(x / ops.full(splat(4.0), shape=(2, 3))), CreationOps)
+    outcome = saturate(func(x / ops.full(splat(4.0), shape=(2, 3))), CreationOps)
     divisor = outcome.function.body.args[1]  # type: ignore[attr-defined]  # a call
     assert isinstance(divisor, Constant)
     assert divisor.data.shape == ()
@@ -261,6 +261,6 @@ def test_a_quotient_of_integers_keeps_what_may_be_0(form: str) -> None:
         "zeros": ops.zeros(shape=(0, 3), dtype="int32"),
         "zeros_like": ops.zeros_like(integers),
     }[form]
-    outcome = optimise(func(integers / fill), CreationOps)
+    outcome = saturate(func(integers / fill), CreationOps)
     assert outcome.fired("CreationOps.filled_divisor") == 0
     assert any("int32, not floating-point numbers" in remark for remark in outcome.remarks)

@@ -58,7 +58,7 @@ def test_models(options: dict[str, list[str]], wanted: list[str]) -> None:
     assert result.report.verification.equal
 
 
-def test_a_model_that_has_them_is_optimised_for_them() -> None:
+def test_a_model_that_has_them_is_optimized_for_them() -> None:
     once = optimize(onnx.parser.parse_model(TEXT), config={"rules.domains": [DOMAIN]}).model
     again = optimize(once)
     assert [node.op_type for node in again.model.graph.node] == ["FusedMatMul"]

@@ -261,7 +261,7 @@ def test_two_paths() -> None:
     )
 
 
-def test_batch_normalisation() -> None:
+def test_batch_normalization() -> None:
     converts(
         LAST,
         f"{IMAGE}, {WEIGHT}, %v: (4, 4, 1, 1), %g: (4), %b: (4), %m: (4), %s: (4)",
@@ -318,10 +318,10 @@ BETWEEN = {
     "mean, kept": ("add(%0, mean(%0, axis=[3], keepdims=True))", "add(%2, mean(%2, axis=[1], keepdims=True))"),
     "softmax": ("nn.softmax(%0, axis=-1)", "nn.softmax(%2, axis=1)"),
     "bounds": ("clip(%0, a_min=0f, a_max=6f)", "clip(%2, a_min=0f, a_max=6f)"),
-    "normalisation": ("nn.instance_norm(%0, %r, %r, axis=3)", "nn.instance_norm(%2, %r, %r)"),
+    "normalization": ("nn.instance_norm(%0, %r, %r, axis=3)", "nn.instance_norm(%2, %r, %r)"),
     "groups": ("nn.group_norm(%0, %r, %r, num_groups=2, axis=3)", "nn.group_norm(%2, %r, %r, num_groups=2)"),
     "rectifier": ("nn.prelu(%0, %r)", "nn.prelu(%2, reshape(%r, newshape=[1, 4, 1, 1]))"),
-    "neighbours": ("nn.lrn(%0, axis=3)", "nn.lrn(%2)"),
+    "neighbors": ("nn.lrn(%0, axis=3)", "nn.lrn(%2)"),
     "mean pooling": (
         'nn.avg_pool2d(%0, pool_size=[3, 3], strides=[1, 1], padding=[1, 1], layout="NHWC")',
         "nn.avg_pool2d(%2, pool_size=[3, 3], strides=[1, 1], padding=[1, 1])",
@@ -399,23 +399,23 @@ def test_scopes(name: str) -> None:
 
 
 def block(x: Expr, channels: int, seed: int, stride: int = 1) -> Expr:
-    """A residual block: two convolutions, normalised, and a third on the shortcut where it halves the image."""
+    """A residual block: two convolutions, normalized, and a third on the shortcut where it halves the image."""
     size = channels // stride
-    y = normalised(ops.nn.conv2d(x, numbers((channels, size, 3, 3), seed=seed), strides=stride, padding=(1, 1)), channels, seed)
-    y = normalised(ops.nn.conv2d(ops.nn.relu(y), numbers((channels, channels, 3, 3), seed=seed + 1), padding=(1, 1)), channels, seed + 1)
-    shortcut = x if stride == 1 else normalised(ops.nn.conv2d(x, numbers((channels, size, 1, 1), seed=seed), strides=2), channels, seed)
+    y = normalized(ops.nn.conv2d(x, numbers((channels, size, 3, 3), seed=seed), strides=stride, padding=(1, 1)), channels, seed)
+    y = normalized(ops.nn.conv2d(ops.nn.relu(y), numbers((channels, channels, 3, 3), seed=seed + 1), padding=(1, 1)), channels, seed + 1)
+    shortcut = x if stride == 1 else normalized(ops.nn.conv2d(x, numbers((channels, size, 1, 1), seed=seed), strides=2), channels, seed)
     made: Expr = ops.nn.relu(y + shortcut)
     return made
 
 
-def normalised(x: Expr, channels: int, seed: int) -> Expr:
+def normalized(x: Expr, channels: int, seed: int) -> Expr:
     made: Expr = ops.nn.batch_norm(x, *(numbers((channels,), seed=seed + i) for i in range(4)))[0]
     return made
 
 
 def resnet(*, classes: bool) -> Function:
     """Eight residual blocks upon a stem, with or without what classifies."""
-    x = ops.nn.relu(normalised(ops.nn.conv2d(var("x", (1, 3, 64, 64)), numbers((2, 3, 7, 7)), strides=2, padding=(3, 3)), 2, 50))
+    x = ops.nn.relu(normalized(ops.nn.conv2d(var("x", (1, 3, 64, 64)), numbers((2, 3, 7, 7)), strides=2, padding=(3, 3)), 2, 50))
     x = ops.nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
     for stage in range(4):
         x = block(block(x, 2 << stage, 10 * stage, 2 if stage else 1), 2 << stage, 10 * stage + 5)
@@ -465,7 +465,7 @@ def dense_block(x: Expr, layers: int) -> Expr:
     for i in range(layers):
         size = 4 + 2 * i
         joined = ops.concatenate(tup(*parts), axis=1) if len(parts) > 1 else x
-        parts.append(ops.nn.relu(ops.nn.conv2d(normalised(joined, size, i), numbers((2, size, 3, 3), seed=i), padding=(1, 1))))
+        parts.append(ops.nn.relu(ops.nn.conv2d(normalized(joined, size, i), numbers((2, size, 3, 3), seed=i), padding=(1, 1))))
     made: Expr = ops.concatenate(tup(*parts), axis=1)
     return made
 
@@ -517,7 +517,7 @@ def networks(draw: st.DrawFn) -> Function:
         elif kind == "scale":
             made, shape = x * numbers((channels, 1, 1), seed=seed), (channels, size)
         elif kind == "norm":
-            made, shape = normalised(x, channels, seed), (channels, size)
+            made, shape = normalized(x, channels, seed), (channels, size)
         elif kind == "pool":
             made, shape = ops.nn.max_pool2d(x, pool_size=(3, 3), padding=(1, 1)), (channels, size)
         elif kind == "add":

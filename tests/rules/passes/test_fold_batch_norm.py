@@ -1,4 +1,4 @@
-"""FoldBatchNorm: normalisations, scales and shifts in the weights and biases of the products before them."""
+"""FoldBatchNorm: normalizations, scales and shifts in the weights and biases of the products before them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ IMAGE, ROWS = "%x: (1, 2, 4, 4)", "%x: (4, 2)"
 
 
 def norm(of: str, **attrs: object) -> str:
-    """A normalisation that multiplies by 4 / sqrt(4) = 2 and adds 1 - 2 * 2 = -3."""
+    """A normalization that multiplies by 4 / sqrt(4) = 2 and adds 1 - 2 * 2 = -3."""
     given = "".join(f", {name}={value}" for name, value in attrs.items())
     return f"nn.batch_norm({of}, {PARAMETERS}, epsilon=0f{given}).0"
 
@@ -88,6 +88,6 @@ def test_what_changes_rounding_is_not_exact() -> None:
     folds(fold_batch_norm(), signature, before, before, rules__math="exact")
 
 
-def test_the_statistics_of_a_normalisation_stay() -> None:
+def test_the_statistics_of_a_normalization_stay() -> None:
     signature = f"{IMAGE}, %m: (3), %v: (3)"
     stays(fold_batch_norm(), signature, "nn.batch_norm(nn.conv2d(%x, ones(shape=[3, 2, 1, 1])), %m, %m, %m, %v).1")

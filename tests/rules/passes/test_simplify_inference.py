@@ -1,4 +1,4 @@
-"""SimplifyInference: dropout goes, and with `unpack` normalisations fall into what they are made of."""
+"""SimplifyInference: dropout goes, and with `unpack` normalizations fall into what they are made of."""
 
 import pytest
 
@@ -14,7 +14,7 @@ FACTOR = """
 """
 
 
-def test_a_batch_normalisation_scales_and_shifts() -> None:
+def test_a_batch_normalization_scales_and_shifts() -> None:
     becomes(
         simplify_inference(unpack=True),
         f"%x: (1, 3, 4, 4), {VECTORS}",
@@ -44,11 +44,11 @@ def test_channels_that_are_last_need_no_new_axes() -> None:
     )
 
 
-def test_the_mean_of_a_batch_normalisation_stays() -> None:
+def test_the_mean_of_a_batch_normalization_stays() -> None:
     stays(simplify_inference(unpack=True), f"%x: (1, 3, 4, 4), {VECTORS}", "nn.batch_norm(%x, %g, %b, %m, %v).1")
 
 
-def test_a_layer_normalisation() -> None:
+def test_a_layer_normalization() -> None:
     becomes(
         simplify_inference(unpack=True),
         "%x: (2, 3), %g: (3), %b: (3)",
@@ -61,7 +61,7 @@ def test_a_layer_normalisation() -> None:
     )
 
 
-def test_an_l2_normalisation() -> None:
+def test_an_l2_normalization() -> None:
     becomes(
         simplify_inference(unpack=True),
         "%x: (2, 3)",
@@ -79,7 +79,7 @@ def test_an_l2_normalisation() -> None:
         "nn.instance_norm(transpose(%x, axes=[0, 2, 3, 1]), %g, %b, axis=3)",
     ],
 )
-def test_normalisations_of_groups_keep_their_values(body: str) -> None:
+def test_normalizations_of_groups_keep_their_values(body: str) -> None:
     before = program("%x: (2, 4, 3, 3), %g: (4), %b: (4)", body)
     after = run(simplify_inference(unpack=True), before)
     assert "norm" not in str(after)
@@ -91,7 +91,7 @@ def test_what_cannot_be_taken_apart_stays() -> None:
     stays(simplify_inference(unpack=True), "%x: (2, 3), %g: (3), %b: (3)", "nn.layer_norm(%x, %g, %b)", rules__math="exact")
 
 
-def test_by_default_normalisations_stay_whole() -> None:
+def test_by_default_normalizations_stay_whole() -> None:
     stays(simplify_inference(), "%x: (2, 3), %g: (3), %b: (3)", "nn.layer_norm(%x, %g, %b)")
     becomes(simplify_inference(), "%x: (2, 3)", "nn.relu(nn.dropout(%x, rate=0.5f).0)", "nn.relu(%x)")
 
@@ -101,7 +101,7 @@ def test_the_option_in_pipeline_text() -> None:
     assert pipeline_text(parse_pipeline(text)) == text
 
 
-def test_relay_s_pass_takes_normalisations_apart() -> None:
+def test_relay_s_pass_takes_normalizations_apart() -> None:
     from passat import relay
 
     made = run(relay.transform.SimplifyInference(), program("%x: (2, 3), %g: (3), %b: (3)", "nn.layer_norm(%x, %g, %b)"))

@@ -7,7 +7,7 @@ from tests.rules.passes.golden import becomes, stays
 ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"
 
 
-def test_a_sum_that_only_a_normalisation_reads() -> None:
+def test_a_sum_that_only_a_normalization_reads() -> None:
     becomes(SpellSums(), ROWS, "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)")
 
 

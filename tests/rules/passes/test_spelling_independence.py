@@ -196,7 +196,7 @@ BLOCKS = {
             ),
         },
     ),
-    "normalisation of convolutions": Block(
+    "normalization of convolutions": Block(
         "float[batch, 2, 4, 4] x",
         "float[batch, 1, 4, 4] y",
         {

@@ -12,7 +12,7 @@ from passat.rules.regions import regions
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
 from tests.rules.building import func, numbers, ops, var
-from tests.rules.running import Outcome, assert_equal_in_value, operators, optimise
+from tests.rules.running import Outcome, assert_equal_in_value, operators, saturate
 
 
 class Plain(RuleSet):
@@ -41,7 +41,7 @@ def twins() -> Function:
 
 
 def run(nodes: int, *, merge: bool = True) -> Outcome:
-    return optimise(twins(), Plain, merge=merge, rules__region_nodes=nodes)
+    return saturate(twins(), Plain, merge=merge, rules__region_nodes=nodes)
 
 
 def test_equal_layers_of_different_regions_become_one() -> None:
@@ -56,11 +56,11 @@ def test_equal_layers_of_different_regions_become_one() -> None:
 
 def test_merged_regions_have_the_values_of_the_input() -> None:
     function = twins()
-    assert_equal_in_value(function, optimise(function, Plain, merge=True, rules__region_nodes=0).function, exact=True)
+    assert_equal_in_value(function, saturate(function, Plain, merge=True, rules__region_nodes=0).function, exact=True)
 
 
 def test_what_only_merges_is_not_cut() -> None:
-    outcome = optimise(twins(), merge=True, rules__region_nodes=0)
+    outcome = saturate(twins(), merge=True, rules__region_nodes=0)
     assert outcome.count("regions") == 0
     assert len(operators(outcome.function)) == 5 * 6
 

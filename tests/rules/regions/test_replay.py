@@ -24,7 +24,7 @@ from passat.rules.regions import regions
 from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import build
-from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, optimise, run
+from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, run, saturate
 from tests.share import SOAK
 
 SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Inference]
@@ -47,7 +47,7 @@ def layered(*weights: Constant) -> Function:
 
 
 def in_regions(function: Function, *sets: RuleSetMeta, fold: bool = True, **config: AnyValue) -> Outcome:
-    return optimise(function, *sets, *(FOLDING if fold else ()), rules__region_nodes=0, **config)
+    return saturate(function, *sets, *(FOLDING if fold else ()), rules__region_nodes=0, **config)
 
 
 def ones_but(place: int | None, value: float = 2.0) -> Constant:
@@ -94,7 +94,7 @@ def copies(function: Function, count: int, generator: np.random.Generator) -> Fu
 
 
 def check_against_whole(function: Function, *, exact: bool) -> float:
-    """A function optimised in regions has the values of the input, and costs no more. Returns how many regions were replayed."""
+    """A function optimized in regions has the values of the input, and costs no more. Returns how many regions were replayed."""
     outcome = in_regions(function, *SETS, rules__math="exact" if exact else "reassociate")
     assert well_formed(outcome.function)
     assert program_cost(infer_type(outcome.function), Roofline()) <= program_cost(function, Roofline()) * (1 + 1e-9)
@@ -223,7 +223,7 @@ def test_functions_of_the_user_are_asked_again() -> None:
     lower = const(np.minimum(falling.data.numpy(), 7))
     rising = const(np.arange(8, dtype=np.float32).reshape(2, 4))
     function = layered(falling, falling, lower, rising, lower, falling, rising, numbers((2, 4)))
-    whole, outcome = optimise(function, Own), in_regions(function, Own, fold=False)
+    whole, outcome = saturate(function, Own), in_regions(function, Own, fold=False)
     assert operators(outcome.function.body).count("multiply") == 3
     assert outcome.fired("Own.scale") == whole.fired("Own.scale") == 5
     assert outcome.count("replayed") == 5
@@ -263,7 +263,7 @@ def test_the_next_pass_knows_the_regions_again() -> None:
 
 def test_small_functions_and_functions_of_different_layers_stay_whole() -> None:
     function = layered(*[numbers((2, 4), seed=seed) for seed in range(6)])
-    assert optimise(function, Units, rules__region_nodes=100).count("regions") == 0
+    assert saturate(function, Units, rules__region_nodes=100).count("regions") == 0
     value: Expr = a
     for unary in (ops.exp, ops.negative, ops.tanh, ops.abs, ops.sqrt):
         value = unary(ops.nn.relu(ops.multiply(value, numbers((2, 4)))))
@@ -272,7 +272,7 @@ def test_small_functions_and_functions_of_different_layers_stay_whole() -> None:
 
 def test_statistics_count_what_each_region_did() -> None:
     function = layered(*[ones_but(None) for _ in range(6)])
-    whole, cut = optimise(function, Units), in_regions(function, Units, fold=False)
+    whole, cut = saturate(function, Units), in_regions(function, Units, fold=False)
     names = [key for key in whole.statistics.counters["Tried"] if key.startswith("fired:")]
     assert names
     assert [whole.count(name) for name in names] == [cut.count(name) for name in names]

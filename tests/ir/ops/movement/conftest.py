@@ -109,7 +109,7 @@ def _value_info(name: str, type_: Type) -> onnx.ValueInfoProto:
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Array], *, reference: bool) -> list[Array]:
-    """The outputs of a model by ONNX Runtime, which optimises nothing, or by onnx's reference implementation."""
+    """The outputs of a model by ONNX Runtime, which optimizes nothing, or by onnx's reference implementation."""
     wanted = {value.name for value in model.graph.input}
     used = {name: array for name, array in feeds.items() if name in wanted}
     if reference:

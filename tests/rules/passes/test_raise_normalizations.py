@@ -1,4 +1,4 @@
-"""Raise: normalisations recovered from what exporters make of them, in whatever order and with whatever constants they wrote."""
+"""Raise: normalizations recovered from what exporters make of them, in whatever order and with whatever constants they wrote."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CENTRED = "%0 = subtract(%x, mean(%x, axis=[-1], keepdims=True));\n"
 
 
 def layer_norm(root: str) -> str:
-    """A layer normalisation by this quotient of `%0`, of which `%1` is the variance and epsilon."""
+    """A layer normalization by this quotient of `%0`, of which `%1` is the variance and epsilon."""
     return CENTRED + f"%1 = add(mean(multiply(%0, %0), axis=[-1], keepdims=True), 0.001f);\nadd(multiply({root}, {SCALE}), {SHIFT})"
 
 
@@ -27,7 +27,7 @@ def layer_norm(root: str) -> str:
         "divide(%0, power(%1, 0.5f))",
     ],
 )
-def test_layer_normalisations(root: str) -> None:
+def test_layer_normalizations(root: str) -> None:
     folds(raise_operators(), ROWS, layer_norm(root), LAYER_NORM, rules__math="finite")
 
 
@@ -46,7 +46,7 @@ def test_root_mean_squares(root: str) -> None:
     "body",
     [
         pytest.param(layer_norm("divide(%0, sqrt(%1))").replace("axis=[-1]", "axis=[1]"), id="another axis than that of the scale"),
-        pytest.param(layer_norm("divide(%x, sqrt(%1))"), id="not centred"),
+        pytest.param(layer_norm("divide(%x, sqrt(%1))"), id="not centered"),
         pytest.param(layer_norm("divide(%0, sqrt(%1))").replace("multiply(%0, %0)", "multiply(%0, %x)"), id="no square"),
         pytest.param(layer_norm("multiply(%0, sqrt(%1))"), id="a root that multiplies"),
     ],

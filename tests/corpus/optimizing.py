@@ -1,4 +1,4 @@
-"""What the tests of the corpus share: a model from text, optimised with everything on and held against what it was."""
+"""What the tests of the corpus share: a model from text, optimized with everything on and held against what it was."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,15 +26,15 @@ def parse(text: str, *, opset: int = 18, ir: int = 9, imports: str = "") -> Mode
 
 
 def run(model: ModelProto, feed: Feed) -> list[Any]:
-    """The outputs of a model under ONNX Runtime with its optimisations off."""
+    """The outputs of a model under ONNX Runtime with its optimizations off."""
     return Runner(model, threads=1).run(feed)
 
 
-def optimise(model: ModelProto, *feeds: Feed, verify: bool = True, again: bool = True, **options: Any) -> tuple[ModelProto, Report]:
-    """The optimised model and the report, once all that must hold of every model has been checked.
+def optimize(model: ModelProto, *feeds: Feed, verify: bool = True, again: bool = True, **options: Any) -> tuple[ModelProto, Report]:
+    """The optimized model and the report, once all that must hold of every model has been checked.
 
     The input stays as it was, `onnx.checker` accepts the result, its values are the same on random inputs and on the feeds given, its
-    interface is the same to the last byte, and optimising it again makes it no dearer.
+    interface is the same to the last byte, and optimizing it again makes it no dearer.
     """
     before = model.SerializeToString()
     result = passat.optimize(model, opt_level=LEVEL, verify=verify, **options)
