@@ -10,7 +10,7 @@
 .SUFFIXES:
 # Without bytecode each process that a test starts would compile all of Passat.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel documents clean
+.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel documents docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -76,6 +76,9 @@ wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every modul
 documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
 	$(BIN)/python tests/house/test_documents.py
 
+docs: $(VENV)/.docs  ## Build the documentation into build/docs; warnings and dead links are errors
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/docs
+
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -93,6 +96,10 @@ $(VENV)/.dev: $(VENV)/.base pyproject.toml
 	$(PIP) install --editable '.[onnx]' --group dev
 	@mkdir -p build
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) install --group docs
+	@touch $@
 
 SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/null)
 

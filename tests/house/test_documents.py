@@ -23,7 +23,7 @@ import pytest
 from passat.cli import main
 
 HOME: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("README.md", "docs/analyses.md", "docs/custom-operators.md", "docs/passes.md", "docs/search.md", "docs/trust.md")
+DOCUMENTS: Final = ("README.md", "docs/analyses.md", "docs/custom-operators.md", "docs/passes.md", "docs/search-and-cost.md", "docs/trust.md")
 PAGES: Final = {"docs/rules.md": "passat rules doc"}
 BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
