@@ -1,9 +1,16 @@
-"""The documents are true: their commands run in an empty folder and print what they show. Run as a program, this file writes the output
-into them.
+"""The examples of README and docs are executed in an empty folder and print what the pages show. Run as a program, this file writes their
+output into the pages, or into those that are named.
 
-A line `$ command` of a console block is run where everything above it has been done: files are made of the Python blocks that
-begin with `# name.py`, other Python blocks are run. Blocks of `pycon` are one session. Times are not compared. `pip` and `make` are left
-out, and of a long output the lines from the one that is shown as `...` on. The page on rules is the output of a command as a whole.
+The blocks of a page are executed in their order, in one folder:
+
+* `console`: each line `$ command`, with the output below it. `passat`, `python` and a few commands of the shell run; `pip` and `make` do not.
+  Where the output shown ends with a line `...`, what follows is not compared.
+* `pycon`: all blocks of a page are one session.
+* `python`: a program, which has to end without an error.
+* A block that begins with a comment `# name.py` (or `.toml`, `.yaml` ...) is a file, and is written there.
+
+Times are not compared. What cannot run here (TVM's own scripts) has a line `<!-- not run: REASON -->` above it. Blocks in languages that
+look like examples and are none of these are errors. The page on rules is the output of a command as a whole.
 """
 
 import doctest
@@ -23,11 +30,16 @@ import pytest
 from passat.cli import main
 
 HOME: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("README.md", "docs/analyses.md", "docs/custom-operators.md", "docs/passes.md", "docs/search-and-cost.md", "docs/trust.md")
 PAGES: Final = {"docs/rules.md": "passat rules doc"}
-BLOCK: Final = re.compile(r"^```(console|python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS: Final = ("README.md", *sorted({str(path.relative_to(HOME)) for path in (HOME / "docs").rglob("*.md")} - {*PAGES}))
+BLOCK: Final = re.compile(r"(^<!-- not run: .+ -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE: Final = re.compile(r"^ *(?:`{3,}|~{3,}|:{3,})(\S*)", re.MULTILINE)
+SHOWN: Final = ("text", "json", "toml", "yaml", "ini", "make", "diff", "html", "cpp", "mlir", "c", "dockerfile", "mermaid")
+"""Languages that are not executed. Directives of the site have names in braces."""
+TITLE: Final = re.compile(r"# ([\w./-]+\.\w+)\n")
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")
+COMMANDS: Final = ("passat", "python", "cat", "cp", "echo", "head", "ls", "mkdir", "rm")
 FORKS: Final = multiprocessing.get_context("forkserver")
 """Processes that have imported Passat when they start: that takes longer than most commands of the documents."""
 FORKS.set_forkserver_preload(
@@ -48,14 +60,19 @@ FORKS.set_forkserver_preload(
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints: `passat` is that of this Python. Left out are lines that say what it is at, which slow machines print."""
+    """Runs a command with this Python's `passat` and returns what it prints, without the lines of progress that slow machines print."""
     words = shlex.split(command)
-    assert words[0] == "passat", f"a document runs {words[0]}"
-    printed = [folder / name for name in (".stdout", ".stderr")]
-    process = FORKS.Process(target=command_line, args=(words, folder, *printed, {**environment(folder), "COLUMNS": "120"}))
-    process.start()
-    process.join()
-    return re.sub(r"^(checking|looking) .* \.\.\.\n", "", "".join(path.read_text() for path in printed), flags=re.MULTILINE)
+    assert words[0] in COMMANDS, f"a document runs {words[0]}"
+    if words[0] == "passat" and not re.search(r"[|;&<>*?$]", command):
+        printed = [folder / name for name in (".stdout", ".stderr")]
+        process = FORKS.Process(target=command_line, args=(words, folder, *printed, environment(folder)))
+        process.start()
+        process.join()
+        output = "".join(path.read_text() for path in printed)
+    else:
+        done = subprocess.run(command, shell=True, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
+        output = done.stdout + done.stderr
+    return re.sub(r"^(checking|looking) .* \.\.\.\n", "", output, flags=re.MULTILINE)
 
 
 def command_line(words: list[str], folder: Path, out: Path, err: Path, variables: dict[str, str]) -> None:
@@ -69,8 +86,9 @@ def command_line(words: list[str], folder: Path, out: Path, err: Path, variables
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What is measured is measured anew, and kept in the folder."""
-    return {**os.environ, "PASSAT_CACHE": str(folder / ".cache")}
+    """The variables of the examples' processes: this Python's commands come first, and what is measured is kept in the folder."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    return {**os.environ, "PATH": path, "PASSAT_CACHE": str(folder / ".cache"), "COLUMNS": "120"}
 
 
 def shortened(output: str, shown: str) -> str:
@@ -134,16 +152,20 @@ def rewritten(text: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "examples").symlink_to(HOME / "examples")
-        sessions_now = iter(sessions([found[2] for found in BLOCK.finditer(text) if found[1] == "pycon"], folder))
+        sessions_now = iter(sessions([body for skip, kind, body in BLOCK.findall(text) if kind == "pycon" and not skip], folder))
 
         def replace(found: re.Match[str]) -> str:
-            kind, body = found[1], found[2]
-            if kind == "python":
-                title = re.match(r"# (\w+\.py)\n", body)
-                if title:
-                    (folder / title[1]).write_text(body)
-                else:
-                    subprocess.run([sys.executable, "-c", body], cwd=folder, check=True, capture_output=True)
+            skip, kind, body = found.groups()
+            title = TITLE.match(body)
+            if skip:
+                return found[0]
+            if title and kind not in ("console", "pycon"):
+                path = folder / title[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(body)
+            elif kind == "python":
+                subprocess.run([sys.executable, "-c", body], cwd=folder, check=True, capture_output=True, env=environment(folder))
+            if kind not in ("console", "pycon"):
                 return found[0]
             return f"```{kind}\n{console(body, folder) if kind == 'console' else next(sessions_now)}```".replace(name, "/tmp/here")
 
@@ -154,6 +176,20 @@ def rewritten(text: str) -> str:
 def test_a_document_shows_what_its_commands_print(document: str) -> None:
     text = (HOME / document).read_text()
     assert TIMES.sub(" ", rewritten(text)) == TIMES.sub(" ", text), "make documents brings them up to date"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_example_is_executed(document: str) -> None:
+    text = (HOME / document).read_text()
+    executed = [kind for _, kind, _ in BLOCK.findall(text)]
+    for kind in {kind for kind in FENCE.findall(text) if kind and not kind.startswith("{")}:
+        assert kind in (*SHOWN, "console", "pycon", "python"), f"{kind}: examples are console, pycon or python; other texts are {SHOWN}"
+        fences = re.findall(rf"^ *[`~:]{{3,}}{kind}$", text, re.MULTILINE)
+        assert len(fences) == executed.count(kind), f"an example of {kind} has to begin and end with ``` at the start of a line"
+    for _, kind, body in BLOCK.findall(text):
+        assert kind in ("console", "pycon", "python") or not re.search(
+            r"^(>>> |\$ passat |import passat|from passat)", body, re.MULTILINE
+        ), f"an example is shown as {kind}:\n{body}"
 
 
 def printed_page(page: str) -> str:
@@ -172,8 +208,6 @@ def test_a_page_is_what_its_command_prints(page: str) -> None:
 
 
 if __name__ == "__main__":
-    for document in DOCUMENTS:
+    for document in sys.argv[1:] or (*DOCUMENTS, *PAGES):
         path = HOME / document
-        path.write_text(rewritten(path.read_text()))
-    for page in PAGES:
-        (HOME / page).write_text(printed_page(page))
+        path.write_text(printed_page(document) if document in PAGES else rewritten(path.read_text()))
