@@ -70,14 +70,21 @@ class Noise:
         """Whether all numbers inside the model are finite, and far from the ends of their ranges."""
         self.large = any(
             not is_finite(array[np.isfinite(array)]) for array in arrays if array.dtype.kind in "fV" and "int" not in array.dtype.name
-        ) or any(self._overflows(node) for node in model.graph.node if node.op_type == "Exp")
-        """Whether some are finite, but not far from the ends, or have exponentials beyond them."""
+        ) or any(self._overflows(node) for node in model.graph.node)
+        """Whether some are finite, but not far from the ends, or have exponentials beyond them, or results that float16 does not hold."""
         self._variants: list[list[Any]] | None = None
 
     def _overflows(self, node: NodeProto) -> bool:
-        """Whether an exponential of the main graph is infinite where its operand is finite."""
-        before, after = (self.feed.get(name, self.inner.get(name, (0, None))[1]) for name in (node.input[0], node.output[0]))
-        return before is not None and after is not None and bool(np.any(np.isinf(after) & np.isfinite(before)))
+        """Whether an exponential of the main graph, or a result in float16, is infinite where its operands are finite. (ONNX Runtime computes
+        chains of float16 in float32, and rounds where a chain ends.)"""
+        kind, after = self.inner.get(node.output[0], (0, None))
+        if after is None or (node.op_type != "Exp" and kind != TensorProto.FLOAT16) or not np.any(np.isinf(after)):
+            return False
+        before = [value for name in node.input if (value := self._value(name)) is not None]
+        with suppress(ValueError):  # not an operator by elements: its operands have other shapes
+            finite = [np.broadcast_to(np.isfinite(value), after.shape) for value in before if value.dtype.kind == "f"]
+            return bool(np.any(np.isinf(after) & np.logical_and.reduce(finite, axis=0)))
+        return False
 
     def _lost(self, node: NodeProto, result: Array) -> Array | None:
         """Where the result of an operator that multiplies is 0 though no operand is; None where it nowhere is so."""

@@ -224,6 +224,12 @@ def test_a_square_that_is_too_small_for_a_number_is_rounded() -> None:
     assert examine(case, ROUNDED) is None
 
 
+def test_a_product_beyond_float16_may_stay_finite_where_a_chain_goes_on_in_float32() -> None:
+    """256 * 256, which ONNX Runtime computes in float32 and hands on so; other elements are infinite from the start."""
+    text = "g () => (float[2] y) <float16[2] x = {23552, 31744}> { m = Mul(x, x) y = Cast<to = 1>(m) }"
+    assert examine(parse(text), ROUNDED) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
