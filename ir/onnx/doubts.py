@@ -9,12 +9,12 @@ from onnx import NodeProto
 
 from passat.ir.expr import Var
 from passat.ir.onnx.attributes import is_odd_flag
-from passat.ir.onnx.value_types import UNKNOWN
+from passat.ir.onnx.value_types import UNKNOWN, result_types
 from passat.ir.onnx_mapping import OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.ops.pooling import window_counts
 from passat.ir.shape import ANY, Dim, broadcast
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import FuncType, TensorType, TupleType, Type
 
 _LOSSES: Final = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
 _POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
@@ -25,6 +25,8 @@ _PRODUCT: Final = 3
 """The last output of Attention, the product of queries and keys."""
 _BROADCASTING: Final = 7
 """The opset since which operands of ONNX broadcast as those of NumPy do."""
+_UNITING: Final = 11
+"""The opset since which ONNX's inference says of the result of an If only what holds in both branches."""
 
 
 def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
@@ -68,11 +70,13 @@ def _with_shape_of(type_: Type, target: Type) -> Type:
     return type_.with_shape(target.shape) if isinstance(type_, TensorType) and isinstance(target, TensorType) else UNKNOWN
 
 
-def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
+def contradiction(node: NodeProto, version: int, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
     """Why ONNX and ONNX Runtime give the results of a node other shapes, if they do: what is declared of them and of what is made of them
     comes from an inference which did not see the other."""
     if node.domain not in ("", "ai.onnx") or not operands:
         return ""
+    if node.op_type == "If" and version < _UNITING and _is_open_in_one_branch(operands):
+        return "has a branch whose result is of unknown rank, which ONNX takes for that of the other branch"
     if _is_places_of_a_scalar(node, operands):
         return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"
     if _has_paddings_of_two_kinds(node, attrs):
@@ -88,6 +92,12 @@ def contradiction(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequ
         if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
             return "has an empty list of axes, which ONNX and ONNX Runtime take for different ones"
     return ""
+
+
+def _is_open_in_one_branch(operands: Sequence[Type]) -> bool:
+    """Whether one branch of an If makes a result of unknown rank, and the other does not."""
+    branches = [result_types(type_) for type_ in operands if isinstance(type_, FuncType)]
+    return any(UNKNOWN in pair and pair != (UNKNOWN, UNKNOWN) for pair in zip(*branches, strict=False))
 
 
 def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:

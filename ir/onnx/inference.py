@@ -14,10 +14,10 @@ from passat.ir.onnx.attributes import is_absurd, write_attributes
 from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
-from passat.ir.onnx.value_types import UNKNOWN, parse_type, type_of, type_proto
+from passat.ir.onnx.value_types import UNKNOWN, parse_type, result_types, type_of, type_proto
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, SymDim, names_in
-from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
 
 
 def newest_version(domain: str) -> int:
@@ -183,7 +183,7 @@ def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyVal
     mask = attrs["outputs"]
     count = len(types) - len(attrs["bodies"]) - sum(attrs["captured"])
     operands = types[:count]
-    results = [_results(type_) for type_ in types[count : count + len(attrs["bodies"])]]
+    results = [result_types(type_) for type_ in types[count : count + len(attrs["bodies"])]]
     if op_type == "If":
         if any(len(branch) < len(mask) for branch in results):
             raise OpTypeError(f"has {len(mask)} outputs, its branches have {' and '.join(str(len(branch)) for branch in results)}")
@@ -194,12 +194,6 @@ def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyVal
         found = _scan(operands, results[0], attrs)
     found += [UNKNOWN] * (len(mask) - len(found))
     return [type_ for type_, there in zip(found, mask, strict=False) if there == "1"]
-
-
-def _results(type_: Type) -> list[Type]:
-    if not isinstance(type_, FuncType):
-        return []
-    return list(type_.ret_type.fields) if isinstance(type_.ret_type, TupleType) else [type_.ret_type]
 
 
 def _joined(*types: Type) -> Type:

@@ -122,7 +122,7 @@ def _result_types(
     names = [name for name in outputs if name]
     declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in names] or [UNKNOWN]
     grounds = importer.grounds.of(operands)
-    sentence = contradiction(node, seen.attrs, [operand.checked_type for operand in operands])
+    sentence = contradiction(node, seen.version, seen.attrs, [operand.checked_type for operand in operands])
     if sentence and (believed := importer.believed()):
         raise DisbeliefError(believed, f"{title} {sentence}")
     try:

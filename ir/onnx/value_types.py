@@ -9,7 +9,7 @@ from onnx import TensorProto, TypeProto, ValueInfoProto
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.shape import ANY, Any, Dim, Shape, parse_dim
-from passat.ir.types import GlobalTypeVar, IncompleteType, TensorType, Type, TypeCall
+from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, Type, TypeCall
 
 UNKNOWN: Final = IncompleteType()
 SEQUENCE: Final = GlobalTypeVar("onnx.Sequence")
@@ -165,3 +165,10 @@ def parse_type(text: str) -> Type:
         raise ValueError(f"{text!r} is no type")
     parts = inner.split("; ", 1) if word == "map" else [inner]
     return TypeCall(_NAMED[word], map(parse_type, parts))
+
+
+def result_types(type_: Type) -> list[Type]:
+    """The types of the results of a function; none for what is no function."""
+    if not isinstance(type_, FuncType):
+        return []
+    return list(type_.ret_type.fields) if isinstance(type_.ret_type, TupleType) else [type_.ret_type]

@@ -198,3 +198,17 @@ def test_sizes_that_onnx_runtime_makes_of_operands_that_do_not_fit(text: str) ->
     feed = {"w": np.ones((0, 1, 4), np.float32)} if "w" in read else {}
     result = optimize(model, verify=False).model
     assert Runner(result, threads=1).run(feed)[0].tolist() == Runner(model, threads=1).run(feed)[0].tolist()
+
+
+def test_a_branch_of_unknown_rank_in_an_old_opset() -> None:
+    """Before opset 11 ONNX's inference declares the rank of the other branch."""
+    branches = """else_branch = e () => (float[3, 1] ey) { ey = Identity(x) },
+        then_branch = t () => (float[] ty) { ty, last = Loop(two, "", x) <body = b (int64 i, bool c, float[] s) => (bool d, float[] r, float z)
+            { d = Identity(c)  r = Transpose(s)  z = ReduceSum<keepdims = 0>(x) }> }"""
+    text = f"g (bool p, float[3, 1] x) => (int64[k] s) <int64 two = {{1}}> {{ y = If(p) <{branches}>  r = Neg(y)  s = Shape(r) }}"
+    model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 10]> {text}'))
+    assert [len(value.type.tensor_type.shape.dim) for value in model.graph.value_info] == [2, 2]
+    for side in (False, True):
+        feed = {"p": np.asarray(side), "x": np.ones((3, 1), np.float32)}
+        found = Runner(optimize(model, verify=False).model, threads=1).run(feed)
+        assert [part.tolist() for part in found] == [[1, 3] if side else [3, 1]]
