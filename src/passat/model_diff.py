@@ -91,8 +91,8 @@ def diff(
 ) -> ModelDiff:
     """How two models differ: two exports of one network, or a model and what an optimizer made of it.
 
-    Each is a ModelProto, the path of a model, its bytes, or a binary file object; `folders` are where the external data of ModelProtos
-    lies. Names, and the order of nodes, make no difference; they help to find out which nodes correspond. Raises OnnxError.
+    Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. Names, and the order of nodes, make
+    no difference; they help to find out which nodes correspond. Raises OnnxError.
     """
     from passat.ir.onnx.alignment import Alignment, Whole, function_body
     from passat.ir.onnx.frame import opsets_of

@@ -148,9 +148,9 @@ def inspect(
     """What a model consists of: its inputs and outputs, operators and weights, which nodes rules do not look into and why, and what ONNX
     Runtime fuses.
 
-    `model` is a ModelProto, the path of a model, its bytes, or a binary file object; `folder` is where the external data of a ModelProto
-    lies. `custom_ops` are libraries of custom operators, which ONNX Runtime executes. Raises OnnxError for a model that cannot be read,
-    CustomOpsError for a library. Without ONNX Runtime, `not_loaded` says so.
+    `model` is a model as `optimize` takes it; `folder` is where the external data of a ModelProto lies. `custom_ops` are libraries of
+    custom operators, which ONNX Runtime executes. Raises OnnxError for a model that cannot be read, CustomOpsError for a library. Without
+    ONNX Runtime, `not_loaded` says so.
     """
     source = open_source(model, folder)
     proto, module = source.read(None)

@@ -166,7 +166,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     not given here, its `disabled_pass`, `required_pass`, diagnostic context and instruments. It is told the statistics
     as well. Checks of the result, and reproducers, go by the same settings.
 
-    * `model`: a ModelProto, the path of a model, its bytes, or a binary file object.
+    * `model`: a ModelProto, the path of a model, its bytes, a binary file object, an `onnx_ir.Model`, or a `torch.onnx.ONNXProgram`.
+      `onnx_ir.from_proto(result.model)` is the result as an `onnx_ir.Model`.
     * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`), or as a list of passes and names; by default Passat's own.
       Those whose level is above `opt_level` do not run; that is the level of the context around the call (a PassContext has level 2
       unless told otherwise), and 3 where there is none.

@@ -110,10 +110,10 @@ def profile(
 ) -> ModelProfile:
     """How long two models take that have the same inputs: a model, and what an optimizer made of it.
 
-    Each is a ModelProto, the path of a model, its bytes, or a binary file object; `folders` are where the external data of ModelProtos
-    lies. They run on `inputs` (arrays by name, or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes`
-    given, or the largest of 64, 32, 16, 8 and 4 that the models take. Measuring takes some `seconds`, and as long again for the operators
-    of large models; `threads` are those of ONNX Runtime.
+    Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. They run on `inputs` (arrays by name,
+    or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4
+    that the models take. Measuring takes some `seconds`, and as long again for the operators of large models; `threads` are those of ONNX
+    Runtime.
 
     Raises OnnxError for a model that cannot be read, ArgumentError, InputsError, CustomOpsError, VerifyError without ONNX Runtime, and
     NothingToTimeError where a model does not run.

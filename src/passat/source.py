@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
+from passat.model_objects import OnnxIRModel, TorchProgram, convert
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from passat.runner import ModelSource
 
-ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | bytes | bytearray | memoryview | SupportsRead"
-"""A model, its file, its bytes, or a binary file object that holds them."""
+ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | bytes | bytearray | memoryview | SupportsRead | OnnxIRModel | TorchProgram"
+"""A model, its file, its bytes, or a binary file object that holds them; an `onnx_ir.Model`, or a `torch.onnx.ONNXProgram`."""
 IN_MEMORY: Final = "a model in memory"
 
 
@@ -92,17 +93,22 @@ def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> So
 
         path = os.fspath(model)
         return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
-    return Source(IN_MEMORY, _in_memory(model), None if folder is None else os.fspath(folder), in_file=False)
+    converted = convert(model)
+    proto, own = converted or (_in_memory(model), None)
+    return Source(IN_MEMORY, proto, own if folder is None else os.fspath(folder), in_file=False)
 
 
-def _in_memory(model: "ModelProto | bytes | bytearray | memoryview | SupportsRead") -> "ModelProto":
+def _in_memory(model: "ModelLike") -> "ModelProto":
     data = _bytes_of(model)
     if data is not None:
         from passat.ir.onnx.files import parse_model
 
         return parse_model(data, IN_MEMORY)
     if not hasattr(model, "graph"):
-        raise OnnxError(f"a model is a ModelProto, its path, its bytes, or a binary file object that holds it, not {type(model).__name__}")
+        raise OnnxError(
+            "a model is a ModelProto, its path, its bytes, a binary file object that holds it, an onnx_ir.Model "
+            f"or a torch.onnx.ONNXProgram, not {type(model).__name__}"
+        )
     return cast("ModelProto", model)
 
 

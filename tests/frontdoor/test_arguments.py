@@ -90,7 +90,10 @@ def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (3, "a model is a ModelProto, its path, its bytes, or a binary file object that holds it, not int"),
+        (
+            3,
+            "a model is a ModelProto, its path, its bytes, a binary file object that holds it, an onnx_ir.Model or a torch.onnx.ONNXProgram, not int",
+        ),
         (None, "not NoneType"),
         ([MODEL], "not list"),
         (b"", "a model in memory is not an ONNX model: it is empty"),
