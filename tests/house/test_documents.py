@@ -4,7 +4,7 @@ output into the pages, or into those that are named.
 The blocks of a page are executed in their order, in one folder:
 
 * `console`: each line `$ command`, with the output below it. `passat`, `python` and a few commands of the shell run; `pip` and `make` do not.
-  Where the output shown ends with a line `...`, what follows is not compared.
+  A line `...` of the output shown stands for all lines up to the next one that is shown.
 * `pycon`: all blocks of a page are one session.
 * `python`: a program, which has to end without an error.
 * A block that begins with a comment `# name.py` (or `.toml`, `.yaml` ...) is a file, and is written there.
@@ -13,6 +13,7 @@ Times are not compared. What cannot run here (TVM's own scripts) has a line `<!-
 look like examples and are none of these are errors. The page on rules is the output of a command as a whole.
 """
 
+import contextlib
 import doctest
 import json
 import multiprocessing
@@ -22,7 +23,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Final
 
 import pytest
@@ -92,9 +96,24 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def shortened(output: str, shown: str) -> str:
-    """The output, where the document leaves the end of it out as far as it shows it."""
-    lines = shown.rstrip("\n").split("\n")
-    return "".join(output.splitlines(keepends=True)[: len(lines) - 1]) + "...\n" if lines[-1] == "..." else output
+    """The output, without what the document leaves out: a line `...` stands for all lines up to the next one that is shown."""
+    if "..." not in shown.splitlines():
+        return output
+    lines, made = output.splitlines(), list[str]()
+    *middle, last = (text.splitlines() for text in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE))
+    for part in middle:
+        lines = _from(lines, part)
+        made += [*lines[: len(part)], "..."]
+        lines = lines[len(part) :]
+    made += _from(lines, last) if last else []
+    return "".join(f"{line}\n" for line in made)
+
+
+def _from(lines: list[str], part: list[str]) -> list[str]:
+    """The lines from the first line of a part on, times aside; all of them where it is not there."""
+    texts = [TIMES.sub(" ", line) for line in lines]
+    first = TIMES.sub(" ", part[0]) if part else None
+    return lines[texts.index(first) :] if first in texts else lines
 
 
 def console(body: str, folder: Path) -> str:
@@ -110,51 +129,51 @@ def console(body: str, folder: Path) -> str:
 SESSION: Final = """
 import contextlib, io, json, sys
 namespace = {"__name__": "session"}
-outputs = []
-for source in json.load(sys.stdin):
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        try:
-            exec(compile(source, "session", "single"), namespace)
-        except Exception as error:
-            notes = "".join(f"{note}\\n" for note in getattr(error, "__notes__", ()))
-            print(f"Traceback (most recent call last):\\n    ...\\n{type(error).__name__}: {error}\\n{notes}", end="")
-    outputs.append(out.getvalue())
-json.dump(outputs, sys.stdout)
+for sources in sys.stdin:
+    outputs = []
+    for source in json.loads(sources):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            try:
+                exec(compile(source, "session", "single"), namespace)
+            except Exception as error:
+                notes = "".join(f"{note}\\n" for note in getattr(error, "__notes__", ()))
+                print(f"Traceback (most recent call last):\\n    ...\\n{type(error).__name__}: {error}\\n{notes}", end="")
+        outputs.append(out.getvalue())
+    print(json.dumps(outputs), flush=True)
 """
 
 
-def sessions(bodies: list[str], folder: Path) -> list[str]:
-    """The blocks of a Python session with what its lines print now."""
-    parsed = [doctest.DocTestParser().get_examples(body) for body in bodies]
-    sources = [example.source for examples in parsed for example in examples]
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION],
-        input=json.dumps(sources),
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=True,
-        env=environment(folder),
-    )
-    outputs = iter(json.loads(done.stdout))
-    made = []
-    for examples in parsed:
-        lines = []
-        for example in examples:
-            first, *rest = example.source.splitlines()
-            lines += [f">>> {first}\n", *(f"... {line}".rstrip() + "\n" for line in rest), next(outputs)]
-        made.append("".join(lines))
-    return made
+@contextmanager
+def session(folder: Path) -> Iterator[Callable[[str], str]]:
+    """A Python session: a function that gives a block of it with what its lines print now."""
+    command = [sys.executable, "-c", SESSION]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=folder, env=environment(folder)) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def block(body: str) -> str:
+            examples = doctest.DocTestParser().get_examples(body)
+            stdin.write(json.dumps([example.source for example in examples]) + "\n")
+            stdin.flush()
+            lines = []
+            for example, output in zip(examples, json.loads(stdout.readline()), strict=True):
+                first, *rest = example.source.splitlines()
+                lines += [f">>> {first}\n", *(f"... {line}".rstrip() + "\n" for line in rest), output]
+            return "".join(lines)
+
+        yield block
 
 
 def rewritten(text: str) -> str:
     """A document with the output that its commands print now."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         (folder / "examples").symlink_to(HOME / "examples")
-        sessions_now = iter(sessions([body for skip, kind, body in BLOCK.findall(text) if kind == "pycon" and not skip], folder))
+        python: Callable[[str], str] | None = None
 
         def replace(found: re.Match[str]) -> str:
+            nonlocal python
             skip, kind, body = found.groups()
             title = TITLE.match(body)
             if skip:
@@ -165,9 +184,14 @@ def rewritten(text: str) -> str:
                 path.write_text(body)
             elif kind == "python":
                 subprocess.run([sys.executable, "-c", body], cwd=folder, check=True, capture_output=True, env=environment(folder))
-            if kind not in ("console", "pycon"):
+            if kind == "pycon":
+                python = python or stack.enter_context(session(folder))
+                printed = python(body)
+            elif kind == "console":
+                printed = console(body, folder)
+            else:
                 return found[0]
-            return f"```{kind}\n{console(body, folder) if kind == 'console' else next(sessions_now)}```".replace(name, "/tmp/here")
+            return f"```{kind}\n{printed}```".replace(name, "/tmp/here")
 
         return BLOCK.sub(replace, text)
 
