@@ -1,6 +1,15 @@
 """How Sphinx builds the documentation: `make docs`."""
 
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
 from passat import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from generators import expand  # it stands beside this file
 
 project = "Passat"
 author = "The Passat authors"
@@ -16,3 +25,8 @@ html_title = f"Passat {__version__}"
 html_copy_source = False
 html_show_sphinx = False
 nitpicky = True
+
+
+def setup(app: Sphinx) -> None:
+    """Puts what is made from the program into the pages before they are read."""
+    app.connect("source-read", lambda app, name, source: source.__setitem__(0, expand(source[0])))
