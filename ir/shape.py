@@ -197,6 +197,33 @@ def parse_dim(text: str) -> Dim:
     return SymDim.named(text) if found is None or isinstance(found, Any) else found
 
 
+def replace_names(text: str, sizes: Mapping[str, int]) -> Dim:
+    """A dimension from its text, where some of its names have sizes.
+
+    >>> replace_names("2*batch + n", {"batch": 3}), replace_names("floor(x)", {"floor(x)": 4})
+    (n + 6, 4)
+    """
+    if text in sizes:
+        return sizes[text]
+    found = _parsed(text, lambda name: sizes[name] if name in sizes else SymDim.named(name))
+    return SymDim.named(text) if found is None or isinstance(found, Any) else found
+
+
+def names_of_text(text: str) -> list[str]:
+    """The names in the text of a dimension, each once; a text that is no expression is a name.
+
+    >>> names_of_text("2*(n + m)//n"), names_of_text("7"), names_of_text("floor(x)")
+    (['n', 'm'], [], ['floor(x)'])
+    """
+    found: dict[str, None] = {}
+
+    def keep(name: str) -> Dim:
+        found[name] = None
+        return SymDim.named(name)
+
+    return [text] if _parsed(text, keep) is None else list(found)
+
+
 def _parsed(text: str, leaf: _Leaf) -> Dim | None:
     """The value of an expression whose names stand for what `leaf` says; None where the text is no expression."""
     tokens = _tokens(text)

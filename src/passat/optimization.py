@@ -46,10 +46,12 @@ def read(job: Job, model: ModelLike) -> Given:
     with report.clock("read"):
         job.tell("reading the model")
         source = open_source(model, job.wanted.folder)
-        if job.how.given is not None:
-            job.how.given.sizes(declared_inputs(source.proto))
         report.source = source.name
         report.nodes_before, report.bytes_before = histogram(source.proto), bytes_of(source.proto)
+        if job.wanted.is_special:
+            source = source.specialized(job.wanted.dims or {}, job.wanted.input_shapes or {}, tuple(job.wanted.outputs or ()))
+        if job.how.given is not None:
+            job.how.given.sizes(declared_inputs(source.proto))
         proto, module = source.read(job.wanted.opset)
         report.warnings = warnings_of(module)
     return Given(source, proto, module)
@@ -121,6 +123,8 @@ def choose(job: Job, given: Given, made: Made) -> Outcome:
             outcome = found or cheaper(job, given, made.module)
             if report.kept and given.proto is not given.source.proto:
                 report.kept += f"; it was converted to opset {job.wanted.opset}"
+            if report.kept and given.source.is_specialized:
+                report.kept += "; it has the sizes and outputs that were asked for"
             report.warnings += opaque_warnings(outcome.module)
             if isinstance(job.prices, Measured):
                 report.cost_notes += job.prices.notes()

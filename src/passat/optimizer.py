@@ -120,8 +120,12 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
 def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
     """The result without some rules, which changed what is infinite or NaN where the models were compared."""
     disabled = [*job.context.get_config("rules.disabled"), *rules]
-    stricter = replace(job.wanted, config={**(job.wanted.config or {}), "rules.disabled": disabled})
-    result = optimize_with(given.source.original, stricter)
+    config = {**(job.wanted.config or {}), "rules.disabled": disabled}
+    source, report = given.source, job.report
+    # The model is specialized already.
+    stricter = replace(job.wanted, config=config, folder=source.folder, dims=None, input_shapes=None, outputs=None)
+    result = optimize_with(source.original, stricter)
+    result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
     names = f"{', '.join(rules[:-1])} and {rules[-1]}" if len(rules) > 1 else rules[0]
     result.report.warnings.append(f"verification met results that are infinite or NaN, which {names} may change: optimized without")
     return result
@@ -184,6 +188,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     * `choose`: what decides in the end, the "cost", or the "time" on ONNX Runtime, of at most so many `candidates` and the input.
     * `opset`: the ONNX opset of the result, where that is later than the model's: it is converted before anything else, and passes make
       operators that come with it.
+    * `dims`: sizes of named dimensions of the inputs, as `{"batch": 1}`; `input_shapes`: shapes of inputs by name, where None leaves a
+      size as it is. The result is for these sizes only. `outputs`: the outputs to keep; what only the others need goes.
     * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
     * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
     * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the context around the call; when
@@ -200,7 +206,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
 
     Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError and RuleFileError for rules,
     AttributeError for options, PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ,
-    UnverifiedError where nothing could be compared, InputsError, CustomOpsError, ReproducerError for a folder that cannot be one,
-    TypeError and ValueError for other arguments that make no sense.
+    UnverifiedError where nothing could be compared, SpecializeError for dimensions, inputs and outputs that the model does not have,
+    InputsError, CustomOpsError, ReproducerError for a folder that cannot be one, TypeError and ValueError for other arguments that make
+    no sense.
     """
     return optimize_with(model, wanted)

@@ -115,8 +115,8 @@ def profile(
     that the models take. Measuring takes some `seconds`, and as long again for the operators of large models; `threads` are those of ONNX
     Runtime.
 
-    Raises OnnxError for a model that cannot be read, ArgumentError, InputsError, CustomOpsError, VerifyError without ONNX Runtime, and
-    NothingToTimeError where a model does not run.
+    Raises OnnxError for a model that cannot be read, ArgumentError, SpecializeError for unknown dimensions, InputsError, CustomOpsError,
+    VerifyError without ONNX Runtime, and NothingToTimeError where a model does not run.
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
         raise ArgumentError("seconds is a positive number, and threads a number of at least 1")
@@ -124,11 +124,10 @@ def profile(
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
         tried = [_runner(source, apart=True) for source in sources]
+        from passat.ir.onnx.specialize import check_dims  # which needs onnx
+
         given = dict(sizes or {})
-        for name in given:
-            if name not in symbols(tried[0].inputs):
-                known = ", ".join(symbols(tried[0].inputs)) or "none"
-                raise ArgumentError(f"no input has a dimension of the name {name!r}; there are: {known}")
+        check_dims(given, symbols(tried[0].inputs))
         feed = choose_feed(tried[0], how, given)
         _try(sources[1], tried[1], feed)
         times = _times(sources, feed, threads, seconds)

@@ -5,7 +5,7 @@ import numbers
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Final, Literal, SupportsIndex, TypeAlias
 from typing import Any as AnyValue
@@ -76,6 +76,34 @@ def _paths(name: str, value: object) -> None:
         raise TypeError(f"{name} is a list of the paths of libraries, not {value!r}")
 
 
+def _dims(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} are sizes by the names of dimensions, not {value!r}")
+    for dim, size in value.items():
+        _size(f"the size of the dimension {dim!r}", size)
+
+
+def _shapes(name: str, value: object) -> None:
+    if not isinstance(value, Mapping) or not all(_is_sequence(shape) for shape in value.values()):
+        raise TypeError(f"{name} are shapes by the names of inputs, not {value!r}")
+    for each, shape in value.items():
+        for size in shape:
+            if size is not None:
+                _size(f"a size of the input {each!r}", size)
+
+
+def _names(name: str, value: object) -> None:
+    if not _is_sequence(value) or not all(isinstance(each, str) for each in value):  # type: ignore[attr-defined]  # a sequence is iterable
+        raise TypeError(f"{name} is a list of names, not {value!r}")
+    if not value:
+        raise ArgumentError(f"{name} names no output")
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+_size: Final = _integer(0, 2**31 - 1)
 _PATH: Final = (str, os.PathLike)
 _SWITCH: Final = _kind(bool, "is True or False")
 _FINITE: Final = _number("finite number", sys.float_info.max)
@@ -105,6 +133,9 @@ class Settings:
     choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
     candidates: Annotated[int, _integer(1)] = 4
     opset: Annotated[int | None, _integer(1)] = None
+    dims: Annotated[Mapping[str, int] | None, _dims] = None
+    input_shapes: Annotated[Mapping[str, Sequence[int | None]] | None, _shapes] = None
+    outputs: Annotated[Sequence[str] | None, _names] = None
     seed: Annotated[int, _integer(0)] = 0
     folder: Annotated[PathLike | None, _FOLDER] = None
     progress: Annotated[Progress | None, _kind(Callable, "is a function of a text")] = None
@@ -122,6 +153,11 @@ class Settings:
                     check(field.name, value)
         if self.choose == "time" and (self.explain or self.certificate):
             raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
+
+    @property
+    def is_special(self) -> bool:
+        """Whether the result is for fixed sizes, or has only some of the outputs."""
+        return bool(self.dims or self.input_shapes or self.outputs)
 
     @property
     def options(self) -> dict[str, AnyValue]:

@@ -2,8 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
@@ -31,22 +31,24 @@ class SupportsRead(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A model as it was given. `folder` is the folder of its external data."""
+    """A model as it was given. `folder` is the folder of its external data; `is_specialized` says that `proto` has fewer outputs or
+    dynamic sizes than the model that was given."""
 
     name: str
     proto: "ModelProto"
     folder: str | None
     in_file: bool
+    is_specialized: bool = False
 
     @property
     def path(self) -> str | None:
-        """The path of its file, None for a model in memory."""
-        return self.name if self.in_file else None
+        """The path of its file, None for a model that is only in memory."""
+        return self.name if self.in_file and not self.is_specialized else None
 
     @property
     def original(self) -> "ModelSource":
         """The model for ONNX Runtime: its file, unless that is a pipe, which cannot be read again."""
-        return self.name if self.in_file and os.path.isfile(self.name) else self.proto
+        return self.path if self.path is not None and os.path.isfile(self.path) else self.proto
 
     @cached_property
     def is_accepted(self) -> bool:
@@ -58,6 +60,20 @@ class Source:
         except CheckerError:
             return False
         return True
+
+    def specialized(self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int | None]], outputs: Sequence[str]) -> "Source":
+        """The model with fixed sizes of named dimensions and inputs, and only some of its outputs (all, where none are named). Raises
+        SpecializeError."""
+        from passat.ir.onnx.specialize import fix_sizes, keep_outputs  # which needs onnx
+
+        proto = self.proto
+        if not self.in_file:  # the caller's own
+            proto = type(proto)()
+            proto.CopyFrom(self.proto)
+        fix_sizes(proto, dims, shapes)
+        if outputs:
+            keep_outputs(proto, outputs)
+        return replace(self, proto=proto, is_specialized=True)
 
     def read(self, opset: int | None) -> "tuple[ModelProto, IRModule]":
         """The model in an opset, its own where none is given, and its module. Where it contradicts itself, ONNX Runtime decides

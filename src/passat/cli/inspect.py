@@ -10,6 +10,7 @@ import typer
 
 from passat.cli.app import USAGE, app, console, errors, fail, show
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, command, load, not_nan
+from passat.cli.sizes import parse_sizes
 
 
 @app.command()
@@ -85,7 +86,7 @@ def profile(
         from passat.optimizer import optimize
         from passat.profiling import profile as profile_models
 
-        sizes = _sizes(dim or ())
+        sizes = parse_sizes(dim or ())
         other: AnyValue = result
         with contextlib.redirect_stdout(sys.stderr), console(stderr=True).status("") if not as_json else contextlib.nullcontext() as status:
             if result is None:
@@ -120,14 +121,3 @@ def profile(
 def _tell(status: AnyValue, text: str) -> None:
     if status is not None:
         status.update(text)
-
-
-def _sizes(entries: "list[str] | tuple[str, ...]") -> dict[str, int]:
-    """Sizes given as NAME=SIZE."""
-    found: dict[str, int] = {}
-    for entry in entries:
-        name, equals, size = entry.rpartition("=")
-        if not equals or not size.isascii() or not size.isdigit() or not name:
-            fail(f"--dim takes NAME=SIZE with a whole number, such as batch=1, not {entry!r}", USAGE)
-        found[name] = int(size)
-    return found

@@ -23,6 +23,7 @@ from passat.cli.arguments import (
     load,
     not_nan,
 )
+from passat.cli.sizes import SizeOptions
 from passat.ir.collector import collector_paused
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ def optimize(
         ),
     ] = None,
     *,
+    sizes: SizeOptions,
     asked: PassOptions,
     wanted: SettingOptions,
     compared: CompareOptions,
@@ -276,7 +278,7 @@ def optimize(
         ):
             idle = check_settings(text, sets, asked.rules or (), inspection.printed)
             settings = Settings(
-                **{**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted)},
+                **{**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **sizes.settings},
                 passes=text,
                 rules=sets,
                 instruments=inspection.instruments,

@@ -1,0 +1,216 @@
+"""Specializing a model: fixing the sizes of its inputs, and dropping outputs together with the nodes that only they need."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto
+
+from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, subgraphs
+from passat.ir.passat_error import PassatError
+from passat.ir.shape import names_of_text, replace_names
+
+Sizes = Mapping[str, int]
+"""Sizes by the names of dimensions."""
+_UNNAMED: Final = ("", "?")
+
+
+class SpecializeError(PassatError, ValueError):
+    """A dimension, an input or an output that the model does not have, or a size that contradicts the model. The message names it, and
+    lists what the model has."""
+
+    exit_code = 2
+
+
+def fix_sizes(model: ModelProto, dims: Sizes, shapes: Mapping[str, Sequence[int | None]]) -> None:
+    """Fixes sizes in place. Named dimensions get them in every type that the model declares, in subgraphs too.
+
+    `shapes` are shapes of inputs by name; None leaves a size as it is. Raises SpecializeError.
+    """
+    inputs = {value.name: value for value in _inputs(model.graph)}
+    check_dims(dims, list(dict.fromkeys(name for value in inputs.values() for name in _names(value))))
+    sizes = dict(dims)
+    origins = {name: f"the dimension {name!r} is given the size {size}" for name, size in dims.items()}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise SpecializeError(f"the model has no input {name!r}; {_there_is('input', name, inputs)}")
+        _name_sizes(inputs[name], shape, sizes, origins)
+    _check_expressions(inputs.values(), sizes)
+    for type_ in _types(model.graph):
+        for dim in _dims(type_):
+            _fix(dim, sizes)
+    for name, shape in shapes.items():
+        _set_shape(inputs[name], shape)
+
+
+def _inputs(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """The inputs that have no value of the model's own."""
+    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    return (value for value in graph.input if value.name not in own)
+
+
+def _names(value: ValueInfoProto) -> list[str]:
+    """The names of dimensions of an input."""
+    named = [dim.dim_param for dim in _dims(value.type) if isinstance(dim.dim_param, str) and dim.dim_param not in _UNNAMED]
+    return [name for text in named for name in names_of_text(text)]
+
+
+def check_dims(dims: Iterable[str], known: Sequence[str]) -> None:
+    """Raises SpecializeError for a dimension that is not among those known."""
+    for name in dims:
+        if name not in known:
+            raise SpecializeError(f"no input has a dimension named {name!r}; {_there_is('named dimension', name, known)}")
+
+
+def _there_is(what: str, name: str, known: Iterable[str]) -> str:
+    """What the model has in the place of a name that it does not have."""
+    names = list(known)
+    if not names:
+        return f"the model has no {what}s"
+    near = difflib.get_close_matches(name, names, 1)
+    return f"its {what}s are {', '.join(names)}{f' (did you mean {near[0]}?)' if near else ''}"
+
+
+def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[str, int], origins: dict[str, str]) -> None:
+    """Adds the sizes that the shape of an input gives to named dimensions."""
+    name = value.name
+    if value.type.WhichOneof("value") not in ("tensor_type", None):
+        raise SpecializeError(f"the input {name!r} is not a tensor, so that it has no shape")
+    if not value.type.tensor_type.HasField("shape"):
+        return
+    declared = value.type.tensor_type.shape.dim
+    if len(declared) != len(shape):
+        raise SpecializeError(f"the input {name!r} has {len(declared)} dimensions, {_show(value)}, and {len(shape)} sizes are given")
+    for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
+        if size is None:
+            continue
+        if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
+            raise SpecializeError(f"the input {name!r} has the size {dim.dim_value} at axis {axis}, and {size} is given")
+        if dim.dim_param not in _UNNAMED and names_of_text(dim.dim_param) == [dim.dim_param]:
+            if sizes.setdefault(dim.dim_param, size) != size:
+                given = f"the input {name!r} is given the size {size} at axis {axis}, which is {dim.dim_param!r}"
+                raise SpecializeError(f"{given}, but {origins[dim.dim_param]}")
+            origins.setdefault(dim.dim_param, f"the input {name!r} is given the size {size} there")
+
+
+def _check_expressions(inputs: Iterable[ValueInfoProto], sizes: Sizes) -> None:
+    """Raises SpecializeError where a size is negative, such as n - 4 for an n of 1."""
+    for value in inputs:
+        for axis, dim in enumerate(_dims(value.type)):
+            size = replace_names(dim.dim_param, sizes) if isinstance(dim.dim_param, str) and dim.dim_param else 0
+            if isinstance(size, int) and size < 0:
+                raise SpecializeError(f"the input {value.name!r} would have the size {size} at axis {axis}, which is {dim.dim_param}")
+
+
+def _set_shape(value: ValueInfoProto, shape: Sequence[int | None]) -> None:
+    """Sets the sizes of an input that no name has set: those without a name, expressions, and all of an input without a rank."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        tensor.shape.dim.extend(TensorShapeProto.Dimension() for _ in shape)
+        tensor.shape.SetInParent()
+    for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
+        if size is None:
+            continue
+        if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
+            raise SpecializeError(f"the input {value.name!r} has the size {dim.dim_value} at axis {axis}, and {size} is given")
+        dim.dim_value = size
+
+
+def _fix(dim: TensorShapeProto.Dimension, sizes: Sizes) -> None:
+    text = dim.dim_param
+    if isinstance(text, str) and text not in _UNNAMED and any(name in sizes for name in names_of_text(text)):
+        size = replace_names(text, sizes)
+        if isinstance(size, int):
+            dim.dim_value = size
+        else:
+            dim.dim_param = repr(size)
+
+
+def _types(graph: GraphProto) -> Iterator[TypeProto]:
+    """All types that are declared in a graph and in its subgraphs."""
+    nested = inner_graphs(attribute for node in graph.node for attribute in node.attribute)
+    for each in (graph, *nested):
+        for values in (each.input, each.output, each.value_info):
+            yield from (value.type for value in values)
+
+
+def _dims(type_: TypeProto) -> Iterator[TensorShapeProto.Dimension]:
+    """The dimensions of a tensor, or of the tensors in a sequence or an optional."""
+    kind = type_.WhichOneof("value")
+    while kind in ("sequence_type", "optional_type"):
+        type_ = getattr(type_, kind).elem_type
+        kind = type_.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        yield from getattr(type_, kind).shape.dim
+
+
+def _show(value: ValueInfoProto) -> str:
+    dims = value.type.tensor_type.shape.dim
+    return f"[{', '.join(str(dim.dim_value) if dim.HasField('dim_value') else dim.dim_param or '?' for dim in dims)}]"
+
+
+def keep_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Keeps only these outputs of a model, in place, in the order of the model. Nodes, initializers, inputs and functions that only other
+    outputs need go. Raises SpecializeError."""
+    graph = model.graph
+    there = [value.name for value in graph.output]
+    for name in names:
+        if name not in there:
+            raise SpecializeError(f"the model has no output {name!r}; {_there_is('output', name, there)}")
+    read_before = _read(graph)
+    _keep(graph.output, lambda value: value.name in names)
+    needed = _needed(graph)
+    _keep(graph.node, lambda node: any(name in needed for name in node.output if name))
+    _keep(graph.initializer, lambda tensor: tensor.name in needed)
+    _keep(graph.sparse_initializer, lambda tensor: tensor.values.name in needed)
+    _keep(graph.input, lambda value: value.name in needed or value.name not in read_before)
+    made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
+    _keep(graph.value_info, lambda value: value.name in made)
+    _keep(graph.quantization_annotation, lambda annotation: annotation.tensor_name in needed)
+    _drop_functions(model)
+
+
+def _read(graph: GraphProto) -> set[str]:
+    """The names that the outputs and nodes of a graph read."""
+    return {value.name for value in graph.output}.union(*(_operands(node) for node in graph.node))
+
+
+def _operands(node: NodeProto) -> list[str]:
+    """What a node reads, also in its subgraphs."""
+    return [*node.input, *(name for graph in subgraphs(node) for name in free_names(graph))]
+
+
+def _needed(graph: GraphProto) -> set[str]:
+    """The names that the outputs of a graph depend on, their own included."""
+    maker = {name: node for node in graph.node for name in node.output if name}
+    needed: set[str] = set()
+    pending = [value.name for value in graph.output]
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            pending += _operands(maker[name]) if name in maker else []
+    return needed
+
+
+def _drop_functions(model: ModelProto) -> None:
+    """Drops the local functions that no node calls."""
+    by_name = {(function.domain, function.name): function for function in model.functions}
+    called: set[tuple[str, str]] = set()
+    pending = list(model.graph.node)
+    while pending:
+        node = pending.pop()
+        pending += inner_nodes(node.attribute)
+        key = (node.domain, node.op_type)
+        if key in by_name and key not in called:
+            called.add(key)
+            pending += by_name[key].node
+    _keep(model.functions, lambda function: (function.domain, function.name) in called)
+
+
+def _keep(entries: AnyValue, wanted: Callable[[AnyValue], bool]) -> None:
+    """Deletes the entries of a repeated field that are not wanted."""
+    for at in range(len(entries) - 1, -1, -1):
+        if not wanted(entries[at]):
+            del entries[at]
