@@ -44,6 +44,12 @@ def library_subjects() -> list[Subject]:
     return found + subjects_of(rules for rules in others if rules.__module__.startswith("passat."))
 
 
+def plugin_sets() -> dict[str, RuleSetMeta]:
+    """The rule sets of registered passes that are not Passat's own, by name."""
+    sets = (rules.base for _, pass_ in registered_rule_passes() for rules in pass_.sets)
+    return {rules.__name__: rules for rules in sets if not rules.__module__.startswith("passat.")}
+
+
 def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:
     """The files that some rule sets stand in; of a file of the library the sets that are given."""
     files: dict[str, list[RuleSetMeta]] = {}

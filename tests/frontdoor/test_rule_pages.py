@@ -197,7 +197,7 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("Arithmetics",), "Arithmetics is neither a rule file nor a set of the library; did you mean Arithmetic"),
+        (("Arithmetics",), "Arithmetics is neither a rule file nor a set of the library or of a plug-in; did you mean Arithmetic"),
         (("Doubles", "-o", "no/such/folder.md"), "there is no folder no/such"),
         (("missing.py",), "missing.py cannot be read: No such file or directory"),
     ],

@@ -99,7 +99,7 @@ def test_a_condition_that_raises_and_a_rule_that_loops_are_told(tmp_path: Path) 
 def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
     assert (
         run("Arithmetik", code=2)
-        == "error: Arithmetik is neither a rule file nor a set of the library; did you mean Arithmetic or MaskArithmetic?\n"
+        == "error: Arithmetik is neither a rule file nor a set of the library or of a plug-in; did you mean Arithmetic or MaskArithmetic?\n"
     )
     assert run("Arithmetic", "--rule", "Arithmetic.cop", code=2).startswith(
         "error: there is no rule Arithmetic.cop here; did you mean Arithmetic.copy"

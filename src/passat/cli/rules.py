@@ -100,15 +100,18 @@ def rules_doc(
 
 
 def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
-    """The sets of the library that are named, and those of files; the whole library where nothing is."""
+    """The sets of the library and of plug-ins that are named, and those of files; the whole library where nothing is named."""
+    from passat.catalog import plugin_sets
     from passat.rules import library
 
     known = library.rule_sets()
     files = [name for name in what if name.endswith(".py") or "/" in name or Path(name).exists()]
+    if not {*what} <= {*files, *known}:
+        known = {**plugin_sets(), **known}
     for name in what:
         if name not in files and name not in known:
-            hint = _nearest(name, known) or f"the library has {', '.join(known)}"
-            fail(f"{name} is neither a rule file nor a set of the library; {hint}", USAGE)
+            hint = _nearest(name, known) or f"there are {', '.join(known)}"
+            fail(f"{name} is neither a rule file nor a set of the library or of a plug-in; {hint}", USAGE)
     sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
     return sets + (load([Path(name) for name in files]) if files else [])
 
