@@ -268,10 +268,11 @@ def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping
     joined: Sequence[str] = node.input
     if node.op_type == "ConcatFromSequence":
         joined = maker.input if maker is not None and maker.op_type == "SequenceConstruct" else ()
-        if maker is not None and maker.op_type == "SplitToSequence" and len(maker.input) > 1 and not given.get("new_axis"):
+        if maker is not None and maker.op_type == "SplitToSequence" and len(maker.input) > 1:
             data, cut = (arrays.get(name) for name in maker.input)
-            rank = 0 if data is None else data.ndim
-            return bool(rank) and cut is not None and len(np.unique(cut)) > 1 and (_given(maker).get("axis", 0) - axis) % rank != 0
+            if cut is None or data is None or not data.ndim or len(np.unique(cut)) == 1:
+                return False
+            return bool(given.get("new_axis")) or (_given(maker).get("axis", 0) - axis) % data.ndim != 0
     shapes = [arrays[name].shape for name in joined if name in arrays]
     return len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1
 
