@@ -7,7 +7,6 @@ one of the next best is asked for.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from passat.ir.onnx.writable import missing_from
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
 from passat.rules.extraction.improve import Solution, cheapest_trees
@@ -72,6 +71,8 @@ def unwritable(graph: Graph, node: int) -> str:
     op, opset, types = graph.symbols[node].op, graph.environment.written, graph.types
     if op is None or opset is None:
         return ""
+    from passat.ir.onnx.writable import missing_from  # which needs onnx, as does a program that has an opset
+
     operands = [types[part] for part in graph.operands[node]]
     why = missing_from(opset, op, operands, types[node], graph.attrs[graph.payloads[node]])
     return why and f"the result is written in opset {opset}, and {why}"

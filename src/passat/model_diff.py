@@ -94,11 +94,11 @@ def diff(
     Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. Names, and the order of nodes, make
     no difference; they help to find out which nodes correspond. Raises OnnxError.
     """
+    one, other = open_source(before, folders[0]), open_source(after, folders[1])
     from passat.ir.onnx.alignment import Alignment, Whole, function_body
     from passat.ir.onnx.frame import opsets_of
     from passat.ir.onnx.same_graph import Numbering
 
-    one, other = open_source(before, folders[0]), open_source(after, folders[1])
     found = ModelDiff(
         *(one.name, other.name, histogram(one.proto), histogram(other.proto), bytes_of(one.proto), bytes_of(other.proto)),
         interface=list(_interface(one.proto, other.proto)),

@@ -32,7 +32,7 @@ from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.rule import KEPT
 from passat.rules.rule_pass import RulePass, unheard
-from passat.runner import loads
+from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
 
@@ -204,7 +204,10 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         return
     with report.clock("verify"):
         job.tell("comparing with the original on ONNX Runtime")
-        reference = Reference(source.original, job.how, folder=source.folder)
+        try:
+            reference = Reference(source.original, job.how, folder=source.folder)
+        except VerifyError as error:
+            raise VerifyError(f"{error}; --no-verify, or verify=False, does not run them") from None
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
             if loose := _loose_rules(job, made):

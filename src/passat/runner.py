@@ -35,16 +35,13 @@ _LONGEST: Final = 300
 PROTOBUF_LIMIT: Final = 2_000_000_000
 """Bytes beyond which a model goes through a file to be run."""
 _LOADING_SECONDS: Final = 600.0
-_MISSING: Final = (
-    "verification runs the models on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it; "
-    "--no-verify, or verify=False, does without"
-)
+_MISSING: Final = "models run on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it"
 _LIBRARIES: list[str] = []
 """The libraries of custom operators that sessions get."""
 
 
 class VerifyError(PassatError, RuntimeError):
-    """Models cannot be compared at all: ONNX Runtime is not installed."""
+    """Models cannot be run at all: ONNX Runtime is not installed."""
 
     exit_code = 1
 
