@@ -3,20 +3,28 @@
 import sys
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 from passat import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from generators import expand  # it stands beside this file
+from generators.api import public_names
+from generators.docstrings import to_rst
 
 project = "Passat"
 author = "The Passat authors"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
 
@@ -25,8 +33,34 @@ html_title = f"Passat {__version__}"
 html_copy_source = False
 html_show_sphinx = False
 nitpicky = True
+# Names of other packages, whose documentation is not fetched, and type variables. Those of Passat are documented, or named here: types that
+# appear in signatures, but that users do not make.
+nitpick_ignore = [
+    ("py:class", f"passat.{name}")
+    for name in (
+        *("feeds.Trial", "ir.analysis.Flaw", "ir.diagnostics.DiagnosticLevel", "ir.module.TypeData", "ir.prim_func.PrimFunc"),
+        *("passmgr.context.Diagnostics", "passmgr.instruments.Hooks", "passmgr.pass_info.Declarations", "runtime.devices.Device"),
+        *(f"passmgr.decorators.{kind}PassDecorator" for kind in ("Function", "Module", "PrimFunc")),
+        *(f"passmgr.decorators.Transforms{kind}" for kind in ("Function", "Module", "PrimFunc")),
+        *("rules.engine.report.EngineReport", "rules.holes.CaseCondition", "rules.provenance.checker.Verdict"),
+        *("rules.multi_root.Each", "rules.multi_root.PJoined", "rules.multi_root.Parts", "rules.provenance.plain.CertificateError"),
+        *("rules.symbolic.AttributeTerm", "rules.symbolic.OperatorTerm", "rules.symbolic.Symbolic"),
+    )
+]
+suppress_warnings = ["ref.python"]  # `type` in an annotation is the builtin one, also where a class has a property of that name
+nitpick_ignore_regex = [("py:.*", r"(?!passat\.).*"), ("py:.*", r"passat\..*\._\w+")]
+
+
+def public_reference(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.TextElement) -> nodes.reference | None:
+    """A reference to an object by the module that defines it leads to where it is documented: under the name that users import."""
+    name = public_names().get(node.get("reftarget", ""))
+    if name is None or node.get("refdomain") != "py":
+        return None
+    return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
 
 
 def setup(app: Sphinx) -> None:
     """Puts what is made from the program into the pages before they are read."""
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, expand(source[0])))
+    app.connect("autodoc-process-docstring", lambda app, what, name, obj, options, lines: lines.__setitem__(slice(None), to_rst(lines)))
+    app.connect("missing-reference", public_reference)
