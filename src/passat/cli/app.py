@@ -199,12 +199,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-rules_app = typer.Typer(no_args_is_help=True, help="What the rules are.")
+rules_app = typer.Typer(no_args_is_help=True, help="List, check, document and debug rules")
 app.add_typer(rules_app, name="rules")
 
 
 @app.callback(invoke_without_command=True)
-def passat(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False) -> None:
+def passat(version: Annotated[bool, typer.Option("--version", help="Print the version and exit", is_eager=True)] = False) -> None:
     """Optimize ONNX models with rewrite rules, saturated in an e-graph."""
     if version:
         print(f"passat {__version__}")

@@ -1,21 +1,20 @@
 """The options that several commands have, and what is made of them."""
 
 import contextlib
-import functools
-import inspect
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 from typing import Any as AnyValue
 
 import typer
 
 from passat.cli.app import USAGE, fail
+from passat.cli.command import PASSES, TRUST
 
 if TYPE_CHECKING:
     from passat.passmgr import PassContext, Plan
@@ -35,36 +34,38 @@ def not_nan(value: float | None) -> float | None:
 
 
 RulesOption = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="A Python file with RuleSet classes of your own. May be repeated.")
+    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with RuleSet classes of your own (repeatable)")
 ]
 CustomOpsOption = Annotated[
     list[Path] | None,
-    typer.Option("--custom-ops", metavar="LIB", help="A library of custom operators for ONNX Runtime (it is executed). May be repeated."),
+    typer.Option("--custom-ops", metavar="LIB", help="Library of custom operators for ONNX Runtime, which is executed (repeatable)"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions:
     """Which passes run, with which rules and options."""
 
+    panel: ClassVar[str] = PASSES
+
     passes: Annotated[
         str | None,
         typer.Option(
             "--passes",
             metavar="TEXT",
-            help="The passes, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file. Default: Passat's own pipeline.",
+            help="Passes to run, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file (default: the default pipeline)",
         ),
     ] = None
     opt_level: Annotated[
-        int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Passes above this level do not run.")
+        int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Highest level of the passes that run")
     ] = 3
     disable: Annotated[
         list[str] | None,
-        typer.Option("--disable", metavar="NAME", help="A pass, a rule or a rule set that is not to run. May be repeated."),
+        typer.Option("--disable", metavar="NAME", help="Pass, rule or rule set that does not run (repeatable)"),
     ] = None
     require: Annotated[
-        list[str] | None, typer.Option("--require", metavar="NAME", help="A pass of the pipeline that runs at any level. May be repeated.")
+        list[str] | None, typer.Option("--require", metavar="NAME", help="Pass of the pipeline that runs at any level (repeatable)")
     ] = None
     rules: RulesOption = None
     config: Annotated[
@@ -72,7 +73,7 @@ class PassOptions:
         typer.Option(
             "--config",
             metavar="KEY=VALUE",
-            help="An option of the passes, such as rules.math=exact. An unknown KEY lists them all. May be repeated.",
+            help="Option of the passes, such as rules.math=exact; `passat config list` lists them (repeatable)",
         ),
     ] = None
 
@@ -120,12 +121,14 @@ class PassOptions:
 class CompareOptions:
     """How models are compared."""
 
+    panel: ClassVar[str] = TRUST
+
     inputs: Annotated[
         Path | None,
         typer.Option(
             "--inputs",
             metavar="FILE.npz",
-            help="Inputs of your own, by name (numpy.savez); models are compared on them and on random ones.",
+            help="Inputs of your own, by name (numpy.savez); models are compared on these and on random ones",
         ),
     ] = None
     rtol: Annotated[
@@ -135,7 +138,7 @@ class CompareOptions:
             min=0,
             callback=not_nan,
             metavar="X",
-            help="Floating-point values may differ by this part of them, and not by what rounding explains.",
+            help="Relative tolerance for floating-point values (default: what rounding explains)",
         ),
     ] = None
     atol: Annotated[
@@ -145,10 +148,10 @@ class CompareOptions:
             min=0,
             callback=not_nan,
             metavar="X",
-            help="Floating-point values may differ by this much, and not by what rounding explains.",
+            help="Absolute tolerance for floating-point values (default: what rounding explains)",
         ),
     ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs that models are run on.")] = 0
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs that models are compared on")] = 0
     custom_ops: CustomOpsOption = None
 
     def comparing(self) -> "Comparing":
@@ -168,8 +171,8 @@ class CheckOptions:
             "--check",
             metavar="CHECK",
             help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a "
-            "pass or ONNX Runtime that fails; or a command that fails on a model. It gets the path in place of {} or as its last argument, "
-            "and runs without a shell; its exit code 0 is good, 125 cannot tell, any other is bad.",
+            "pass or ONNX Runtime that fails; or a command that fails on a model, which gets the path in place of {} or as its last "
+            "argument, and runs without a shell: exit code 0 is good, 125 cannot tell, any other is bad",
         ),
     ] = "wrong"
     margin: Annotated[
@@ -179,33 +182,9 @@ class CheckOptions:
             min=0,
             callback=not_nan,
             metavar="X",
-            help="With --check slower or larger: more by this part of the time or the bytes is bad.",
+            help="With --check slower or larger: the increase that is bad, as a part of the time or the bytes",
         ),
     ] = 0.1
-
-
-def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Registers a command whose parameters are options; those that are dataclasses are groups of options, one for each of their fields."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        parameters = inspect.signature(function).parameters.values()
-        groups: dict[str, AnyValue] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
-
-        @functools.wraps(function)
-        def run(**given: AnyValue) -> None:
-            made = {name: group(**{field.name: given.pop(field.name) for field in fields(group)}) for name, group in groups.items()}
-            function(**given, **made)
-
-        flat: list[inspect.Parameter] = []
-        for parameter in parameters:
-            one = inspect.signature(groups[parameter.name]).parameters.values() if parameter.name in groups else [parameter]
-            flat += [each.replace(kind=each.KEYWORD_ONLY) for each in one]
-        run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what typer reads
-        run.__annotations__ = {each.name: each.annotation for each in flat}
-        parent.command(name)(run)
-        return function
-
-    return register
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":

@@ -11,7 +11,8 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import USAGE, CommandError, app, console, end, errors, explain, rules_app
-from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, command, load
+from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
+from passat.cli.command import command
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection
@@ -28,7 +29,7 @@ class Finding(Protocol):
 
 
 _Found = TypeVar("_Found", bound=Finding)
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The model whose optimization goes wrong.", show_default=False)]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model whose optimization goes wrong", show_default=False)]
 
 
 @command(app)
@@ -37,7 +38,7 @@ def bisect(
     asked: PassOptions,
     compared: CompareOptions,
     checked: CheckOptions,
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the models before and after the pass into this folder.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write the models before and after the pass to")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the pass that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
@@ -62,7 +63,7 @@ def bisect_rules(
     checked: CheckOptions,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the models before and after the application, and a reproducer, into this folder."),
+        typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -129,18 +130,17 @@ def _lines(paths: list[str]) -> str:
 DIFFERENT = 3
 
 
-@app.command()
+@command(app)
 def replay(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that --reproducer or --save wrote.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that --reproducer or --save wrote", show_default=False)],
     *,
     rules: RulesOption = None,
     check: Annotated[
-        str | None, typer.Option(metavar="CMD", help="The command that said what is bad, of a folder that `passat rules bisect` wrote.")
+        str | None, typer.Option(metavar="CMD", help="Command given as --check, for a folder that `passat rules bisect` wrote")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a pass again that raised, or rules that made a model bad, from the folder that `passat optimize --reproducer DIR` or
-    `passat rules bisect --save DIR` wrote.
+    """Run a failed pass again, or rules that made a model bad, from a folder of `optimize --reproducer` or `rules bisect --save`.
 
     Exit codes: 0 it does not fail, 1 it fails the same way, 2 the folder cannot be used, 3 it fails in another way.
     Nothing in the folder is run; rules and commands of your own have to be given again.

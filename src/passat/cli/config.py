@@ -9,15 +9,16 @@ import typer
 
 from passat.cli.app import app, errors, show
 from passat.cli.arguments import JsonOption, RulesOption, load
+from passat.cli.command import command
 
-config_app = typer.Typer(no_args_is_help=True, help="The options of the passes, which --config KEY=VALUE sets.")
+config_app = typer.Typer(no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets")
 app.add_typer(config_app, name="config")
 
 _IN_CODE: Final = frozenset({"Journal"})
 """Types of values that only Python can make."""
 
 
-@config_app.command("list")
+@command(config_app, "list")
 def list_options(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     """List all options with type, default and meaning."""
     with errors(as_json):
@@ -35,9 +36,9 @@ def list_options(rules: RulesOption = None, as_json: JsonOption = False) -> None
         show(table)
 
 
-@config_app.command("explain")
+@command(config_app, "explain")
 def explain_option(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="An option, such as rules.math.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Option, such as rules.math", show_default=False)],
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:

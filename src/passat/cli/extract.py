@@ -8,20 +8,19 @@ import typer
 
 from passat.cli.app import app, errors, fail
 from passat.cli.arguments import JsonOption, not_nan
+from passat.cli.command import command
 
 
-@app.command()
+@command(app)
 def extract(
-    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="The e-graph, as the extraction-gym writes them.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="E-graph in the format of the extraction-gym", show_default=False)],
     time_limit: Annotated[
         float,
-        typer.Option(
-            "--time-limit", min=0, callback=not_nan, metavar="S", help="Seconds for the exact search, which proves; 0: greedy search alone."
-        ),
+        typer.Option("--time-limit", min=0, callback=not_nan, metavar="S", help="Seconds for the exact search; 0 for greedy search alone"),
     ] = 60.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the exact search.")] = 0,
-    top: Annotated[int, typer.Option(min=1, metavar="K", help="Also look for the K cheapest programs, greedily after the first.")] = 1,
-    choice: Annotated[bool, typer.Option("--choice", help="Also print the nodes that were chosen.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the exact search")] = 0,
+    top: Annotated[int, typer.Option(min=1, metavar="K", help="Number of programs to extract, greedily after the first")] = 1,
+    choice: Annotated[bool, typer.Option("--choice", help="Print the chosen nodes too")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Extract the cheapest program from an e-graph: every chosen node costs once, however often it is used.

@@ -9,20 +9,20 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import USAGE, app, console, errors, fail, show
-from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, command, load, not_nan
+from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
+from passat.cli.command import command
 from passat.cli.sizes import parse_sizes
 
 
-@app.command()
+@command(app)
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model", show_default=False)],
     *,
     rules: RulesOption = None,
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a model consists of: inputs, outputs, operators, weights, which nodes rules do not look into and why, and what ONNX Runtime
-    fuses."""
+    """Show what a model consists of: inputs, outputs, operators, weights, opaque nodes and why they are, what ONNX Runtime fuses."""
     with errors(as_json):
         from passat.model_summary import inspect as inspect_model
 
@@ -36,14 +36,16 @@ def inspect(
             show(render_summary(summary))
 
 
-@app.command()
+@command(app)
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A model.", show_default=False)],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Another model.", show_default=False)],
+    before: Annotated[Path, typer.Argument(metavar="A", help="Model", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another model", show_default=False)],
     as_json: JsonOption = False,
 ) -> None:
-    """Show how two models differ: by operator, and which nodes of one stand instead of which of the other. Names and the order of nodes
-    make no difference."""
+    """Show how two models differ, by operator and by structure.
+
+    Names and the order of nodes make no difference.
+    """
     with errors(as_json):
         from passat.model_diff import diff as diff_models
 
@@ -58,30 +60,29 @@ def diff(
 
 @command(app)
 def profile(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model", show_default=False)],
     result: Annotated[
         Path | None,
-        typer.Argument(metavar="[RESULT]", help="What an optimizer made of it. Default: what Passat makes of it.", show_default=False),
+        typer.Argument(metavar="[RESULT]", help="What an optimizer made of it (default: what Passat makes of it)", show_default=False),
     ] = None,
     *,
     asked: PassOptions,
     dim: Annotated[
         list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="The size of a named dimension of the inputs. May be repeated."),
+        typer.Option("--dim", metavar="NAME=SIZE", help="Size of a named dimension of the inputs (repeatable)"),
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option("--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez). Default: random ones.")
+        Path | None, typer.Option("--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez) (default: random ones)")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random inputs.")] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Threads of ONNX Runtime.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Threads of ONNX Runtime")] = 1,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, callback=not_nan, metavar="S", help="How long measuring takes, about.")
+        float, typer.Option("--seconds", min=0.1, callback=not_nan, metavar="S", help="Approximate duration of the measurement")
     ] = 6.0,
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a model and its optimized form in turns on ONNX Runtime, and tell whether the difference is more than noise, and which operators
-    it comes from."""
+    """Time a model and its optimized form on ONNX Runtime, and tell whether they differ by more than noise, and in which operators."""
     with errors(as_json):
         from passat.optimizer import optimize
         from passat.profiling import profile as profile_models

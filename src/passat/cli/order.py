@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from passat.cli.app import USAGE, app, errors, fail, show
-from passat.cli.arguments import JsonOption, PassOptions, check_names, check_outputs, command, load
+from passat.cli.arguments import JsonOption, PassOptions, check_names, check_outputs, load
+from passat.cli.command import command
 
 if TYPE_CHECKING:
     from passat.passmgr import Plan
@@ -31,9 +32,11 @@ _ENDINGS: Final = {
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", metavar="FORM", help=f"{', '.join(Format)}. Default: what the ending of FILE says; without a FILE text."),
+    typer.Option("--format", metavar="FORM", help=f"Form: {', '.join(Format)} (default: what the ending of FILE says; text without a FILE)"),
 ]
-FileOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it into a file.", show_default=False)]
+FileOption = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="File to write to (default: standard output)", show_default=False)
+]
 
 
 @command(app)
@@ -56,12 +59,12 @@ def order(
         _put(plan, form, output)
 
 
-@app.command()
+@command(app)
 def passes(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A pass to show in full.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Pass to show in full", show_default=False)] = None,
     rules: Annotated[
         list[Path] | None,
-        typer.Option("--rules", metavar="FILE.py", help="A Python file with rules or passes of your own. May be repeated."),
+        typer.Option("--rules", metavar="FILE.py", help="Python file with rules or passes of your own (repeatable)"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

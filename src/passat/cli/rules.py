@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
-from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, command, load
+from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, load
+from passat.cli.command import command
 
 if TYPE_CHECKING:
     from passat.rules.checking.trying import Checked
     from passat.rules.rule import Rule, RuleSet
 
 
-@rules_app.command("list")
+@command(rules_app, "list")
 def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     """List the rules: those that Passat has, or those of your own files.
 
@@ -31,20 +32,20 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
         print(json.dumps(rows, indent=2) if as_json else rules_text(rows))
 
 
-@rules_app.command("check")
+@command(rules_app, "check")
 def check_rules(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name. Default: the whole library.", show_default=False
+            metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name (default: the whole library)", show_default=False
         ),
     ] = None,
     instances: Annotated[
-        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Instances that each rule is compared on, at least.")
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Least number of instances that each rule is compared on")
     ] = 200,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the random instances: the same seed gives the same ones.")] = 0,
-    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="SET.RULE", help="Check this rule alone. May be repeated.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how sound rules were tried.")] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random instances")] = 0,
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="SET.RULE", help="Rule to check (repeatable; default: all)")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show how sound rules were tried too")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Try rules on random well-typed instances: exact ones bit for bit, others up to rounding.
@@ -74,17 +75,19 @@ def check_rules(
             raise typer.Exit(FAILURE)
 
 
-@rules_app.command("doc")
+@command(rules_app, "doc")
 def rules_doc(
     what: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[FILE.py|SET]...",
-            help="Rule files, and sets of the library by name. Default: the whole library, with the passes that run it.",
+            help="Rule files, and sets of the library by name (default: the whole library, with the passes that run it)",
             show_default=False,
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the page into a file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write the page to (default: standard output)")
+    ] = None,
 ) -> None:
     """Print a page in Markdown on rules: equations, guards in words, kinds, what they may do to values, operators."""
     with errors(as_json=False):
@@ -130,30 +133,29 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-@app.command()
+@command(app)
 def explain(
     model: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="A model that `passat optimize --explain` has written.", show_default=False)
+        Path | None, typer.Argument(metavar="[OUT]", help="Model that `passat optimize --explain` has written", show_default=False)
     ] = None,
     *,
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Only the node of this name, which makes this value, or comes from this node."),
+        typer.Option("--node", metavar="NAME", help="Name of one node, of a value that it makes, or of a node that it comes from"),
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="FILE", help="Check a certificate that `passat optimize --certificate FILE` has written."),
+        typer.Option("--check", metavar="FILE", help="Certificate to check, which `passat optimize --certificate FILE` has written"),
     ] = None,
-    before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimized.")] = None,
-    after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result.")] = None,
+    before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimized")] = None,
+    after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result")] = None,
     rules: RulesOption = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
             "--trust",
             metavar="PASS",
-            help="With --check: accept what this pass did although the certificate does not cover it. Only passes without rules can be "
-            "trusted. May be repeated.",
+            help="With --check: pass to accept although the certificate does not cover it; only passes without rules (repeatable)",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -207,15 +209,13 @@ def _check(
 
 @command(rules_app, "why-not")
 def why_not(
-    rule: Annotated[
-        str, typer.Argument(metavar="RULE", help="A rule, such as Arithmetic.add_negative, or a whole set of rules.", show_default=False)
-    ],
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model on which it did not fire.", show_default=False)],
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Rule, such as Arithmetic.add_negative, or rule set", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model on which it did not fire", show_default=False)],
     asked: PassOptions,
     node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Why not at the node of this name, or with this first output.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="Name of the node to look at, or of its first output", show_default=False)
     ] = None,
-    nearest: Annotated[int, typer.Option(min=1, metavar="N", help="So many of the nearest matches are shown.")] = 3,
+    nearest: Annotated[int, typer.Option(min=1, metavar="N", help="Number of the nearest matches to show")] = 3,
     as_json: JsonOption = False,
 ) -> None:
     """Say why a rule did not fire on a model: what refused it, which limit cut it, what it would have cost, or what it nearly matched.

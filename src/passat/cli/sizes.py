@@ -19,7 +19,7 @@ class SizeOptions:
         typer.Option(
             "--dim",
             metavar="NAME=SIZE",
-            help="Size of a named dimension of the inputs, fixed in the whole model (repeatable)",
+            help="Size to fix for a named dimension of the inputs (repeatable)",
             show_default=False,
         ),
     ] = None
@@ -28,14 +28,17 @@ class SizeOptions:
         typer.Option(
             "--input-shape",
             metavar="NAME=1,3,224,224",
-            help="Shape of an input, fixed in the whole model; ? leaves a size as it is (repeatable)",
+            help="Shape to fix for an input; ? leaves a size as it is (repeatable)",
             show_default=False,
         ),
     ] = None
     outputs: Annotated[
         list[str] | None,
         typer.Option(
-            "--outputs", metavar="NAMES", help="Outputs to keep, separated by commas; what only the others need goes", show_default=False
+            "--outputs",
+            metavar="NAMES",
+            help="Outputs to keep, separated by commas; what only others need goes",
+            show_default=False,
         ),
     ] = None
 

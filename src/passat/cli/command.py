@@ -1,0 +1,86 @@
+"""How a command is registered: its options in groups, its help as phrases."""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Final, get_args, get_origin
+from typing import Any as AnyValue
+
+import typer
+from typer.core import TyperCommand
+from typer.models import OptionInfo
+
+COMMON: Final = "Common"
+PASSES: Final = "Passes"
+SEARCH: Final = "Search"
+TRUST: Final = "Trust"
+DEBUGGING: Final = "Debugging"
+GROUPS: Final = (COMMON, PASSES, SEARCH, TRUST, DEBUGGING)
+"""The groups of options, in the order in which `--help` lists them."""
+
+
+class Command(TyperCommand):
+    """A command whose `--help` is listed as its other options are."""
+
+    def get_help_option(self, ctx: AnyValue) -> AnyValue:
+        """The option `--help`, among the common ones where there are groups."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "Show this message and exit"
+            option.rich_help_panel = COMMON if any(getattr(each, "rich_help_panel", None) for each in self.params) else None
+        return option
+
+
+def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a command whose parameters are arguments and options. A parameter that is a dataclass stands for the options that are its
+    fields; its `panel` is the group of those that name none. The docstring is the help, without its last full stop."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        parameters = inspect.signature(function).parameters.values()
+        made_of: dict[str, AnyValue] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+
+        @functools.wraps(function)
+        def run(**given: AnyValue) -> None:
+            made = {name: group(**{field.name: given.pop(field.name) for field in fields(group)}) for name, group in made_of.items()}
+            function(**given, **made)
+
+        flat: list[inspect.Parameter] = []
+        for parameter in parameters:
+            group = made_of.get(parameter.name)
+            one = [parameter] if group is None else inspect.signature(group).parameters.values()
+            flat += [_placed(each, getattr(group, "panel", COMMON)) for each in one] if made_of else one
+        flat = [each.replace(kind=each.KEYWORD_ONLY) for each in sorted(flat, key=_place)]
+        run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what typer reads
+        run.__annotations__ = {each.name: each.annotation for each in flat}
+        parent.command(name, cls=Command, help=_phrase(inspect.getdoc(function) or ""))(run)
+        return function
+
+    return register
+
+
+def _option(parameter: inspect.Parameter) -> OptionInfo | None:
+    found = get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
+    return next((each for each in found if isinstance(each, OptionInfo)), None)
+
+
+def _placed(parameter: inspect.Parameter, panel: str) -> inspect.Parameter:
+    """The parameter with its option in a group, unless it is in one."""
+    option = _option(parameter)
+    if option is None or option.rich_help_panel is not None:
+        return parameter
+    option = copy.copy(option)
+    option.rich_help_panel = panel
+    return parameter.replace(annotation=Annotated[get_args(parameter.annotation)[0], option])
+
+
+def _place(parameter: inspect.Parameter) -> int:
+    option = _option(parameter)
+    return -1 if option is None or option.rich_help_panel is None else GROUPS.index(option.rich_help_panel)
+
+
+def _phrase(text: str) -> str:
+    """A docstring whose first paragraph has no full stop at its end."""
+    first, *rest = text.split("\n\n")
+    return "\n\n".join([first.removesuffix("."), *rest])
