@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
         ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
         ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),
         ("rules lst --json", "No such command 'lst'. Did you mean 'list'?"),
-        ("optimize --json", "No such command 'optimize'. Did you mean 'optimize'?"),
+        ("optimizer --json", "No such command 'optimizer'. Did you mean 'optimize'?"),
         ("--bad optimize --json", "No such option: --bad"),
     ],
 )

@@ -32,7 +32,9 @@ _ENDINGS: Final = {
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", metavar="FORM", help=f"Form: {', '.join(Format)} (default: what the ending of FILE says; text without a FILE)"),
+    typer.Option(
+        "--format", metavar="FORM", help=f"Form: {', '.join(Format)} (default: what the ending of FILE says; text without a FILE)"
+    ),
 ]
 FileOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="File to write to (default: standard output)", show_default=False)
