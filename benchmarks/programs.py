@@ -15,7 +15,7 @@ from passat.ir.infer import infer_type
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
-from passat.rules.conditions import compose, is_all, is_identity, same_type
+from passat.rules.guards import compose, is_all, is_identity, same_type
 from passat.rules.pattern import attributes, constant, op, tensors
 from passat.rules.rule import RuleSet
 

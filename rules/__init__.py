@@ -1,9 +1,9 @@
 """The optimizations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
 
-from passat.rules.conditions import Refuse, Term, computed, condition
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
+from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import cases, constants_of, operator, tensors_of
-from passat.rules.multi_root import each, joined, parts
+from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import RuleError, attribute, attributes, constant, constants, number, op, tensor, tensors, value
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import RulePass, phase, rule_pass
@@ -13,7 +13,7 @@ __all__ = [
     "CostModel",
     "Machine",
     "NodeCount",
-    "Refuse",
+    "Reject",
     "Roofline",
     "Rule",
     "RuleError",
@@ -24,11 +24,11 @@ __all__ = [
     "attributes",
     "cases",
     "computed",
-    "condition",
     "constant",
     "constants",
     "constants_of",
     "each",
+    "guard",
     "joined",
     "number",
     "op",

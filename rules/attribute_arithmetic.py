@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
-from passat.rules.conditions import Refuse, computed
+from passat.rules.guards import Reject, computed
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _MOST_POWER: Final = 64
@@ -53,7 +53,7 @@ def remainder(a: AnyValue, b: AnyValue) -> AnyValue:
 def power(a: AnyValue, b: AnyValue) -> AnyValue:
     """The first number to the power of the second."""
     if isinstance(a, int) and isinstance(b, int) and abs(b) > _MOST_POWER:
-        raise Refuse(f"the exponent {b} is too large")
+        raise Reject(f"the exponent {b} is too large")
     return _calculate(operator.pow, a, b)
 
 
@@ -70,19 +70,19 @@ def item(value: AnyValue, key: int | str) -> AnyValue:
         return value[key]
     if isinstance(value, (tuple, list)) and isinstance(key, int) and -len(value) <= key < len(value):
         return value[key]
-    raise Refuse(f"{value!r} has no element {key!r}")
+    raise Reject(f"{value!r} has no element {key!r}")
 
 
 def _calculate(function: Callable[..., AnyValue], *numbers: AnyValue) -> AnyValue:
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise Refuse(f"{number!r} is not a number")
+            raise Reject(f"{number!r} is not a number")
     try:
         found = function(*numbers)
     except ZeroDivisionError:
-        raise Refuse("division by zero") from None
+        raise Reject("division by zero") from None
     except OverflowError:
-        raise Refuse("the result is too large") from None
+        raise Reject("the result is too large") from None
     if isinstance(found, complex) or (isinstance(found, int) and found not in _INT64):
-        raise Refuse(f"the result {found!r} is no attribute")
+        raise Reject(f"the result {found!r} is no attribute")
     return found

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
 
 from passat.ir.op import Op
-from passat.rules.conditions import Condition
+from passat.rules.guards import Guard
 from passat.rules.holes import CaseCondition, CaseHole, OperatorHole, PartsHole
-from passat.rules.multi_root import PJoined
+from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import (
     CaseValue,
     Computed,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Holes(NamedTuple):
-    """The holes for cases, for operators and for parts in patterns and conditions, by name."""
+    """The holes for cases, for operators and for parts in patterns and guards, by name."""
 
     cases: Mapping[str, CaseHole]
     operators: Mapping[str, OperatorHole]
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 def holes_in(*values: AnyValue) -> Holes:
-    """The holes in patterns and conditions. Raises RuleError where two of them have one name."""
+    """The holes in patterns and guards. Raises RuleError where two of them have one name."""
     cases: dict[str, CaseHole] = {}
     operators: dict[str, OperatorHole] = {}
     parts: dict[str, PartsHole] = {}
@@ -74,12 +74,12 @@ def holes_in(*values: AnyValue) -> Holes:
 
 
 def has_holes(value: AnyValue) -> bool:
-    """Whether there are such holes in a pattern, a condition or a value in one."""
+    """Whether there are such holes in a pattern, a guard or a value in one."""
     if isinstance(value, Pattern):
         return bool(hole_names(value))
     if isinstance(value, (CaseValue, CaseCondition, OperatorHole)):
         return True
-    parts = value.args if isinstance(value, Condition) else arguments_of(value)
+    parts = value.args if isinstance(value, Guard) else arguments_of(value)
     return bool(parts) and any(map(has_holes, parts))
 
 
@@ -156,7 +156,7 @@ def _fitting(left: Pattern, op: Op | None, count: int, index: int, fields: int |
 
 
 def filled(value: AnyValue, choice: Choice) -> AnyValue:
-    """A pattern, a condition or a value in one, with what was chosen in the place of the holes; itself where it has none."""
+    """A pattern, a guard or a value in one, with what was chosen in the place of the holes; itself where it has none."""
     if not has_holes(value):
         return value
     if isinstance(value, (PCase, CaseValue)):
@@ -186,8 +186,8 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
         return PJoined(filled(value.of, choice), value.axis, value.alike)
     if isinstance(value, PNumber):
         return type(value)(filled(value.value, choice))
-    if isinstance(value, Condition):
-        return Condition(value.function, [filled(arg, choice) for arg in value.args], value.draw)
+    if isinstance(value, Guard):
+        return Guard(value.function, [filled(arg, choice) for arg in value.args], value.strategy)
     if isinstance(value, Computed):
         return Computed(value.function, [filled(arg, choice) for arg in value.args])
     assert isinstance(value, (tuple, list))
@@ -202,7 +202,7 @@ def _place(value: PGet, choice: Choice) -> AnyValue:
 
 
 def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
-    """The elements of a tuple: what is about a hole for operands once for each of them, and conditions of other cases not at all."""
+    """The elements of a tuple: what is about a hole for operands once for each of them, and guards of other cases not at all."""
     made = []
     for value in values:
         if isinstance(value, CaseCondition):
@@ -216,8 +216,8 @@ def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
     return made
 
 
-def _in_case(value: CaseCondition, choice: Choice) -> list[Condition]:
-    """The condition where it is one of the case that was chosen, by itself; with its hole where none was."""
+def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
+    """The guard where it is one of the case that was chosen, by itself; with its hole where none was."""
     plain = spread([value.plain], choice)
     if value.hole.name in choice.cases:
         return plain if choice.cases[value.hole.name] in value.names else []
@@ -252,7 +252,7 @@ def _parts_of(value: AnyValue, tuples: bool) -> Sequence[AnyValue]:
         return [value.value]
     if isinstance(value, CaseCondition):
         return [value.hole, value.plain]
-    if isinstance(value, (Condition, Computed)):
+    if isinstance(value, (Guard, Computed)):
         return value.args
     if isinstance(value, PTuple):
         return value.fields if tuples else ()

@@ -8,7 +8,7 @@ from typing import Any as AnyValue
 from typing import Final, Literal, cast, get_args, overload
 
 from passat.ir.op import Op, list_ops
-from passat.rules.conditions import Condition
+from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, subterms
 from passat.rules.symbolic import OperatorTerm, Symbolic
 
@@ -231,12 +231,12 @@ class CaseHole(Symbolic):
             raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each, and not for {any_of(tuple(values)) or 'none'}")
         return PCase(self, values) if any(map(_is_term, values.values())) else CaseValue(self, values)
 
-    def only(self, names: str, *conditions: Condition) -> "list[CaseCondition]":
-        """Conditions in some cases alone: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for what is no case."""
+    def only(self, names: str, *guards: Guard) -> "list[CaseCondition]":
+        """Guards in some cases alone: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for what is no case."""
         for name in names.split():
             if name not in self.names:
                 raise RuleError(f"{self.name} is {any_of(self.names)}, and never {name}")
-        return [CaseCondition(self, tuple(names.split()), condition) for condition in conditions]
+        return [CaseCondition(self, tuple(names.split()), guard) for guard in guards]
 
     def meaning(self) -> str:
         """What the hole stands for, as in "kind is matmul or dense"."""
@@ -246,16 +246,16 @@ class CaseHole(Symbolic):
         return self.name
 
 
-class CaseCondition(Condition):
-    """A condition that has to hold in some cases alone."""
+class CaseCondition(Guard):
+    """A guard that has to hold in some cases alone."""
 
     __slots__ = ("hole", "names", "plain")
 
-    def __init__(self, hole: CaseHole, names: tuple[str, ...], condition: Condition) -> None:
-        super().__init__(condition.function, condition.args, condition.draw)
+    def __init__(self, hole: CaseHole, names: tuple[str, ...], guard: Guard) -> None:
+        super().__init__(guard.function, guard.args, guard.strategy)
         self.hole = hole
         self.names = names
-        self.plain = condition
+        self.plain = guard
 
     def __repr__(self) -> str:
         return f"{self.plain!r} if {self.hole!r} is {any_of(self.names)}"

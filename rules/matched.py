@@ -11,8 +11,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.engine.graph import CALL, CONST, GET, TUPLE, Graph, Symbol
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Application, Run
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.trace import Application, Run
 from passat.rules.engine.variant import Variant
 from passat.rules.pattern import PConst, PVar, subterms
 

@@ -44,7 +44,7 @@ class AttrHole(AttributeTerm):
 
 
 class Computed(AttributeTerm):
-    """An attribute computed from what a match binds, by a named function (`passat.rules.conditions.computed`)."""
+    """An attribute computed from what a match binds, by a named function (`passat.rules.guards.computed`)."""
 
     __slots__ = ("args", "function")
 
@@ -452,7 +452,7 @@ def arguments_of(value: AnyValue) -> Sequence[AnyValue]:
 
 
 def patterns_in(value: AnyValue) -> Iterator[Pattern]:
-    """The patterns, with their parts, in an attribute's value or an argument of a condition."""
+    """The patterns, with their parts, in an attribute's value or an argument of a guard."""
     if isinstance(value, Pattern):
         yield from subterms(value)
     for part in arguments_of(value):
@@ -469,8 +469,8 @@ def values_in(pattern: Pattern) -> Iterator[AnyValue]:
 
 
 def named_patterns(rule: "Rule") -> Iterator[Pattern]:
-    """The patterns that conditions and computed values of a rule are about."""
-    for value in (*(arg for condition in rule.conditions for arg in condition.args), *values_in(rule.rhs)):
+    """The patterns that guards and computed values of a rule are about."""
+    for value in (*(arg for guard in rule.guards for arg in guard.args), *values_in(rule.rhs)):
         yield from patterns_in(value)
 
 
@@ -480,7 +480,7 @@ def attr_holes(pattern: Pattern) -> frozenset[str]:
 
 
 def holes_of(value: AnyValue) -> frozenset[str]:
-    """Names of the attribute holes in an attribute's value or an argument of a condition."""
+    """Names of the attribute holes in an attribute's value or an argument of a guard."""
     if isinstance(value, Pattern):
         return attr_holes(value)
     if isinstance(value, AttrHole):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
 
-from passat.rules.conditions import Condition
+from passat.rules.guards import Guard
 from passat.rules.pattern import (
     Computed,
     Pattern,
@@ -57,19 +57,19 @@ _LIBRARY: Final = "passat.rules.library."
 
 
 class Rule:
-    """`left >> right`: wherever `left` stands, `right` may stand instead, where the conditions hold.
+    """`left >> right`: wherever `left` stands, `right` may stand instead, where the guards hold.
 
     Made by `>>` and narrowed by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
     rule. The name comes from the rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
     """
 
-    __slots__ = ("back", "conditions", "kind", "lhs", "matches", "math", "name", "nonfinite", "note", "rhs", "source")
+    __slots__ = ("back", "guards", "kind", "lhs", "matches", "math", "name", "nonfinite", "note", "rhs", "source")
 
     def __init__(
         self,
         lhs: Pattern,
         rhs: Pattern,
-        conditions: tuple[Condition, ...] = (),
+        guards: tuple[Guard, ...] = (),
         *,
         math: str = EXACT,
         note: str = "",
@@ -82,7 +82,7 @@ class Rule:
     ) -> None:
         self.lhs = lhs
         self.rhs = rhs
-        self.conditions = conditions
+        self.guards = guards
         self.math = math
         self.note = note
         self.nonfinite = nonfinite
@@ -93,7 +93,7 @@ class Rule:
         self.source = source or _caller()
         self._check_sides()
         self._check_note()
-        self._check_bound(rhs, *conditions)
+        self._check_bound(rhs, *guards)
 
     @property
     def reducing(self) -> bool:
@@ -115,7 +115,7 @@ class Rule:
             raise RuleError(f"{self._where()}: both sides are the same")
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
-                raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a condition")
+                raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a guard")
             if isinstance(node, PCall) and node.unnamed:
                 raise RuleError(
                     f"{self._where()}: the left side does not say which {node.unnamed[0]} {node.op.name} has: name it, or write `...` "
@@ -137,14 +137,14 @@ class Rule:
         if self.math != EXACT and not (isinstance(self.note, str) and self.note.strip()):
             raise RuleError(f"{self._where()}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
 
-    def _check_bound(self, *parts: Pattern | Condition) -> None:
-        """Raises RuleError where the right side, or a condition, uses holes that the left side does not bind."""
+    def _check_bound(self, *parts: Pattern | Guard) -> None:
+        """Raises RuleError where the right side, or a guard, uses holes that the left side does not bind."""
         bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), operator_names(self.lhs)
         for part in parts:
-            value = part.args if isinstance(part, Condition) else part
+            value = part.args if isinstance(part, Guard) else part
             tensors, attributes, operators = tensor_holes(value), holes_of(value), operator_names(value)
             if not (tensors <= bound and attributes <= bound_attrs and operators <= bound_operators):
-                what = f"the condition {part!r}" if isinstance(part, Condition) else "the right side"
+                what = f"the guard {part!r}" if isinstance(part, Guard) else "the right side"
                 names = [
                     *map(repr, sorted(tensors - bound)),
                     *("`...`" if name.startswith("...") else f"the attribute {name!r}" for name in sorted(attributes - bound_attrs)),
@@ -160,23 +160,21 @@ class Rule:
         if made.back:
             made.kind = EXPLORING
         made._check_note()
-        if "conditions" in changes:
-            made._check_bound(*made.conditions[len(self.conditions) :])
+        if "guards" in changes:
+            made._check_bound(*made.guards[len(self.guards) :])
         return made
 
-    def when(self, *conditions: Condition) -> "Rule":
-        """The rule under further conditions, tried in order. Raises RuleError for what is no condition."""
-        for value in conditions:
-            if not isinstance(value, Condition):
+    def when(self, *guards: Guard) -> "Rule":
+        """The rule under further guards, tried in order. Raises RuleError for what is no guard."""
+        for value in guards:
+            if not isinstance(value, Guard):
                 if callable(value) and not isinstance(value, Symbolic):
                     name = getattr(value, "__name__", "g")
                     raise RuleError(
-                        f"rule [{self!r}]: {name} is a function; a guard is the call of one that @condition decorates: .when({name}(x))"
+                        f"rule [{self!r}]: {name} is a function; a guard is the call of one that @guard decorates: .when({name}(x))"
                     )
-                raise RuleError(
-                    f"rule [{self!r}]: {value!r} is no condition; write one with @condition or take one from passat.rules.conditions"
-                )
-        return self._but(conditions=self.conditions + conditions)
+                raise RuleError(f"rule [{self!r}]: {value!r} is no guard; write one with @guard or take one from passat.rules.guards")
+        return self._but(guards=self.guards + guards)
 
     def inexact(self, note: str, *, nonfinite: NonFinite = KEPT) -> "Rule":
         """The rule changes floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
@@ -267,39 +265,39 @@ class Rule:
         `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a rule that goes both ways also
         `Set.swap.back[exp, copy]`.
         """
-        from passat.rules.expansion import choices  # which needs patterns and conditions
+        from passat.rules.expansion import choices  # which needs patterns and guards
 
         ways = self._ways()
         if not self.holes():
             return ways
         made = []
-        for choice, (lhs, rhs, conditions) in choices(self._sides()):
+        for choice, (lhs, rhs, guards) in choices(self._sides()):
             if lhs.key != rhs.key:
-                made += [way._filled(choice, *((rhs, lhs) if way.lhs is self.rhs else (lhs, rhs)), conditions) for way in ways]
+                made += [way._filled(choice, *((rhs, lhs) if way.lhs is self.rhs else (lhs, rhs)), guards) for way in ways]
         return made
 
-    def _sides(self) -> tuple[Pattern, Pattern, tuple[Condition, ...]]:
-        return self.lhs, self.rhs, self.conditions
+    def _sides(self) -> tuple[Pattern, Pattern, tuple[Guard, ...]]:
+        return self.lhs, self.rhs, self.guards
 
     def holes(self) -> "Holes":
         """The holes for cases, operators and numbers of operands."""
-        from passat.rules.expansion import holes_in  # which needs conditions
+        from passat.rules.expansion import holes_in  # which needs guards
 
-        return holes_in(self.lhs, self.rhs, self.conditions)
+        return holes_in(self.lhs, self.rhs, self.guards)
 
     def chosen(self, choice: "Choice") -> "Rule":
         """The rule for one choice of what its holes stand for, named after it; itself where nothing is chosen."""
-        from passat.rules.expansion import filled  # which needs conditions
+        from passat.rules.expansion import filled  # which needs guards
 
-        lhs, rhs, conditions = [filled(side, choice) for side in self._sides()]
-        return self if lhs is self.lhs else self._filled(choice, lhs, rhs, conditions)
+        lhs, rhs, guards = [filled(side, choice) for side in self._sides()]
+        return self if lhs is self.lhs else self._filled(choice, lhs, rhs, guards)
 
-    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, conditions: tuple[Condition, ...]) -> "Rule":
+    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "Rule":
         """The rule with what was chosen in the place of its holes."""
-        one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, conditions=conditions)
+        one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, guards=guards)
         if choice.cases:
             one._check_sides()
-            one._check_bound(one.rhs, *one.conditions)
+            one._check_bound(one.rhs, *one.guards)
         return one
 
     def _ways(self) -> "list[Rule]":
@@ -309,7 +307,7 @@ class Rule:
         back = Rule(
             self.rhs,
             self.lhs,
-            self.conditions,
+            self.guards,
             math=self.math,
             note=self.note,
             nonfinite=self.nonfinite,
@@ -321,8 +319,8 @@ class Rule:
         return [there, back]
 
     def in_full(self) -> str:
-        """The rule in words, with its conditions and what it does to floating-point values."""
-        when = f" when {', '.join(map(repr, self.conditions))}" if self.conditions else ""
+        """The rule in words, with its guards and what it does to floating-point values."""
+        when = f" when {', '.join(map(repr, self.guards))}" if self.guards else ""
         return f"{self!r}{when} [{self.math}{'' if self.nonfinite == KEPT else f', {self.nonfinite}'}]"
 
     def __repr__(self) -> str:
@@ -347,7 +345,7 @@ def equation_of(name: str) -> str:
     return ".".join(without_operators(name).split(".")[:2])
 
 
-_FILES: Final = ("rule.py", "pattern.py", "multi_root.py", "holes.py")
+_FILES: Final = ("rule.py", "pattern.py", "multi_pattern.py", "holes.py")
 _LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for name in _FILES)
 
 

@@ -14,13 +14,13 @@ from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Pla
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Journal
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
+from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
-from passat.rules.multi_root import MultiRule
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.pass_options import rank_of, read_opset, written_opset
 from passat.rules.pattern import RuleError
 from passat.rules.regions.regional import REGION_NODES
@@ -108,7 +108,7 @@ register_option(
     minimum=0,
 )
 register_option("rules.seed", int, 0, "0 decides on matches in the order of the program, another number in another order.", minimum=0)
-register_option("rules.journal", Journal, None, "A Journal, which is told everything that saturations do.")
+register_option("rules.trace", Trace, None, "A Trace, which is told everything that saturations do.")
 register_option("rules.joint", bool, True, "Whether rule passes that stand side by side share one e-graph, as a stage of the pipeline.")
 register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
 register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
@@ -155,7 +155,7 @@ COUNTERS: Final = {
     "replayed": "regions for which it was enough to do what had been done for an equal one",
     "matched:*": "matches of a rule that were looked at",
     "fired:*": "matches of a rule that said something new",
-    "refused:*": "matches of a rule that its conditions refused",
+    "refused:*": "matches of a rule that its guards refused",
     "seconds": "seconds that the pass took",
 }
 """What a rule pass counts."""
@@ -216,9 +216,9 @@ class RulePass(FunctionPass):
         start = time.perf_counter()
         engine = self._engine(ctx)
         engine.environment = engine.environment._replace(opset=read_opset(mod) or DEFAULT_OPSET, written=written_opset(mod, ctx))
-        if engine.journal is not None:
+        if engine.trace is not None:
             name = next((var.name_hint for var, each in mod.functions.items() if each is func), "")
-            engine.journal.at(self.info.name, name, self.owners)
+            engine.trace.at(self.info.name, name, self.owners)
         result = engine.run(func, report)
         report.changed = int(result is not func)
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
@@ -301,8 +301,8 @@ class RulePass(FunctionPass):
         engine.limits = limits
         engine.rank = rank_of(ctx, self.picked_by)
         engine.seed = ctx.get_config("rules.seed")
-        engine.journal = ctx.get_config("rules.journal")
-        whole = limits.unions is not None or engine.journal is not None
+        engine.trace = ctx.get_config("rules.trace")
+        whole = limits.unions is not None or engine.trace is not None
         engine.region_nodes = None if whole else ctx.get_config("rules.region_nodes")
         engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine

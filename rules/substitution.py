@@ -18,8 +18,8 @@ from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.conditions import Condition, Refuse, Term
-from passat.rules.multi_root import MultiRule, PJoined
+from passat.rules.guards import Guard, Reject, Term
+from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -117,12 +117,12 @@ class Substitution:
         """The class of what stands for a hole."""
         raise NotImplementedError
 
-    def ask(self, call: Condition | Computed) -> AnyValue:
-        """What the function of a condition or of a computed value says."""
+    def ask(self, call: Guard | Computed) -> AnyValue:
+        """What the function of a guard or of a computed value says."""
         return call.function(*map(self.value, call.args))
 
     def value(self, argument: AnyValue) -> AnyValue:
-        """What a condition or a computed value gets for an argument."""
+        """What a guard or a computed value gets for an argument."""
         if isinstance(argument, AttrHole):
             return self.attrs[argument.name]
         if isinstance(argument, Computed):
@@ -134,7 +134,7 @@ class Substitution:
         return argument
 
     def term(self, pattern: Pattern) -> Term:
-        """A pattern as conditions see it: what is bound, or what would be made. Refuses where that has no type."""
+        """A pattern as guards see it: what is bound, or what would be made. Refuses where that has no type."""
         found = self.bound(pattern)
         if found is not None:
             return found
@@ -145,7 +145,7 @@ class Substitution:
             return Term(TupleType(types))
         if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
             return Term(types[0].fields[pattern.index])
-        raise Refuse(f"{pattern!r} has no type here")
+        raise Reject(f"{pattern!r} has no type here")
 
     def call_attrs(self, call: PCall) -> Attrs:
         """The attributes of a call on the right side: those of `attrs=` that the operator has, those that are given, and defaults."""
@@ -189,7 +189,7 @@ def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequen
     axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)
     sizes = [_tensor(type_).shape[axis] for type_ in types]
     if not all(isinstance(size, int) for size in sizes):
-        raise Refuse(f"the size of axis {axis} is not known")
+        raise Reject(f"the size of axis {axis} is not known")
     cut = _call(maker, "split", whole, indices_or_sections=tuple(accumulate(sizes[:-1])), axis=axis)
     return [maker.add_field(cut, place) for place in range(len(group))]
 
@@ -201,13 +201,13 @@ def _call(maker: Maker, name: str, operand: int, **attrs: AnyValue) -> int:
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Refuse(f"{type_!r} is not the type of a tensor")
+        raise Reject(f"{type_!r} is not the type of a tensor")
     return type_
 
 
 def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
     """The parts of the left side that stand for themselves on the right: the root and, where the rule is reducing, its operands; holes; and
-    what conditions and computed values name. Others are made anew, with the attributes that the right side says."""
+    what guards and computed values name. Others are made anew, with the attributes that the right side says."""
     yield rule.lhs.key
     if rule.reducing:
         yield from [part.key for part in pattern_parts(rule.lhs)]
@@ -220,7 +220,7 @@ def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
 def scalar_for(value: float, type_: Type) -> Tensor:
     """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
     if not isinstance(type_, TensorType):
-        raise Refuse("a number on the right side needs a left side that is a tensor")
+        raise Reject("a number on the right side needs a left side that is a tensor")
     kind = to_numpy(type_.dtype)
     if type_.dtype in FLOATS:
         with np.errstate(all="ignore"):
@@ -232,7 +232,7 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     else:
         fits = type_.dtype == "bool" and value in (0, 1)
     if not fits:
-        raise Refuse(f"{type_.dtype} has no {value}")
+        raise Reject(f"{type_.dtype} has no {value}")
     return Tensor.dense(np.asarray(value, kind))
 
 

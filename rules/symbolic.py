@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from passat.rules.pattern import Computed
 
 _PARTS_OF_A_TYPE: Final = ("shape", "ndim", "dtype", "type", "size", "rank", "value", "T")
-_GUARD: Final = "a guard is a function of what matches: @condition def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
+_GUARD: Final = "a guard is a function of what matches: @guard def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
 
 
 class Symbolic:
@@ -118,7 +118,7 @@ class AttributeTerm(Symbolic):
 
     __slots__ = ()
     kind = "an attribute"
-    comparison = f"compare in a guard, or with equals(a, b) of passat.rules.conditions; {_GUARD}"
+    comparison = f"compare in a guard, or with equals(a, b) of passat.rules.guards; {_GUARD}"
 
     def __add__(self, other: object) -> "Computed":
         return _computed("sum_of", self, other)

@@ -11,8 +11,8 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.conditions import Condition, Refuse, Term
-from passat.rules.multi_root import MultiRule, PJoined
+from passat.rules.guards import Guard, Reject, Term
+from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -37,7 +37,7 @@ _TRIES = 60
 
 
 def check_types(rule: Rule) -> None:
-    """Raises RuleError where the sides have different types on every sample that the left side and the conditions accept.
+    """Raises RuleError where the sides have different types on every sample that the left side and the guards accept.
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
@@ -52,13 +52,13 @@ def check_types(rule: Rule) -> None:
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
             left = sample.type_of(rule.lhs)
-            answers = [condition.function(*map(sample.value, condition.args)) for condition in rule.conditions]
-            if any(condition.refusal(answer, rule.name) for condition, answer in zip(rule.conditions, answers, strict=True)):
+            answers = [guard.function(*map(sample.value, guard.args)) for guard in rule.guards]
+            if any(guard.refusal(answer, rule.name) for guard, answer in zip(rule.guards, answers, strict=True)):
                 continue
             right = sample.type_of(rule.rhs, left)
         except RuleError:
             raise
-        except (OpTypeError, Refuse, LookupError, TypeError, ValueError):
+        except (OpTypeError, Reject, LookupError, TypeError, ValueError):
             continue
         except Exception as error:
             raise RuleError(f"rule {rule.name} [{rule!r}]: a guard or computed value raises {type(error).__name__}: {error}") from error
@@ -72,10 +72,10 @@ def check_types(rule: Rule) -> None:
 
 def _check_calls(rule: Rule) -> None:
     """Raises RuleError where a guard or a computed value is given more or fewer values than its function takes."""
-    pending: list[AnyValue] = [*rule.conditions, *values_in(rule.rhs)]
+    pending: list[AnyValue] = [*rule.guards, *values_in(rule.rhs)]
     while pending:
         call = pending.pop()
-        if isinstance(call, (Condition, Computed)):
+        if isinstance(call, (Guard, Computed)):
             try:
                 inspect.signature(call.function).bind(*call.args)
             except TypeError as error:

@@ -6,59 +6,59 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.op import Op
-from passat.rules.checking.dice import ALL_TYPES, Dice
+from passat.rules.checking.sampler import ALL_TYPES, Sampler
 
 END: Final = 2**63 - 1
 Attributes = dict[str, AnyValue]
 Shape = tuple[int, ...]
-Drawer = Callable[[Shape, str, Dice], Attributes]
+Drawer = Callable[[Shape, str, Sampler], Attributes]
 
 
-def random_attributes(op: Op, shape: Shape, dtype: str, dice: Dice, seen: Sequence[Shape] = ()) -> Attributes:
+def random_attributes(op: Op, shape: Shape, dtype: str, sampler: Sampler, seen: Sequence[Shape] = ()) -> Attributes:
     """Attributes of an operator whose first operand has that shape and element type; some defaults are left out. `seen` are shapes that
     occur around the call."""
     if not op.attr_params:
         return {}
     if op.name == "reshape":
-        return _reshape(shape, dice, seen)
+        return _reshape(shape, sampler, seen)
     if op.name.startswith(("nn.max_pool", "nn.avg_pool", "nn.lp_pool")):
-        return _pool(op, shape, dice)
+        return _pool(op, shape, sampler)
     own = _DRAWERS.get(op.name)
     if own is not None:
-        return own(shape, dtype, dice)
-    return {name: drawn for name in op.attr_params if (drawn := _parameter(op, name, shape, dice)) is not None}
+        return own(shape, dtype, sampler)
+    return {name: drawn for name in op.attr_params if (drawn := _parameter(op, name, shape, sampler)) is not None}
 
 
-def _parameter(op: Op, name: str, shape: Shape, dice: Dice) -> AnyValue:
+def _parameter(op: Op, name: str, shape: Shape, sampler: Sampler) -> AnyValue:
     """A value of a parameter by its name; None leaves the default."""
     rank, default = len(shape), op.defaults[name]
     if name == "axis":
-        return _axis(op, rank, default, dice)
+        return _axis(op, rank, default, sampler)
     if isinstance(default, bool):
-        return dice.chance(0.5)
+        return sampler.chance(0.5)
     if not op.is_own:
-        return _declared(op, name, dice)
-    if name in ("layout", "data_layout") and isinstance(default, str) and dice.chance(0.2):
+        return _declared(op, name, sampler)
+    if name in ("layout", "data_layout") and isinstance(default, str) and sampler.chance(0.2):
         return f"N{default[2:]}C"
-    return dice.pick(_BY_NAME[name]) if name in _BY_NAME else None
+    return sampler.pick(_BY_NAME[name]) if name in _BY_NAME else None
 
 
-def _declared(op: Op, name: str, dice: Dice) -> AnyValue:
+def _declared(op: Op, name: str, sampler: Sampler) -> AnyValue:
     """A value of a parameter of an operator that Passat does not have: for floats others beside the default, and for what has no default
     numbers that its annotation allows."""
     parameter = op.attr_params[name]
     default, said = parameter.default, str(parameter.annotation)
     if default is parameter.empty and ("float" in said or "int" in said):
-        number = dice.pick((0.5, 1.0, 2.0, -0.5) if "float" in said else (1, 2, 3, 0))
+        number = sampler.pick((0.5, 1.0, 2.0, -0.5) if "float" in said else (1, 2, 3, 0))
         return (number, number) if "tuple" in said else number
-    return dice.pick((default * 0.5, 2.0, -0.5, 0.0)) if isinstance(default, float) and dice.chance(0.6) else None
+    return sampler.pick((default * 0.5, 2.0, -0.5, 0.0)) if isinstance(default, float) and sampler.chance(0.6) else None
 
 
-def _axis(op: Op, rank: int, default: AnyValue, dice: Dice) -> AnyValue:
-    one = dice.integer(-rank, rank - 1) if rank else 0
+def _axis(op: Op, rank: int, default: AnyValue, sampler: Sampler) -> AnyValue:
+    one = sampler.integer(-rank, rank - 1) if rank else 0
     if op.pattern != 3 or op.name.startswith("arg"):
-        return one if not isinstance(default, int) or dice.chance(0.6) else default
-    return dice.pick([None, one, one, tuple(axis - dice.pick((0, rank)) for axis in range(rank) if dice.chance(0.5))])
+        return one if not isinstance(default, int) or sampler.chance(0.6) else default
+    return sampler.pick([None, one, one, tuple(axis - sampler.pick((0, rank)) for axis in range(rank) if sampler.chance(0.5))])
 
 
 _BY_NAME: Final[dict[str, Sequence[AnyValue]]] = {
@@ -84,160 +84,164 @@ _BY_NAME: Final[dict[str, Sequence[AnyValue]]] = {
 }
 
 
-def _transpose(shape: Shape, dtype: str, dice: Dice) -> Attributes:
+def _transpose(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     rank = len(shape)
-    order = tuple(range(rank)) if dice.chance(0.3) else tuple(int(axis) for axis in dice.generator.permutation(rank))
-    if rank >= 2 and dice.chance(0.2):
+    order = tuple(range(rank)) if sampler.chance(0.3) else tuple(int(axis) for axis in sampler.generator.permutation(rank))
+    if rank >= 2 and sampler.chance(0.2):
         order = (*range(rank - 2), rank - 1, rank - 2)
-    return {"axes": dice.pick([None, order, order, tuple(axis - rank for axis in order)])}
+    return {"axes": sampler.pick([None, order, order, tuple(axis - rank for axis in order)])}
 
 
-def _reshape(shape: Shape, dice: Dice, seen: Sequence[Shape]) -> Attributes:
-    if len(shape) in (2, 3) and dice.chance(0.15):  # rows in heads
+def _reshape(shape: Shape, sampler: Sampler, seen: Sequence[Shape]) -> Attributes:
+    if len(shape) in (2, 3) and sampler.chance(0.15):  # rows in heads
         heads = 2 if shape[-1] % 2 == 0 else 1
         return {"newshape": (*shape[:-1], heads, shape[-1] // heads), "allowzero": False}
-    if len(shape) == 5 and dice.chance(0.6):  # heads and their copies
+    if len(shape) == 5 and sampler.chance(0.6):  # heads and their copies
         return {"newshape": (shape[0], shape[1] * shape[2], *shape[3:]), "allowzero": False}
     size = math.prod(shape)
     rest = size
     target: list[int] = []
     while rest > 1 and len(target) < 3:
-        factor = int(dice.pick([divisor for divisor in range(1, rest + 1) if rest % divisor == 0]))
+        factor = int(sampler.pick([divisor for divisor in range(1, rest + 1) if rest % divisor == 0]))
         target.append(factor)
         rest //= factor
     target.append(rest)
     fitting = [other for other in seen if math.prod(other) == size]
     fitting += [(*other[:-1], shape[-1]) for other in seen if other and shape and math.prod(other[:-1]) * shape[-1] == size]
-    if len(shape) > 1 and dice.chance(0.25):
+    if len(shape) > 1 and sampler.chance(0.25):
         target = [math.prod(shape[:-1]), shape[-1]]
-    elif fitting and dice.chance(0.5):
-        target = list(dice.pick(fitting))
-    elif dice.chance(0.2):
+    elif fitting and sampler.chance(0.5):
+        target = list(sampler.pick(fitting))
+    elif sampler.chance(0.2):
         target = list(shape)
-    if target and dice.chance(0.4):
-        target[dice.integer(0, len(target) - 1)] = -1
-    newshape = (0 if i < len(shape) and dim == shape[i] and dice.chance(0.3) else dim for i, dim in enumerate(target))
-    return {"newshape": tuple(newshape), "allowzero": dice.chance(0.1)}
+    if target and sampler.chance(0.4):
+        target[sampler.integer(0, len(target) - 1)] = -1
+    newshape = (0 if i < len(shape) and dim == shape[i] and sampler.chance(0.3) else dim for i, dim in enumerate(target))
+    return {"newshape": tuple(newshape), "allowzero": sampler.chance(0.1)}
 
 
-def _expand_dims(shape: Shape, dtype: str, dice: Dice) -> Attributes:
+def _expand_dims(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     rank = len(shape)
-    axis = dice.integer(-rank - 1, rank)
-    few = {"axis": axis, "num_newaxis": dice.pick((0, 1, 1, 2))}
-    return dict(dice.pick([few, {"axis": (0, rank + 1)}, {"axis": (dice.integer(0, rank),)}]))
+    axis = sampler.integer(-rank - 1, rank)
+    few = {"axis": axis, "num_newaxis": sampler.pick((0, 1, 1, 2))}
+    return dict(sampler.pick([few, {"axis": (0, rank + 1)}, {"axis": (sampler.integer(0, rank),)}]))
 
 
-def _squeeze(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    some = tuple(i - dice.pick((0, len(shape))) for i, dim in enumerate(shape) if dim == 1 and dice.chance(0.7))
-    return {"axis": dice.pick([None, some, some])}
+def _squeeze(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    some = tuple(i - sampler.pick((0, len(shape))) for i, dim in enumerate(shape) if dim == 1 and sampler.chance(0.7))
+    return {"axis": sampler.pick([None, some, some])}
 
 
-def _batch_flatten(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"axis": dice.integer(-len(shape), len(shape))}
+def _batch_flatten(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"axis": sampler.integer(-len(shape), len(shape))}
 
 
-def _cast(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"dtype": dtype if dice.chance(0.2) else dice.pick(ALL_TYPES)}
+def _cast(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"dtype": dtype if sampler.chance(0.2) else sampler.pick(ALL_TYPES)}
 
 
-def _broadcast_to(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    if len(shape) == 5 and shape[2] == 1 and dice.chance(0.6):
-        return {"shape": (*shape[:2], dice.full(), *shape[3:])}
-    return {"shape": shape if dice.chance(0.25) else dice.stronger(shape)}
+def _broadcast_to(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    if len(shape) == 5 and shape[2] == 1 and sampler.chance(0.6):
+        return {"shape": (*shape[:2], sampler.full(), *shape[3:])}
+    return {"shape": shape if sampler.chance(0.25) else sampler.stronger(shape)}
 
 
-def _tile(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"reps": tuple(dice.pick((1, 1, 1, 2, 0)) for _ in range(len(shape) + dice.pick((0, 0, 0, 1))))}
+def _tile(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"reps": tuple(sampler.pick((1, 1, 1, 2, 0)) for _ in range(len(shape) + sampler.pick((0, 0, 0, 1))))}
 
 
-def _pad(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    width = tuple((dice.pick((0, 0, 0, 0, 1)), dice.pick((0, 0, 0, 0, 2, -1))) for _ in shape)
-    return {"pad_width": width, "pad_mode": dice.pick(("constant", "constant", "edge", "reflect")), "pad_value": float(dice.pick((0, 1)))}
-
-
-def _split(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    axis = dice.integer(0, len(shape) - 1) if shape else 0
-    size = shape[axis] if shape else 1
-    places = tuple(sorted(dice.integer(0, size) for _ in range(dice.pick((0, 1, 1, 2)))))
-    return {"indices_or_sections": dice.pick([1, 2, 2, places, places, max(size, 1)]), "axis": axis - dice.pick((0, 0, len(shape)))}
-
-
-def _strided_slice(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    axes = tuple(axis for axis in range(len(shape)) if dice.chance(0.7))
-    if dice.chance(0.25):
-        return {"begin": (0,) * len(axes), "end": (END,) * len(axes), "strides": (1,) * len(axes), "axes": axes}
-    strides = tuple(dice.pick((1, 1, 1, 2, -1, -2)) for _ in axes)
+def _pad(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    width = tuple((sampler.pick((0, 0, 0, 0, 1)), sampler.pick((0, 0, 0, 0, 2, -1))) for _ in shape)
     return {
-        "begin": tuple(dice.integer(-5, 5) for _ in axes),
-        "end": tuple(dice.pick([dice.integer(-5, 5), END if step > 0 else -END]) for step in strides),
-        "strides": None if all(step == 1 for step in strides) and dice.chance(0.5) else strides,
+        "pad_width": width,
+        "pad_mode": sampler.pick(("constant", "constant", "edge", "reflect")),
+        "pad_value": float(sampler.pick((0, 1))),
+    }
+
+
+def _split(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    axis = sampler.integer(0, len(shape) - 1) if shape else 0
+    size = shape[axis] if shape else 1
+    places = tuple(sorted(sampler.integer(0, size) for _ in range(sampler.pick((0, 1, 1, 2)))))
+    return {"indices_or_sections": sampler.pick([1, 2, 2, places, places, max(size, 1)]), "axis": axis - sampler.pick((0, 0, len(shape)))}
+
+
+def _strided_slice(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    axes = tuple(axis for axis in range(len(shape)) if sampler.chance(0.7))
+    if sampler.chance(0.25):
+        return {"begin": (0,) * len(axes), "end": (END,) * len(axes), "strides": (1,) * len(axes), "axes": axes}
+    strides = tuple(sampler.pick((1, 1, 1, 2, -1, -2)) for _ in axes)
+    return {
+        "begin": tuple(sampler.integer(-5, 5) for _ in axes),
+        "end": tuple(sampler.pick([sampler.integer(-5, 5), END if step > 0 else -END]) for step in strides),
+        "strides": None if all(step == 1 for step in strides) and sampler.chance(0.5) else strides,
         "axes": axes,
     }
 
 
-def _clip(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"a_min": dice.pick((None, 0, -0.0, -1, 2)), "a_max": dice.pick((None, 1, -0.0, 5, -3))}
+def _clip(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"a_min": sampler.pick((None, 0, -0.0, -1, 2)), "a_max": sampler.pick((None, 1, -0.0, 5, -3))}
 
 
-def _batch_norm(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    epsilon = dice.pick((1e-5, 1e-3, 0.1))
-    return {"axis": dice.pick((1, 1, 1, 1, -1, 0)), "epsilon": epsilon, "center": dice.chance(0.9), "scale": dice.chance(0.9)}
+def _batch_norm(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    epsilon = sampler.pick((1e-5, 1e-3, 0.1))
+    return {"axis": sampler.pick((1, 1, 1, 1, -1, 0)), "epsilon": epsilon, "center": sampler.chance(0.9), "scale": sampler.chance(0.9)}
 
 
-def _bias_add(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"axis": dice.pick((1, 1, -1, 0))}
+def _bias_add(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"axis": sampler.pick((1, 1, -1, 0))}
 
 
-def _matmul(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    flagged = len(shape) == 2 and dice.chance(0.3)
-    return {"transpose_a": flagged and dice.chance(0.5), "transpose_b": flagged and dice.chance(0.5)}
+def _matmul(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    flagged = len(shape) == 2 and sampler.chance(0.3)
+    return {"transpose_a": flagged and sampler.chance(0.5), "transpose_b": flagged and sampler.chance(0.5)}
 
 
-def _concatenate(shape: Shape, dtype: str, dice: Dice) -> Attributes:
+def _concatenate(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     rank = max(len(shape), 1)
-    return {"axis": dice.integer(-rank, rank - 1)}
+    return {"axis": sampler.integer(-rank, rank - 1)}
 
 
-def _stack(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"axis": dice.integer(-len(shape) - 1, len(shape))}
+def _stack(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"axis": sampler.integer(-len(shape) - 1, len(shape))}
 
 
-def _reverse(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    one = dice.integer(0, len(shape) - 1) if shape else 0
-    return {"axis": dice.pick([one, (one,)])}
+def _reverse(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    one = sampler.integer(0, len(shape) - 1) if shape else 0
+    return {"axis": sampler.pick([one, (one,)])}
 
 
-def _take(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"axis": dice.pick([None, *range(-len(shape), len(shape))])}
+def _take(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"axis": sampler.pick([None, *range(-len(shape), len(shape))])}
 
 
-def _gather_nd(shape: Shape, dtype: str, dice: Dice) -> Attributes:
-    return {"batch_dims": dice.pick((0, 0, 0, 1))}
+def _gather_nd(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    return {"batch_dims": sampler.pick((0, 0, 0, 1))}
 
 
-def _pool(op: Op, shape: Shape, dice: Dice) -> Attributes:
+def _pool(op: Op, shape: Shape, sampler: Sampler) -> Attributes:
     """Windows of 1 to 3 over data that is mostly as large."""
     rank = int(op.name[-2]) if op.name.endswith("d") else max(len(shape) - 2, 1)
-    window = tuple(dice.pick((1, 2, 2, 3)) for _ in range(rank))
-    drawn: Attributes = {"pool_size": window, "strides": tuple(dice.pick((1, 1, 2)) for _ in window)}
-    if dice.chance(0.4):
-        drawn["padding"] = tuple(dice.pick((0, size // 2)) for size in (*window, *window))
+    window = tuple(sampler.pick((1, 2, 2, 3)) for _ in range(rank))
+    drawn: Attributes = {"pool_size": window, "strides": tuple(sampler.pick((1, 1, 2)) for _ in window)}
+    if sampler.chance(0.4):
+        drawn["padding"] = tuple(sampler.pick((0, size // 2)) for size in (*window, *window))
     for name in ("ceil_mode", "count_include_pad"):
         if name in op.attr_params:
-            drawn[name] = dice.chance(0.3)
+            drawn[name] = sampler.chance(0.3)
     if "p" in op.attr_params:
-        drawn["p"] = dice.pick((1, 2))
-    if "layout" in op.attr_params and dice.chance(0.2):
+        drawn["p"] = sampler.pick((1, 2))
+    if "layout" in op.attr_params and sampler.chance(0.2):
         drawn["layout"] = f"N{op.defaults['layout'][2:]}C"
     return drawn
 
 
-def convolution_attributes(rank: int, dice: Dice) -> Attributes:
+def convolution_attributes(rank: int, sampler: Sampler) -> Attributes:
     """Attributes of a convolution over so many spatial dimensions. Its groups come with the shapes."""
-    drawn: Attributes = {"strides": dice.pick((1, 1, 2)), "padding": dice.pick((0, 1))}
-    if dice.chance(0.1):
+    drawn: Attributes = {"strides": sampler.pick((1, 1, 2)), "padding": sampler.pick((0, 1))}
+    if sampler.chance(0.1):
         drawn["dilation"] = 2
-    if dice.chance(0.15):
+    if sampler.chance(0.15):
         drawn["data_layout"] = {1: "NWC", 2: "NHWC", 3: "NDHWC"}[rank]
     return drawn
 

@@ -18,7 +18,7 @@ _MORE: Final = "docs/custom-operators.md"
 
 
 def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Checked:
-    """Tries a rule on random instances, at least so many that its conditions accept for each of its directions.
+    """Tries a rule on random instances, at least so many that its guards accept for each of its directions.
 
     The instances depend on the seed and on the name of the rule alone, so a rule that is checked by itself meets the same ones.
     """
@@ -47,10 +47,10 @@ def _without_kernel(rule: Rule) -> str:
 
 
 def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:
-    """What a condition raised, on the smallest instance."""
+    """What a guard raised, on the smallest instance."""
     small = shrink(trier, trial.case, lambda found: found.verdict is Verdict.RAISES)
     # What a guard or a computed attribute raises comes as a RuleError that names it.
-    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; a reason is to be returned, or Refuse(reason) raised")
+    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; a reason is to be returned, or Reject(reason) raised")
     checked.report.counterexample = Counterexample(instance_lines(small), small.reason)
 
 
@@ -99,15 +99,15 @@ def _judge(checked: Checked, instances: int) -> None:
 def _never_accepted(checked: Checked) -> None:
     """What refused all instances: the one that was asked last."""
     report, ways = checked.report, checked.rule.directions()
-    asked = [repr(condition) for way in ways for condition in way.conditions]
+    asked = [repr(guard) for way in ways for guard in way.guards]
     types = [by for by in report.refused if "type" in by and by not in asked]
-    held = [condition for condition in asked if condition in report.refused]
+    held = [guard for guard in asked if guard in report.refused]
     by = types[0] if types else held[-1] if held else max(report.refused, key=lambda text: report.refused[text])
     number, reason = report.refused[by], checked.reasons[by]
     if by in types:
         checked.find("types", f"{by} in all {number} instances that were not refused before: {reason}")
     elif by in held:
-        checked.find("never holds", f"the condition {by} held in none of {number} instances: {reason.removeprefix(f'{by}: ')}")
+        checked.find("never holds", f"the guard {by} held in none of {number} instances: {reason.removeprefix(f'{by}: ')}")
     else:
         checked.find("never matches", f"the left side matched none of {number} instances: {reason}")
 

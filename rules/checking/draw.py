@@ -1,4 +1,4 @@
-"""Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what conditions ask for."""
+"""Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what guards ask for."""
 
 import math
 import re
@@ -16,10 +16,10 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Case, Key, Unfit, name_of
-from passat.rules.checking.dice import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Dice, Odd, draw_array, draw_constant, uniform
 from passat.rules.checking.operands import Around, Fit, counted, fit, own_dtype
 from passat.rules.checking.plan import Plan
-from passat.rules.conditions import Condition
+from passat.rules.checking.sampler import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Odd, Sampler, draw_array, draw_constant, uniform
+from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 
 _TRIES: Final = 4
@@ -27,62 +27,60 @@ _TRIES: Final = 4
 _PATIENCE: Final = 12
 """After so many draws of an element type without one that is accepted, it is drawn seldom."""
 _ADVICE: Final = 0.8
-"""How often instances are drawn as conditions say, where they are asked."""
+"""How often instances are drawn as guards say, where they are asked."""
 
 
-class Wishes:
-    """What is known of a rule before instances are drawn: numbers that it names, holes that its conditions look at, and, as instances are
-    tried, which element types come to anything. `asking`: conditions are asked how to draw what they hold of, those that know."""
+class SamplingHints:
+    """What is known of a rule before instances are drawn: numbers that it names, holes that its guards look at, and, as instances are
+    tried, which element types come to anything. `asking`: guards are asked how to draw what they hold of, those that know."""
 
-    def __init__(self, pattern: Pattern, conditions: Sequence[Condition], others: Sequence[Pattern] = ()) -> None:
+    def __init__(self, pattern: Pattern, guards: Sequence[Guard], others: Sequence[Pattern] = ()) -> None:
         self.pattern = pattern
-        self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, [condition.args for condition in conditions]))))
+        self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, [guard.args for guard in guards]))))
         self.constants = {node.name for node in subterms(pattern) if isinstance(node, PConst)}
-        self.looked_at = {
-            name for condition in conditions if "const" in condition.function.__name__ for name in tensor_holes(condition.args)
-        }
-        self.plain = list(_plain([condition.args for condition in conditions]))
+        self.looked_at = {name for guard in guards if "const" in guard.function.__name__ for name in tensor_holes(guard.args)}
+        self.plain = list(_plain([guard.args for guard in guards]))
         self.dtypes = [value for value in self.plain if isinstance(value, str) and value in NAMES]
-        self.named = {name for condition in conditions for name in tensor_holes(condition.args)}
+        self.named = {name for guard in guards for name in tensor_holes(guard.args)}
         self.spatial = next(iter(_spatial(pattern)), None)
         self.drawn: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
-        self.advisers = [condition for condition in conditions if condition.draw is not None]
+        self.advisers = [guard for guard in guards if guard.strategy is not None]
         self.asking = False
 
-    def plan(self, dice: Dice) -> Plan:
-        """What conditions say of an instance; nothing where they are not asked."""
-        asked = self.asking and self.advisers and dice.chance(_ADVICE)
-        return Plan(self.pattern, self.advisers if asked else (), dice)
+    def plan(self, sampler: Sampler) -> Plan:
+        """What guards say of an instance; nothing where they are not asked."""
+        asked = self.asking and self.advisers and sampler.chance(_ADVICE)
+        return Plan(self.pattern, self.advisers if asked else (), sampler)
 
-    def dtype(self, dice: Dice) -> str:
+    def dtype(self, sampler: Sampler) -> str:
         """The element type that an instance is mostly about."""
-        if self.dtypes and dice.chance(0.3):
-            return dice.pick(self.dtypes)  # type: ignore[no-any-return]  # of strings
-        way = dice.generator.random()
+        if self.dtypes and sampler.chance(0.3):
+            return sampler.pick(self.dtypes)  # type: ignore[no-any-return]  # of strings
+        way = sampler.generator.random()
         for _ in range(3):
-            found: str = dice.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
-            if self.accepted.get(found) or self.drawn.get(found, 0) < _PATIENCE or dice.chance(0.05):
+            found: str = sampler.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
+            if self.accepted.get(found) or self.drawn.get(found, 0) < _PATIENCE or sampler.chance(0.05):
                 break
-            way = dice.generator.random()
-            if self.accepted and dice.chance(0.7):
-                found = dice.pick(sorted(self.accepted))
+            way = sampler.generator.random()
+            if self.accepted and sampler.chance(0.7):
+                found = sampler.pick(sorted(self.accepted))
                 break
         self.drawn[found] = self.drawn.get(found, 0) + 1
         return found
 
-    def base(self, dice: Dice) -> tuple[int, ...]:
+    def base(self, sampler: Sampler) -> tuple[int, ...]:
         """The shape that an instance is mostly about."""
-        if self.spatial is None or dice.chance(0.1):
-            return dice.shape()
-        return (dice.pick((1, 2)), dice.pick((1, 2, 2, 4)), *(dice.pick((2, 3, 4)) for _ in range(self.spatial)))
+        if self.spatial is None or sampler.chance(0.1):
+            return sampler.shape()
+        return (sampler.pick((1, 2)), sampler.pick((1, 2, 2, 4)), *(sampler.pick((2, 3, 4)) for _ in range(self.spatial)))
 
     def looks_at(self, name: str) -> bool:
-        """Whether a condition wants a constant there. Holes of the roots of a rule with several are numbered."""
+        """Whether a guard wants a constant there. Holes of the roots of a rule with several are numbered."""
         return name in self.looked_at or (bool(self.looked_at) and name.rstrip("0123456789") in self.looked_at)
 
     def want_constants(self) -> None:
-        """A condition has asked for a constant: all holes that conditions name are constants more often from now on."""
+        """A guard has asked for a constant: all holes that guards name are constants more often from now on."""
         self.looked_at |= self.named
 
     def accept(self, dtype: str) -> None:
@@ -91,7 +89,7 @@ class Wishes:
 
 
 def _numbers(value: AnyValue) -> Iterator[float]:
-    """The numbers in patterns, conditions and computed attributes."""
+    """The numbers in patterns, guards and computed attributes."""
     if isinstance(value, (tuple, list)):
         for part in value:
             yield from _numbers(part)
@@ -114,7 +112,7 @@ def _spatial(pattern: Pattern) -> Iterator[int]:
 
 
 def _plain(value: AnyValue) -> Iterator[AnyValue]:
-    """The plain values among the arguments of conditions: what an attribute may have to be."""
+    """The plain values among the arguments of guards: what an attribute may have to be."""
     if isinstance(value, (tuple, list)):
         if isinstance(value, tuple) and value and all(isinstance(part, int) for part in value):
             yield value
@@ -126,25 +124,25 @@ def _plain(value: AnyValue) -> Iterator[AnyValue]:
         yield value
 
 
-def draw(wishes: Wishes, dice: Dice, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:
+def draw(hints: SamplingHints, sampler: Sampler, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:
     """An instance and the element type that it is about. `odd`: how odd the elements are; `unknown`: the program may not know some
     sizes. Raises Unfit where operands that go together were not found."""
-    plan = wishes.plan(dice)
-    dtype = plan.dtype() or wishes.dtype(dice)
-    drawer = _Drawer(wishes, dice, dtype, plan)
-    drawer.visit(wishes.pattern)
+    plan = hints.plan(sampler)
+    dtype = plan.dtype() or hints.dtype(sampler)
+    drawer = _Drawer(hints, sampler, dtype, plan)
+    drawer.visit(hints.pattern)
     case = drawer.case(odd)
-    return (with_unknown(case, dice, wishes.constants) if unknown else case), dtype
+    return (with_unknown(case, sampler, hints.constants) if unknown else case), dtype
 
 
 class _Drawer:
     """Draws one instance: calls are visited from the leaves up, each call draws those of its operands that have no type yet."""
 
-    def __init__(self, wishes: Wishes, dice: Dice, dtype: str, plan: Plan) -> None:
-        self.wishes = wishes
-        self.dice = dice
+    def __init__(self, hints: SamplingHints, sampler: Sampler, dtype: str, plan: Plan) -> None:
+        self.hints = hints
+        self.sampler = sampler
         self.plan = plan
-        self.around = Around(dice, dtype, wishes.base(dice), [])
+        self.around = Around(sampler, dtype, hints.base(sampler), [])
         self.types: dict[Key, Type] = {}
         self.names: dict[str, Key] = {}
         self.attrs: dict[Key, Attrs] = {}
@@ -181,7 +179,7 @@ class _Drawer:
     def field(self, node: PGet) -> Type:
         whole = self.visit(node.of)
         if whole is None:
-            count = len(node.of.fields) if isinstance(node.of, PTuple) else node.index + self.dice.integer(1, 2)
+            count = len(node.of.fields) if isinstance(node.of, PTuple) else node.index + self.sampler.integer(1, 2)
             some = [TensorType(self.around.shape(), self.around.dtype) for _ in range(count)]
             whole = self.assign(node.of, TupleType(some))
         if not isinstance(whole, TupleType) or node.index >= len(whole.fields):
@@ -243,7 +241,7 @@ class _Drawer:
         return found
 
     def settle_planned(self, node: PCall) -> None:
-        """Types of operands that are holes whose shape a condition has said."""
+        """Types of operands that are holes whose shape a guard has said."""
         plan = self.plan
         if not plan.shapes:
             return
@@ -270,7 +268,7 @@ class _Drawer:
         return found
 
     def in_dtypes(self, node: PCall, known: Sequence[Type | None], made: Fit) -> Fit:
-        """The operands with the element types that conditions have asked for."""
+        """The operands with the element types that guards have asked for."""
         asked = self.plan.dtypes
         if not asked:
             return made
@@ -283,9 +281,9 @@ class _Drawer:
     def again(self, node: PCall, known: Sequence[Type | None], fixed: Attributes) -> Fit | None:
         """Operands and attributes like those of an earlier call of the operator, where they go with what is known."""
         before = self.before.get(node.op.name)
-        if before is None or len(before[0]) != len(known) or self.dice.chance(0.3):
+        if before is None or len(before[0]) != len(known) or self.sampler.chance(0.3):
             return None
-        types = [_other(old, given, self.dice) for old, given in zip(before[0], known, strict=True)]
+        types = [_other(old, given, self.sampler) for old, given in zip(before[0], known, strict=True)]
         if any(isinstance(type_, TupleType) and TupleType(()) in type_.fields for type_ in types):
             return None
         return Fit(types, {**before[1], **fixed})
@@ -314,10 +312,10 @@ class _Drawer:
         return fixed
 
     def wished(self, node: PCall) -> Attributes:
-        """Attributes that conditions may ask for, now and then."""
-        plain, dice = self.wishes.plain, self.dice
+        """Attributes that guards may ask for, now and then."""
+        plain, sampler = self.hints.plain, self.sampler
         names = [name for name, value in node.attrs.items() if name != "attrs" and isinstance(value, AttrHole)] if plain else []
-        return {name: dice.pick(plain) for name in names if dice.chance(0.25)}
+        return {name: sampler.pick(plain) for name in names if sampler.chance(0.25)}
 
     def bind(self, node: PCall, attrs: Attrs) -> None:
         for name, value in node.attrs.items():
@@ -328,32 +326,32 @@ class _Drawer:
 
     def case(self, odd: Odd) -> Case:
         """The instance, with values for all that has a type now."""
-        dice, wishes = self.dice, self.wishes
+        sampler, hints = self.sampler, self.hints
         types: dict[str, Type] = {}
         constants: dict[str, Value] = {}
         inputs: dict[str, Value] = {}
         asked: set[str] = set()
-        for node in subterms(wishes.pattern):
+        for node in subterms(hints.pattern):
             name = name_of(node)
             if name is None or name in types:
                 continue
             type_ = types[name] = self.types.get(node.key) or TensorType(self.around.shape(), self.around.dtype)
             shape = type_.concrete_shape if isinstance(type_, TensorType) else ()
             if isinstance(node, PLiteral) and isinstance(type_, TensorType):
-                constants[name] = uniform(node.value, shape, type_.dtype, stored_once=dice.chance(0.5))
+                constants[name] = uniform(node.value, shape, type_.dtype, stored_once=sampler.chance(0.5))
             elif node.key in self.plan.elements and isinstance(type_, TensorType):
                 constants[name] = self.values.get(node.key) or self.plan.tensor(node.key, type_)
                 asked.add(name)
-            elif node.key in self.values and (isinstance(node, PConst) or dice.chance(0.9)):
+            elif node.key in self.values and (isinstance(node, PConst) or sampler.chance(0.9)):
                 constants[name] = self.values[node.key]
                 asked.add(name)
-            elif name in wishes.constants or dice.chance(0.5 if wishes.looks_at(name) else 0.06):
-                constants[name] = constant_of(type_, dice, wishes.literals, odd)
+            elif name in hints.constants or sampler.chance(0.5 if hints.looks_at(name) else 0.06):
+                constants[name] = constant_of(type_, sampler, hints.literals, odd)
             elif node.key in self.values:
                 inputs[name] = self.values[node.key]
                 asked.add(name)
             else:
-                inputs[name] = value_of(type_, dice, odd, self.limits.get(node.key, 0))
+                inputs[name] = value_of(type_, sampler, odd, self.limits.get(node.key, 0))
         return Case(types, constants, inputs, self.attrs, asked=frozenset(asked))
 
 
@@ -363,51 +361,51 @@ def _known(made: Fit) -> list[KnownValue | None]:
     return [np.asarray(made.values[i].numpy(), np.object_) if i in made.values and whole else None for i, whole in enumerate(followed)]
 
 
-def _other(old: Type, given: Type | None, dice: Dice) -> Type:
+def _other(old: Type, given: Type | None, sampler: Sampler) -> Type:
     """A type like an old one, with what is given of it; a tensor may be of another size along one axis."""
     if isinstance(old, TupleType) and isinstance(given, TupleType) and len(old.fields) == len(given.fields):
-        return TupleType(_other(a, None if b == TupleType(()) else b, dice) for a, b in zip(old.fields, given.fields, strict=True))
+        return TupleType(_other(a, None if b == TupleType(()) else b, sampler) for a, b in zip(old.fields, given.fields, strict=True))
     if given is not None:
         return given
-    if isinstance(old, TensorType) and old.shape and dice.chance(0.25):
-        axis = dice.integer(0, old.ndim - 1)
-        return old.with_shape((*old.shape[:axis], dice.dim(), *old.shape[axis + 1 :]))
+    if isinstance(old, TensorType) and old.shape and sampler.chance(0.25):
+        axis = sampler.integer(0, old.ndim - 1)
+        return old.with_shape((*old.shape[:axis], sampler.dim(), *old.shape[axis + 1 :]))
     return old
 
 
-def varied(case: Case, wishes: Wishes, dice: Dice, odd: Odd) -> Case:
-    """The case with other elements: what conditions accepted once they mostly accept again."""
-    inputs = {name: value if name in case.asked else value_of(case.types[name], dice, odd) for name, value in case.inputs.items()}
+def varied(case: Case, hints: SamplingHints, sampler: Sampler, odd: Odd) -> Case:
+    """The case with other elements: what guards accepted once they mostly accept again."""
+    inputs = {name: value if name in case.asked else value_of(case.types[name], sampler, odd) for name, value in case.inputs.items()}
     constants = {
-        name: constant_of(case.types[name], dice, wishes.literals, odd)
-        if name in wishes.constants and name.isidentifier() and name not in case.asked and dice.chance(0.3)
+        name: constant_of(case.types[name], sampler, hints.literals, odd)
+        if name in hints.constants and name.isidentifier() and name not in case.asked and sampler.chance(0.3)
         else value
         for name, value in case.constants.items()
     }
     return case._replace(inputs=inputs, constants=constants)
 
 
-def value_of(type_: Type, dice: Dice, odd: Odd, limit: int = 0) -> Value:
+def value_of(type_: Type, sampler: Sampler, odd: Odd, limit: int = 0) -> Value:
     """A random value of a type; where there is a limit, mostly of indices of so many elements."""
-    if limit and isinstance(type_, TensorType) and dice.chance(0.9):
-        return Tensor.dense(dice.generator.integers(-limit, limit, type_.concrete_shape).astype(to_numpy(type_.dtype)))
+    if limit and isinstance(type_, TensorType) and sampler.chance(0.9):
+        return Tensor.dense(sampler.generator.integers(-limit, limit, type_.concrete_shape).astype(to_numpy(type_.dtype)))
     if isinstance(type_, TupleType):
-        return tuple(value_of(field, dice, odd) for field in type_.fields)
+        return tuple(value_of(field, sampler, odd) for field in type_.fields)
     if not isinstance(type_, TensorType):
         raise Unfit(f"{type_!r} has no values to draw")
-    return Tensor.dense(draw_array(dice.generator, type_.concrete_shape, type_.dtype, odd))
+    return Tensor.dense(draw_array(sampler.generator, type_.concrete_shape, type_.dtype, odd))
 
 
-def constant_of(type_: Type, dice: Dice, literals: Sequence[float], odd: Odd) -> Value:
+def constant_of(type_: Type, sampler: Sampler, literals: Sequence[float], odd: Odd) -> Value:
     """A random constant of a type."""
     if isinstance(type_, TupleType):
-        return tuple(constant_of(field, dice, literals, odd) for field in type_.fields)
+        return tuple(constant_of(field, sampler, literals, odd) for field in type_.fields)
     if not isinstance(type_, TensorType):
         raise Unfit(f"{type_!r} has no constants to draw")
-    return draw_constant(dice, type_.concrete_shape, type_.dtype, literals, odd)
+    return draw_constant(sampler, type_.concrete_shape, type_.dtype, literals, odd)
 
 
-def with_unknown(case: Case, dice: Dice, fixed: Container[str]) -> Case:
+def with_unknown(case: Case, sampler: Sampler, fixed: Container[str]) -> Case:
     """The case with sizes of inputs that the program does not know as numbers, equal sizes mostly under one name, and with lists of sizes
     that it reads off those inputs, other than the constants that are `fixed`."""
     unknown: dict[tuple[str, int], str] = {}
@@ -415,13 +413,13 @@ def with_unknown(case: Case, dice: Dice, fixed: Container[str]) -> Case:
     for name in case.inputs:
         type_ = case.types[name]
         for axis, dim in enumerate(type_.concrete_shape if isinstance(type_, TensorType) else ()):
-            if dice.chance(0.5):
-                unknown[name, axis] = dice.pick([f"n{dim}", f"n{dim}", f"{name}{axis}", "?"])
+            if sampler.chance(0.5):
+                unknown[name, axis] = sampler.pick([f"n{dim}", f"n{dim}", f"{name}{axis}", "?"])
                 of_size.setdefault(dim, []).append((name, axis))
     computed = {}
     for name, value in case.constants.items():
-        if isinstance(value, Tensor) and value.dtype == "int64" and value.ndim == 1 and name not in fixed and dice.chance(0.6):
-            sources = [dice.pick(of_size[int(size)]) if int(size) in of_size and dice.chance(0.7) else None for size in value.numpy()]
+        if isinstance(value, Tensor) and value.dtype == "int64" and value.ndim == 1 and name not in fixed and sampler.chance(0.6):
+            sources = [sampler.pick(of_size[int(size)]) if int(size) in of_size and sampler.chance(0.7) else None for size in value.numpy()]
             if any(sources):
                 computed[name] = sources
     return case._replace(unknown=unknown, computed=computed)

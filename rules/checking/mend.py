@@ -1,4 +1,4 @@
-"""The one guard that mends a rule: conditions over its holes and terms, the weakest that leaves nothing wrong."""
+"""The one guard that mends a rule: guards over its holes and terms, the weakest that leaves nothing wrong."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from passat.ir.op import REQUIRED
-from passat.rules import conditions as library
+from passat.rules import guards as library
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
-from passat.rules.conditions import Condition, Refuse, condition
 from passat.rules.engine.matching import Bindings
-from passat.rules.multi_root import Each, MultiRule
+from passat.rules.guards import Guard, Reject, guard
+from passat.rules.multi_pattern import Each, MultiRule
 from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PTuple, PVar, subterms
 from passat.rules.rule import FINITE, KEPT, LIBERTIES, Liberty, Rule
 
@@ -36,7 +36,7 @@ _SHARE: Final = 0.1
 _NOTE: Final = "to be said"
 
 
-@condition
+@guard
 def _names(*terms: AnyValue) -> bool | str:
     """Always holds; what it names is bound where the rule matches."""
     return True
@@ -65,7 +65,7 @@ def mended(checked: Checked, seed: int, instances: int) -> str:
     return ""
 
 
-def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Condition, ...]:
+def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Guard, ...]:
     """The guards that mend a rule. What is wrong with the best ones so far is evidence against the next."""
     evidence = _Evidence(checked.rule)
     evidence.add(checked)
@@ -135,8 +135,8 @@ def _with_defaults(rule: Rule, call: PCall) -> Rule:
     said: dict[str, AnyValue] = {name: getattr(rule, name) for name in ("math", "note", "nonfinite", "name", "source")}
     left = _closed(rule.lhs, call)
     if isinstance(rule, MultiRule):
-        return MultiRule(Each(left, rule.left.shared), rule.right, rule.conditions, **said)
-    return Rule(left, rule.rhs, rule.conditions, back=rule.back, kind=rule.kind, **said)
+        return MultiRule(Each(left, rule.left.shared), rule.right, rule.guards, **said)
+    return Rule(left, rule.rhs, rule.guards, back=rule.back, kind=rule.kind, **said)
 
 
 def _closed(node: Pattern, like: PCall) -> Pattern:
@@ -165,7 +165,7 @@ class _Evidence:
     def _table(self, matches: Sequence[Match]) -> "npt.NDArray[np.bool_]":
         return np.array([_holding(self.guards, match) for match in matches], bool).reshape(len(matches), len(self.guards)).T
 
-    def best(self) -> tuple[Condition, ...]:
+    def best(self) -> tuple[Guard, ...]:
         """The guard that leaves nothing wrong and most of what is right; two together where they leave much more than one does."""
         least = max(_SHARE * self.good.shape[1], 2)
         if not self.wrong.shape[1]:
@@ -202,7 +202,7 @@ def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
     return good, wrong
 
 
-def _holding(guards: Sequence[Condition], match: Match) -> list[bool]:
+def _holding(guards: Sequence[Guard], match: Match) -> list[bool]:
     """Which guards hold at a match. They share their terms, so what a term is bound to is looked up once."""
     looked_up: dict[tuple[int, int], AnyValue] = {}
 
@@ -212,10 +212,10 @@ def _holding(guards: Sequence[Condition], match: Match) -> list[bool]:
             looked_up[key] = match[place].value(arg)
         return looked_up[key]
 
-    def holds(guard: Condition) -> bool:
+    def holds(guard: Guard) -> bool:
         try:
             return all(guard.function(*(value(place, arg) for arg in guard.args)) is True for place in range(len(match)))
-        except (Refuse, LookupError, TypeError, ValueError, AttributeError):
+        except (Reject, LookupError, TypeError, ValueError, AttributeError):
             return False
 
     return list(map(holds, guards))
@@ -230,7 +230,7 @@ def _terms(pattern: Pattern) -> list[Pattern]:
     return sorted(found.values(), key=lambda node: not isinstance(node, (PVar, PConst)))
 
 
-def _guards(rule: Rule) -> Iterator[Condition]:
+def _guards(rule: Rule) -> Iterator[Guard]:
     """Guards over the terms and attributes of the left side, those that are said most easily first."""
     terms = _terms(rule.lhs)
     yield from _attribute_guards(rule)
@@ -246,7 +246,7 @@ def _guards(rule: Rule) -> Iterator[Condition]:
             yield from (guard(x) for guard in guards)
 
 
-def _attribute_guards(rule: Rule) -> Iterator[Condition]:
+def _attribute_guards(rule: Rule) -> Iterator[Guard]:
     single: dict[str, AttrHole] = {}
     whole: dict[str, AttrHole] = {}
     for call in subterms(rule.lhs):

@@ -10,7 +10,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.sampler import Sampler
 
 Shape = tuple[int, ...]
 
@@ -26,18 +26,18 @@ class Fit(NamedTuple):
 class Around(NamedTuple):
     """What a call is drawn for: the element type and the shape that the program is about, and the shapes that occur in it so far."""
 
-    dice: Dice
+    sampler: Sampler
     dtype: str
     base: Shape
     seen: list[Shape]
 
     def shape(self) -> Shape:
         """A shape that goes with the others, mostly."""
-        if self.dice.chance(0.55):
+        if self.sampler.chance(0.55):
             return self.base
-        if self.seen and self.dice.chance(0.4):
-            return self.dice.pick(self.seen)  # type: ignore[no-any-return]  # of shapes
-        return self.dice.weaker(self.base) if self.dice.chance(0.7) else self.dice.shape()
+        if self.seen and self.sampler.chance(0.4):
+            return self.sampler.pick(self.seen)  # type: ignore[no-any-return]  # of shapes
+        return self.sampler.weaker(self.base) if self.sampler.chance(0.7) else self.sampler.shape()
 
 
 Known = Sequence[Type | None]
@@ -57,7 +57,7 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         return (_attention if name == "nn.attention" else _rotary)(op, known, fixed, around)
     dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and own_dtype(op, i) is None), around.dtype)
     first = _shape(known[0]) if known and known[0] is not None else _first(op, fixed, around)
-    attrs = {**random_attributes(op, first, dtype, around.dice, (*around.seen, around.base)), **fixed}
+    attrs = {**random_attributes(op, first, dtype, around.sampler, (*around.seen, around.base)), **fixed}
     shapes = _SHAPES.get(name, _broadcast if op.elementwise else _alike)(op, known, first, attrs, around)
     types = [
         type_ if type_ is not None else TensorType(shape, own_dtype(op, i) or dtype)
@@ -68,11 +68,11 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 def counted(known: Known, given: Mapping[int, float], length: int | None, around: Around) -> Fit:
     """Operands of arange, with values that make few numbers: `length` of them where that is settled. `given` are values of operands."""
-    dice = around.dice
+    sampler = around.sampler
     dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype if around.dtype in _COUNTED else "int64")
-    start = given.get(0, dice.pick((0, 0, 0, 1, 2, -3)))
-    step = given.get(2, dice.pick((1, 1, 1, 2, -1)))
-    stop = given.get(1, start + step * (dice.dim() if length is None else length))
+    start = given.get(0, sampler.pick((0, 0, 0, 1, 2, -3)))
+    step = given.get(2, sampler.pick((1, 1, 1, 2, -1)))
+    stop = given.get(1, start + step * (sampler.dim() if length is None else length))
     types = [type_ or TensorType((), dtype) for type_ in known]
     return Fit(types, {}, {i: Tensor.dense(np.asarray(value), dtype) for i, value in enumerate((start, stop, step))})
 
@@ -82,35 +82,39 @@ _COUNTED: Final = frozenset({"float32", "float64", "int16", "int32", "int64", "f
 
 
 def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
-    dice = around.dice
+    sampler = around.sampler
     query, key, value = [_shape(type_) for type_ in known[:3]]
-    heads = _number(fixed.get("q_num_heads"), dice.pick((1, 2, 4)))
-    shared = _number(fixed.get("kv_num_heads"), dice.pick([count for count in (1, 2, 4) if heads % count == 0]))
+    heads = _number(fixed.get("q_num_heads"), sampler.pick((1, 2, 4)))
+    shared = _number(fixed.get("kv_num_heads"), sampler.pick([count for count in (1, 2, 4) if heads % count == 0]))
     if len(query) != 3:
         like = len(key) == 3 and key[2] % shared == 0
-        query = (key[0], dice.full(), heads * (key[2] // shared)) if like else (dice.full(), dice.full(), heads * dice.pick((1, 2, 3)))
+        query = (
+            (key[0], sampler.full(), heads * (key[2] // shared))
+            if like
+            else (sampler.full(), sampler.full(), heads * sampler.pick((1, 2, 3)))
+        )
     if len(key) != 3:
-        key = (query[0], dice.full(), shared * query[2] // heads)
+        key = (query[0], sampler.full(), shared * query[2] // heads)
     if len(value) != 3:
-        value = (*key[:2], shared * dice.pick((1, 2)))
+        value = (*key[:2], shared * sampler.pick((1, 2)))
     whole = (query[0], heads, query[1], key[1])
     dtype = next((type_.dtype for type_ in known[:3] if isinstance(type_, TensorType)), around.dtype)
-    drawn: Type = TensorType(dice.weaker(whole), dice.pick((dtype, "bool"))) if dice.chance(0.5) else TupleType([])
+    drawn: Type = TensorType(sampler.weaker(whole), sampler.pick((dtype, "bool"))) if sampler.chance(0.5) else TupleType([])
     types = [type_ or TensorType(shape, dtype) for type_, shape in zip(known[:3], (query, key, value), strict=True)]
-    attrs = {"q_num_heads": heads, "kv_num_heads": shared, "scale": dice.pick((1.0, 0.5)), "is_causal": dice.chance(0.3), **fixed}
+    attrs = {"q_num_heads": heads, "kv_num_heads": shared, "scale": sampler.pick((1.0, 0.5)), "is_causal": sampler.chance(0.3), **fixed}
     return Fit([*types, known[3] or drawn], attrs)
 
 
 def _rotary(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
-    dice = around.dice
-    heads, half = _number(fixed.get("num_heads"), dice.pick((1, 2, 4))), dice.pick((1, 2))
+    sampler = around.sampler
+    heads, half = _number(fixed.get("num_heads"), sampler.pick((1, 2, 4))), sampler.pick((1, 2))
     data = _shape(known[0])
     if len(data) != 3:
-        data = (dice.full(), dice.full(), heads * 2 * half)
+        data = (sampler.full(), sampler.full(), heads * 2 * half)
     angles = (*data[:2], data[2] // heads // 2)
     dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype)
     types = [type_ or TensorType(shape, dtype) for type_, shape in zip(known, (data, angles, angles), strict=True)]
-    return Fit(types, {"num_heads": heads, "interleaved": dice.chance(0.3), **fixed})
+    return Fit(types, {"num_heads": heads, "interleaved": sampler.chance(0.3), **fixed})
 
 
 def own_dtype(op: Op, i: int) -> str | None:
@@ -128,22 +132,22 @@ def _shape(type_: Type | None) -> Shape:
 
 def _first(op: Op, fixed: Attributes, around: Around) -> Shape:
     """The shape of a first operand."""
-    dice, name = around.dice, op.name
+    sampler, name = around.sampler, op.name
     if "pool" in name or name == "nn.lrn":
         rank = int(name[-2]) if name.endswith("d") else 2
-        return (dice.pick((1, 1, 2, 0)), dice.pick((1, 2, 3)), *(dice.pick((1, 2, 3, 4)) for _ in range(rank)))
+        return (sampler.pick((1, 1, 2, 0)), sampler.pick((1, 2, 3)), *(sampler.pick((1, 2, 3, 4)) for _ in range(rank)))
     if name == "nn.depth_to_space":
         block = _number(fixed.get("block_size"), 2)
-        return (dice.full(), dice.pick((1, block * block, 2 * block * block)), dice.full(), dice.full())
+        return (sampler.full(), sampler.pick((1, block * block, 2 * block * block)), sampler.full(), sampler.full())
     if name == "nn.space_to_depth":
         block = _number(fixed.get("block_size"), 2)
-        return (dice.full(), dice.full(), dice.pick((block, 2 * block, 1)), dice.pick((block, 2 * block)))
+        return (sampler.full(), sampler.full(), sampler.pick((block, 2 * block, 1)), sampler.pick((block, 2 * block)))
     if name.endswith("_norm"):
-        return dice.shape(2) if dice.chance(0.8) else around.base
+        return sampler.shape(2) if sampler.chance(0.8) else around.base
     if name in ("nn.matmul", "nn.dense", "nn.batch_matmul"):
         return _product(op, around)
-    if name == "broadcast_to" and dice.chance(0.15):  # heads that are repeated
-        return (dice.full(), dice.full(), 1, dice.full(), dice.full())
+    if name == "broadcast_to" and sampler.chance(0.15):  # heads that are repeated
+        return (sampler.full(), sampler.full(), 1, sampler.full(), sampler.full())
     return around.shape()
 
 
@@ -152,14 +156,14 @@ def _number(value: AnyValue, otherwise: int) -> int:
 
 
 def _product(op: Op, around: Around) -> Shape:
-    dice = around.dice
-    rows, inner = dice.pick((1, 2, 4, 3, 0)), dice.pick((1, 2, 3, 4, 0))
+    sampler = around.sampler
+    rows, inner = sampler.pick((1, 2, 4, 3, 0)), sampler.pick((1, 2, 3, 4, 0))
     if op.name == "nn.batch_matmul":
-        return (dice.full(), rows, inner)
-    if dice.chance(0.25) and len(around.base) >= 2:
+        return (sampler.full(), rows, inner)
+    if sampler.chance(0.25) and len(around.base) >= 2:
         return around.base
-    odd = (inner,) if op.name == "nn.matmul" else (dice.full(), rows, inner)
-    return dice.pick([(rows, inner)] * 5 + [(inner, inner), (2, rows, inner), odd])  # type: ignore[no-any-return]  # of shapes
+    odd = (inner,) if op.name == "nn.matmul" else (sampler.full(), rows, inner)
+    return sampler.pick([(rows, inner)] * 5 + [(inner, inner), (2, rows, inner), odd])  # type: ignore[no-any-return]  # of shapes
 
 
 Shapes = list[Shape]
@@ -168,7 +172,7 @@ Operands = Callable[[Op, Known, Shape, Attributes, Around], Shapes]
 
 def _broadcast(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
     """The first operand as it is; the others equal to it or weaker, now and then stronger."""
-    dice = around.dice
+    sampler = around.sampler
     model = max((_shape(type_) for type_ in known if type_ is not None), key=len, default=first)
     drawn: Shapes = []
     for type_ in known:
@@ -177,24 +181,24 @@ def _broadcast(op: Op, known: Known, first: Shape, attrs: Attributes, around: Ar
         elif not drawn and known[0] is None and all(other is None for other in known):
             drawn.append(model)
         else:
-            way = dice.generator.random()
+            way = sampler.generator.random()
             if way < 0.35:
                 drawn.append(model)
             elif way < 0.6:
-                drawn.append(dice.weaker(model))
+                drawn.append(sampler.weaker(model))
             else:
-                drawn.append(dice.along(model) if way < 0.9 else dice.stronger(model))
+                drawn.append(sampler.along(model) if way < 0.9 else sampler.stronger(model))
     return drawn
 
 
 def _alike(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
-    return [first, *(around.dice.weaker(first) if around.dice.chance(0.4) else first for _ in known[1:])][: len(known)]
+    return [first, *(around.sampler.weaker(first) if around.sampler.chance(0.4) else first for _ in known[1:])][: len(known)]
 
 
 def _factor(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
     """Operands of a product; where the second one is known, the first goes with it."""
-    dice = around.dice
-    columns = dice.dim()
+    sampler = around.sampler
+    columns = sampler.dim()
     if op.name == "nn.dense":
         if known[0] is None and known[1] is not None and _shape(known[1]):
             first = (*first[:-1], _shape(known[1])[-1])
@@ -203,17 +207,17 @@ def _factor(op: Op, known: Known, first: Shape, attrs: Attributes, around: Aroun
     if known[0] is None and known[1] is not None and _shape(known[1]):
         second = _shape(known[1])
         inner = second[-1] if swap_b or len(second) == 1 else second[-2]
-        batch = second[:-2] if dice.chance(0.7) else dice.weaker(second[:-2])
-        rows = dice.full()
+        batch = second[:-2] if sampler.chance(0.7) else sampler.weaker(second[:-2])
+        rows = sampler.full()
         return [(*batch, inner, rows) if swap_a else (*batch, rows, inner), second]
     if not first:
         return [first, (columns,)]
     inner = first[-2] if swap_a and len(first) > 1 else first[-1]
-    batch = first[:-2] if op.name == "nn.batch_matmul" or dice.chance(0.3) else ()
-    square = dice.chance(0.25)
+    batch = first[:-2] if op.name == "nn.batch_matmul" or sampler.chance(0.3) else ()
+    square = sampler.chance(0.25)
     second = (*batch, inner, inner if square else columns)
-    if op.name == "nn.matmul" and dice.chance(0.1):
-        second = (inner,) if dice.chance(0.5) else (2, inner, columns)
+    if op.name == "nn.matmul" and sampler.chance(0.1):
+        second = (inner,) if sampler.chance(0.5) else (2, inner, columns)
     return [first, (*second[:-2], second[-1], second[-2]) if swap_b and len(second) > 1 else second]
 
 
@@ -226,7 +230,7 @@ def _vectors(op: Op, known: Known, first: Shape, attrs: Attributes, around: Arou
         return [(*first[:at], size, *first[at + 1 :]), (size,)]
     axis = attrs.get("axis", 1)
     size = first[axis] if isinstance(axis, int) and -len(first) <= axis < len(first) else 1
-    if op.name == "nn.prelu" and around.dice.chance(0.3):
+    if op.name == "nn.prelu" and around.sampler.chance(0.3):
         size = 1
     return [first, *[(size,) for _ in known[1:]]]
 
@@ -238,16 +242,16 @@ def _layer(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around
 
 
 def _indices(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
-    dice = around.dice
+    sampler = around.sampler
     if op.name == "gather_nd":
-        return [first, (*dice.shape(0, 1), dice.integer(1, max(len(first), 1)))]
+        return [first, (*sampler.shape(0, 1), sampler.integer(1, max(len(first), 1)))]
     if op.name == "gather":
-        return [first, tuple(dim if dice.chance(0.6) else dice.full() for dim in first)]
+        return [first, tuple(dim if sampler.chance(0.6) else sampler.full() for dim in first)]
     if op.name == "scatter_elements":
         return [first, first, first]
     if op.name == "scatter_nd":
         return [first, (2, 1), (2, *first[1:])]
-    return [first, dice.shape(0, 2)]
+    return [first, sampler.shape(0, 2)]
 
 
 def _one_hot(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
@@ -266,59 +270,59 @@ _TUPLES: Final = frozenset({"concatenate", "stack", "einsum", "elemwise_max", "e
 
 def _tuple(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     """The operand of an operator that takes a tuple: known, known in part, or not at all."""
-    dice = around.dice
+    sampler = around.sampler
     whole = known[0]
-    given: Known = whole.fields if isinstance(whole, TupleType) else [None] * dice.pick((1, 2, 2, 3))
+    given: Known = whole.fields if isinstance(whole, TupleType) else [None] * sampler.pick((1, 2, 2, 3))
     parts = [type_ if isinstance(type_, TensorType) else None for type_ in given]  # a field that is not known has no type of a tensor
     model = next((type_ for type_ in parts if type_ is not None), None) or TensorType(around.shape(), around.dtype)
-    attrs = {**random_attributes(op, _shape(model), model.dtype, dice), **fixed}
+    attrs = {**random_attributes(op, _shape(model), model.dtype, sampler), **fixed}
     if op.name == "einsum":
-        attrs = {"equation": _equation([_shape(type_) if type_ else _shape(model) for type_ in parts], dice), **fixed}
-    made = [type_ or model.with_shape(_field(op, _shape(model), attrs, dice)) for type_ in parts]
+        attrs = {"equation": _equation([_shape(type_) if type_ else _shape(model) for type_ in parts], sampler), **fixed}
+    made = [type_ or model.with_shape(_field(op, _shape(model), attrs, sampler)) for type_ in parts]
     return Fit([TupleType(made)], attrs)
 
 
-def _field(op: Op, model: Shape, attrs: Attributes, dice: Dice) -> Shape:
+def _field(op: Op, model: Shape, attrs: Attributes, sampler: Sampler) -> Shape:
     """The shape of a field beside one of a shape."""
     if op.name == "concatenate":
         axis = attrs.get("axis", 0)
-        if not isinstance(axis, int) or not -len(model) <= axis < len(model) or dice.chance(0.5):
+        if not isinstance(axis, int) or not -len(model) <= axis < len(model) or sampler.chance(0.5):
             return model
         at = axis % len(model)
-        return (*model[:at], dice.dim(), *model[at + 1 :])
-    return dice.weaker(model) if op.name.startswith("elemwise") and dice.chance(0.5) else model
+        return (*model[:at], sampler.dim(), *model[at + 1 :])
+    return sampler.weaker(model) if op.name.startswith("elemwise") and sampler.chance(0.5) else model
 
 
-def _equation(shapes: Sequence[Shape], dice: Dice) -> str:
+def _equation(shapes: Sequence[Shape], sampler: Sampler) -> str:
     """Letters by size, so that equal sizes may meet."""
     terms = ["".join("abcde"[min(dim, 4)] for dim in shape) for shape in shapes]
     letters = sorted({letter for text in terms for letter in text})
-    return f"{','.join(terms)}->{''.join(letter for letter in letters if dice.chance(0.6))}"
+    return f"{','.join(terms)}->{''.join(letter for letter in letters if sampler.chance(0.6))}"
 
 
 def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
-    dice = around.dice
+    sampler = around.sampler
     rank = int(op.name.removeprefix("nn.conv")[0])
     transposed = op.name.endswith("transpose")
-    attrs = {**convolution_attributes(rank, dice), **fixed}
+    attrs = {**convolution_attributes(rank, sampler), **fixed}
     last = not str(attrs.get("data_layout", "NC")).startswith("NC")
     data, weight = (_shape(type_) if type_ is not None else None for type_ in known)
     inner = (data[-1] if last else data[1]) if data is not None and len(data) == rank + 2 else None
     groups = attrs.get("groups")
     if groups is None:
-        groups = dice.pick((1, 1, 1, 2)) if inner is None or inner % 2 == 0 else dice.pick((1, 1, max(inner, 1)))
+        groups = sampler.pick((1, 1, 1, 2)) if inner is None or inner % 2 == 0 else sampler.pick((1, 1, max(inner, 1)))
         attrs["groups"] = groups
     if weight is not None and len(weight) == rank + 2:
         inner = inner if inner is not None else weight[0] if transposed else weight[1] * groups
     if inner is None:
-        inner = groups * dice.pick((1, 2))
-    outer = groups * dice.pick((1, 1, 2, 3))
+        inner = groups * sampler.pick((1, 2))
+    outer = groups * sampler.pick((1, 1, 2, 3))
     if data is None:
-        places = tuple(dice.pick((3, 4, 3, 2)) for _ in range(rank))
-        batch = dice.pick((1, 2, 1, 0))
+        places = tuple(sampler.pick((3, 4, 3, 2)) for _ in range(rank))
+        batch = sampler.pick((1, 2, 1, 0))
         data = (batch, *places, inner) if last else (batch, inner, *places)
     if weight is None:
-        window = (dice.pick((1, 2, 3)),) * rank if dice.chance(0.5) else tuple(dice.pick((1, 1, 2, 3)) for _ in range(rank))
+        window = (sampler.pick((1, 2, 3)),) * rank if sampler.chance(0.5) else tuple(sampler.pick((1, 1, 2, 3)) for _ in range(rank))
         weight = (inner, outer // groups, *window) if transposed else (outer, inner // groups, *window)
     dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype)
     return Fit([known[0] or TensorType(data, dtype), known[1] or TensorType(weight, dtype)], attrs)
@@ -326,40 +330,40 @@ def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit
 
 def _dynamic(op: Op, known: Known, around: Around) -> Fit:
     """A `dyn.` operator, whose further operands are constants: what the static operator has as attributes."""
-    dice = around.dice
+    sampler = around.sampler
     kind = op.name.removeprefix("dyn.")
     data = known[0]
     if not isinstance(data, TensorType):
         data = TensorType(() if kind == "full" else around.shape(), "int64" if kind == "one_hot" else around.dtype)
     shape = _shape(data)
     static = get_op("nn.pad" if kind == "pad" else kind)
-    drawn = random_attributes(static, shape, data.dtype, dice, around.seen)
-    tensors: list[Tensor] = [Tensor.dense(np.asarray(vector, np.int64)) for vector in _lists(kind, drawn, shape, dice)]
+    drawn = random_attributes(static, shape, data.dtype, sampler, around.seen)
+    tensors: list[Tensor] = [Tensor.dense(np.asarray(vector, np.int64)) for vector in _lists(kind, drawn, shape, sampler)]
     attrs: dict[str, AnyValue] = {}
     if kind == "pad":
         attrs["pad_mode"] = drawn["pad_mode"]
-        tensors.append(Tensor.dense(np.asarray(dice.pick((0, 1))), data.dtype))
+        tensors.append(Tensor.dense(np.asarray(sampler.pick((0, 1))), data.dtype))
     elif kind == "one_hot":
         tensors += [Tensor.dense(np.asarray(value), around.dtype) for value in (1, 0)]
-        attrs["axis"] = dice.pick((-1, 0))
+        attrs["axis"] = sampler.pick((-1, 0))
     elif kind == "topk":
-        attrs["axis"], attrs["largest"] = dice.pick((-1, 0)), dice.chance(0.5)
+        attrs["axis"], attrs["largest"] = sampler.pick((-1, 0)), sampler.chance(0.5)
     types: list[Type] = [data, *(TensorType(tensor.shape, tensor.dtype) for tensor in tensors)]
     return Fit([given or type_ for given, type_ in zip(known, types, strict=True)], attrs, dict(enumerate(tensors, 1)))
 
 
-def _lists(kind: str, drawn: Attributes, shape: Shape, dice: Dice) -> list[Sequence[int]]:
+def _lists(kind: str, drawn: Attributes, shape: Shape, sampler: Sampler) -> list[Sequence[int]]:
     """The lists of integers that a dynamic operator takes after its data."""
     if kind == "reshape":
         return [drawn["newshape"]]
     if kind == "broadcast_to":
         return [drawn["shape"]]
     if kind == "full":
-        return [dice.shape(0, 3)]
+        return [sampler.shape(0, 3)]
     if kind == "tile":
         return [drawn["reps"][-len(shape) :] if shape else ()]
     if kind == "strided_slice":
         return [drawn["begin"], drawn["end"], drawn["strides"] or (1,) * len(drawn["begin"]), drawn["axes"]]
     if kind == "pad":
         return [[before for before, _ in drawn["pad_width"]] + [after for _, after in drawn["pad_width"]]]
-    return [[dice.integer(0, 3)]]
+    return [[sampler.integer(0, 3)]]

@@ -1,4 +1,4 @@
-"""What conditions say of an instance before it is drawn: shapes, element types and elements of terms, values of attributes.
+"""What guards say of an instance before it is drawn: shapes, element types and elements of terms, values of attributes.
 
 A shape that is settled for a term goes down to what the term is made of, as far as its operators tell: through transposes, reshapes,
 broadcasting. On the way up again attributes that are open are solved for it.
@@ -17,15 +17,15 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Key, Unfit
-from passat.rules.checking.dice import Dice, uniform
 from passat.rules.checking.operands import own_dtype
-from passat.rules.conditions import Condition
-from passat.rules.drafts import Draft, Elements
+from passat.rules.checking.sampler import Sampler, uniform
+from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
+from passat.rules.samples import Elements, Sample
 
 Shape = tuple[int, ...]
 _ROUNDS: Final = 2
-"""So often conditions are asked that wait for others."""
+"""So often guards are asked that wait for others."""
 _KEEPS_SHAPE: Final = frozenset(
     {"cast", "clip", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm", "nn.bias_add"}
 )
@@ -35,59 +35,59 @@ _KEEPS_SHAPE: Final = frozenset(
 class Plan:
     """What is settled of an instance; empty where nothing is."""
 
-    def __init__(self, pattern: Pattern, conditions: Sequence[Condition], dice: Dice) -> None:
-        self.dice = dice
+    def __init__(self, pattern: Pattern, guards: Sequence[Guard], sampler: Sampler) -> None:
+        self.sampler = sampler
         self.shapes: dict[Key, Shape] = {}
         self.within: dict[Key, Shape] = {}
         self.dtypes: dict[Key, str] = {}
         self.elements: dict[Key, Elements] = {}
         self.attrs: dict[str, AnyValue] = {}
         self.parts: dict[Key, int] = {}
-        if conditions:
-            self._ask(conditions)
+        if guards:
+            self._ask(guards)
             for node in subterms(pattern):
                 if isinstance(node, PGet):
                     self.parts[node.of.key] = max(self.parts.get(node.of.key, 1), node.index + 1)
 
-    def _ask(self, conditions: Sequence[Condition]) -> None:
-        waiting = list(conditions)
+    def _ask(self, guards: Sequence[Guard]) -> None:
+        waiting = list(guards)
         for _ in range(_ROUNDS):
             asked, waiting = waiting, []
-            for condition in asked:
-                assert condition.draw is not None
+            for guard in asked:
+                assert guard.strategy is not None
                 try:
-                    drafts = condition.draw(self.dice, *map(self._draft, condition.args))
+                    samples = guard.strategy(self.sampler, *map(self._sample, guard.args))
                 except Exception as error:  # it is the user's own
-                    raise RuleError(f"what {condition!r} says of instances raised {type(error).__name__}: {error}") from error
-                if drafts is None:
-                    waiting.append(condition)
+                    raise RuleError(f"what {guard!r} says of instances raised {type(error).__name__}: {error}") from error
+                if samples is None:
+                    waiting.append(guard)
                     continue
-                said = list(zip(condition.args, drafts, strict=False))  # of the last ones there may be nothing to say
-                for arg, draft in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: of them terms are made
-                    if draft is not None:
-                        self._settle(arg, draft)
+                said = list(zip(guard.args, samples, strict=False))  # of the last ones there may be nothing to say
+                for arg, sample in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: of them terms are made
+                    if sample is not None:
+                        self._settle(arg, sample)
 
-    def _draft(self, arg: AnyValue) -> AnyValue:
-        """What a condition is told of an argument."""
+    def _sample(self, arg: AnyValue) -> AnyValue:
+        """What a guard is told of an argument."""
         if isinstance(arg, Pattern):
-            return Draft(self.shape(arg), self.dtypes.get(arg.key), self.elements.get(arg.key))
+            return Sample(self.shape(arg), self.dtypes.get(arg.key), self.elements.get(arg.key))
         if isinstance(arg, AttrHole):
-            return Draft(value=self.attrs.get(arg.name))
+            return Sample(value=self.attrs.get(arg.name))
         if isinstance(arg, Computed):
-            return Draft()
-        return tuple(map(self._draft, arg)) if isinstance(arg, (tuple, list)) else arg
+            return Sample()
+        return tuple(map(self._sample, arg)) if isinstance(arg, (tuple, list)) else arg
 
-    def _settle(self, arg: AnyValue, draft: Draft) -> None:
-        if isinstance(arg, AttrHole) and draft.value is not None:
-            self.attrs.setdefault(arg.name, draft.value)
+    def _settle(self, arg: AnyValue, sample: Sample) -> None:
+        if isinstance(arg, AttrHole) and sample.value is not None:
+            self.attrs.setdefault(arg.name, sample.value)
         if not isinstance(arg, Pattern):
             return
-        if draft.dtype is not None:
-            self.dtypes.setdefault(arg.key, draft.dtype)
-        if draft.elements is not None and isinstance(arg, (PVar, PConst)):
-            self.elements.setdefault(arg.key, draft.elements)
-        if draft.shape is not None:
-            self.want(arg, draft.shape)
+        if sample.dtype is not None:
+            self.dtypes.setdefault(arg.key, sample.dtype)
+        if sample.elements is not None and isinstance(arg, (PVar, PConst)):
+            self.elements.setdefault(arg.key, sample.elements)
+        if sample.shape is not None:
+            self.want(arg, sample.shape)
 
     # ---- shapes, downwards
 
@@ -119,7 +119,7 @@ class Plan:
 
     def _operands(self, node: PCall, wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
         """Shapes of operands of a call that is to have a shape."""
-        name, dice, first = node.op.name, self.dice, node.args[0] if node.args else node
+        name, sampler, first = node.op.name, self.sampler, node.args[0] if node.args else node
         if node.op.elementwise:
             yield from self._broadcast(node.args, wanted)
         elif name in _KEEPS_SHAPE:
@@ -127,54 +127,56 @@ class Plan:
         elif name == "broadcast_to":
             self.within[first.key] = wanted
             if isinstance(first, (PVar, PConst)):
-                yield first, tuple(1 if dice.chance(0.4) else dim for dim in wanted)
+                yield first, tuple(1 if sampler.chance(0.4) else dim for dim in wanted)
         elif name == "transpose" and self.shape(first) is None:
             axes = node.attrs.get("axes")
             axes = self.attrs.get(axes.name) if isinstance(axes, AttrHole) else axes
-            order = axes if isinstance(axes, (tuple, list)) else dice.generator.permutation(len(wanted)).tolist()
+            order = axes if isinstance(axes, (tuple, list)) else sampler.generator.permutation(len(wanted)).tolist()
             if sorted(axis % max(len(wanted), 1) for axis in order) == list(range(len(wanted))):
                 yield first, tuple(wanted[i] for i in np.argsort([axis % len(wanted) for axis in order]))
         elif name == "reshape" and isinstance(first, (PVar, PConst)):
-            cut = dice.integer(0, len(wanted))
+            cut = sampler.integer(0, len(wanted))
             found = [(math.prod(wanted),), (math.prod(wanted[:cut]), *wanted[cut:]), (*wanted[:cut], 1, *wanted[cut:])]
-            at, factor = max(cut - 1, 0), dice.pick((2, 3))
+            at, factor = max(cut - 1, 0), sampler.pick((2, 3))
             if wanted and wanted[at] % factor == 0:
                 found.append((*wanted[:at], factor, wanted[at] // factor, *wanted[at + 1 :]))
-            yield first, dice.pick(found)
+            yield first, sampler.pick(found)
         elif name == "reshape" and isinstance(first, PCall) and first.op.name == "arange":
             yield first, (math.prod(wanted),)
         elif name == "expand_dims" and isinstance(first, PCall) and 1 in wanted:
-            place = dice.pick([i for i, dim in enumerate(wanted) if dim == 1])
+            place = sampler.pick([i for i, dim in enumerate(wanted) if dim == 1])
             yield first, (*wanted[:place], *wanted[place + 1 :])
         elif name == "dyn.broadcast_to":
-            self._settle(node.args[1], Draft((len(wanted),), "int64", elements=lambda dice, shape: np.asarray(wanted, np.int64)))
+            self._settle(node.args[1], Sample((len(wanted),), "int64", elements=lambda sampler, shape: np.asarray(wanted, np.int64)))
         elif name == "take" and node.attrs.get("axis") == 0 and wanted:
-            cut = len(wanted) - 1 if dice.chance(0.9) else dice.integer(0, len(wanted))
-            yield first, (dice.full(), *wanted[cut:])
+            cut = len(wanted) - 1 if sampler.chance(0.9) else sampler.integer(0, len(wanted))
+            yield first, (sampler.full(), *wanted[cut:])
             yield node.args[1], wanted[:cut]
         elif name == "nn.matmul" and len(wanted) >= 2 and not (node.attrs.get("transpose_a") or node.attrs.get("transpose_b")):
             known = [self.shape(arg) for arg in node.args]
             left, right = known
-            inner = left[-1] if left else right[-2] if right and len(right) > 1 else dice.full()
+            inner = left[-1] if left else right[-2] if right and len(right) > 1 else sampler.full()
             yield first, (*wanted[:-1], inner)
             yield node.args[1], (*wanted[:-2], inner, wanted[-1])
 
     def _broadcast(self, args: Sequence[Pattern], wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
         """Operands that make a shape together: one that has it, unless those that are settled do, and others that broadcast to it."""
-        dice = self.dice
+        sampler = self.sampler
         known = [self.shape(arg) for arg in args]
         left = [arg for arg, shape in zip(args, known, strict=True) if shape is None and not isinstance(arg, PTuple)]
         made = np.broadcast_shapes(*[shape for shape in known if shape is not None and _fits(shape, wanted)])
-        whole = dice.pick(left) if left and made != wanted else None
+        whole = sampler.pick(left) if left and made != wanted else None
         for arg in left:
-            narrow = tuple(1 if dice.chance(0.3) else dim for dim in wanted[dice.integer(0, len(wanted)) if dice.chance(0.4) else 0 :])
-            yield arg, wanted if arg is whole else dice.pick([wanted, narrow, (), ()])
+            narrow = tuple(
+                1 if sampler.chance(0.3) else dim for dim in wanted[sampler.integer(0, len(wanted)) if sampler.chance(0.4) else 0 :]
+            )
+            yield arg, wanted if arg is whole else sampler.pick([wanted, narrow, (), ()])
 
     # ---- attributes, upwards
 
     def solve(self, node: PCall, source: Shape, fixed: Attributes) -> Attributes:
         """Attributes with which a call on a first operand of a shape has the shape that is settled for it; empty where there are none."""
-        name, wanted, within, dice = node.op.name, self.shapes.get(node.key), self.within.get(node.key), self.dice
+        name, wanted, within, sampler = node.op.name, self.shapes.get(node.key), self.within.get(node.key), self.sampler
         if name == "split" and node.key in self.parts:
             return self._cuts(source, fixed, self.parts[node.key])
         if wanted is None and within is None:
@@ -192,49 +194,49 @@ class Plan:
         elif name == "expand_dims":
             places = itertools.combinations(range(len(target)), max(len(target) - len(source), 0))
             found = [{"axis": at} for at in places if _goes(_with_ones(source, at), target, wanted is not None)]
-            found = [{"axis": of["axis"][0], "num_newaxis": 1} if len(of["axis"]) == 1 and dice.chance(0.7) else of for of in found]
+            found = [{"axis": of["axis"][0], "num_newaxis": 1} if len(of["axis"]) == 1 and sampler.chance(0.7) else of for of in found]
         elif name == "squeeze":
             ones = [i for i, dim in enumerate(source) if dim == 1]
             places = itertools.combinations(ones, max(len(source) - len(target), 0))
             found = [{"axis": at} for at in places if tuple(dim for i, dim in enumerate(source) if i not in at) == target]
-        return dice.pick(found) if found else {}
+        return sampler.pick(found) if found else {}
 
     def _newshape(self, source: Shape, wanted: Shape) -> Shape:
         """A shape as a reshape says it: now and then -1 for a size that the others tell, and 0 for one that stays."""
-        newshape = [0 if i < len(source) and source[i] == dim and self.dice.chance(0.2) else dim for i, dim in enumerate(wanted)]
-        if newshape and 0 not in wanted and self.dice.chance(0.3):
-            newshape[self.dice.integer(0, len(newshape) - 1)] = -1
+        newshape = [0 if i < len(source) and source[i] == dim and self.sampler.chance(0.2) else dim for i, dim in enumerate(wanted)]
+        if newshape and 0 not in wanted and self.sampler.chance(0.3):
+            newshape[self.sampler.integer(0, len(newshape) - 1)] = -1
         return tuple(newshape)
 
     def _cuts(self, source: Shape, fixed: Attributes, parts: int) -> Attributes:
         """Attributes of a split into at least so many parts."""
-        dice = self.dice
-        axis = fixed.get("axis", dice.integer(-len(source), len(source) - 1) if source else 0)
+        sampler = self.sampler
+        axis = fixed.get("axis", sampler.integer(-len(source), len(source) - 1) if source else 0)
         if not isinstance(axis, int) or not -len(source) <= axis < len(source):
             return {}
         size = source[axis]
-        parts += dice.pick((0, 0, 1))
-        places = tuple(sorted(dice.integer(0, size) for _ in range(parts - 1)))
-        return {"axis": axis, "indices_or_sections": parts if size % parts == 0 and dice.chance(0.5) else places}
+        parts += sampler.pick((0, 0, 1))
+        places = tuple(sorted(sampler.integer(0, size) for _ in range(parts - 1)))
+        return {"axis": axis, "indices_or_sections": parts if size % parts == 0 and sampler.chance(0.5) else places}
 
     # ---- element types and elements
 
     def dtype(self) -> str | None:
-        """An element type that a condition has asked for."""
-        return self.dice.pick(list(self.dtypes.values())) if self.dtypes else None
+        """An element type that a guard has asked for."""
+        return self.sampler.pick(list(self.dtypes.values())) if self.dtypes else None
 
     def tensor(self, key: Key, type_: TensorType) -> Tensor:
         """A constant of the elements that are settled for a hole."""
         elements, shape = self.elements[key], type_.concrete_shape
         if callable(elements):
             try:
-                array = np.asarray(elements(self.dice, shape)).reshape(shape)
+                array = np.asarray(elements(self.sampler, shape)).reshape(shape)
             except (IndexError, TypeError, ValueError) as error:  # it expects another shape
                 raise Unfit(f"there are no elements for {type_!r}: {error}") from error
-        elif self.dice.chance(0.6) or len(elements) == 1:
-            return uniform(self.dice.pick(elements), shape, type_.dtype, stored_once=self.dice.chance(0.5))
+        elif self.sampler.chance(0.6) or len(elements) == 1:
+            return uniform(self.sampler.pick(elements), shape, type_.dtype, stored_once=self.sampler.chance(0.5))
         else:
-            array = np.asarray(elements)[self.dice.generator.integers(len(elements), size=shape)]
+            array = np.asarray(elements)[self.sampler.generator.integers(len(elements), size=shape)]
         return _cast(array, type_.dtype)
 
 

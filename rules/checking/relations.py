@@ -119,7 +119,7 @@ def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[
                 for row in variant.search(graph, [node]):
                     try:
                         _, built = matcher.decide(graph, row)
-                    except Exception:  # a refusal, or what a condition raises, which is told where the rule itself is tried
+                    except Exception:  # a refusal, or what a guard raises, which is told where the rule itself is tried
                         continue
                     made = rebuild(graph, {number: number for number in range(len(graph))}, built)
                     yield matcher.name, _folded(_with(expr, part, made))
@@ -213,12 +213,12 @@ def covers(general: Rule, special: Rule) -> bool:
         return False
     if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):
         return False
-    asked = {repr(condition) for condition in special.conditions}
+    asked = {repr(guard) for guard in special.guards}
     for solution in _matches(general.lhs, special.lhs, {}):
         if any(isinstance(value, _Open) and name in _needed(general) for name, value in solution.items()):
             continue
-        conditions = {f"{c.function.__name__}({', '.join(repr(_put(arg, solution)) for arg in c.args)})" for c in general.conditions}
-        if conditions <= asked and _put(general.rhs, solution).key == special.rhs.key:
+        guards = {f"{c.function.__name__}({', '.join(repr(_put(arg, solution)) for arg in c.args)})" for c in general.guards}
+        if guards <= asked and _put(general.rhs, solution).key == special.rhs.key:
             return True
     return False
 
@@ -228,7 +228,7 @@ class _Open:
 
 
 def _needed(rule: Rule) -> frozenset[str]:
-    return attr_holes(rule.rhs).union(*(holes_of(condition.args) for condition in rule.conditions))
+    return attr_holes(rule.rhs).union(*(holes_of(guard.args) for guard in rule.guards))
 
 
 _Solution = Mapping[str, AnyValue]

@@ -36,11 +36,11 @@ class Counterexample:
 
 @dataclass
 class RuleReport:
-    """What became of one rule. `refused` counts instances by the condition that refused them, `not_compared` by the reason."""
+    """What became of one rule. `refused` counts instances by the guard that refused them, `not_compared` by the reason."""
 
     name: str
     rule: str
-    conditions: list[str]
+    guards: list[str]
     math: str
     source: str
     seed: int
@@ -198,8 +198,8 @@ def reports_text(reports: Sequence[RuleReport], *, verbose: bool = False) -> str
 def rule_lines(report: RuleReport) -> list[str]:
     """One rule: itself, how it was tried, what is wrong with it, on which smallest instance, and what would mend it."""
     lines = [f"{report.name}: {report.verdict}", f"    {report.rule}    ({report.source})"]
-    if report.conditions:
-        lines.append(f"    where {' and '.join(report.conditions)}")
+    if report.guards:
+        lines.append(f"    where {' and '.join(report.guards)}")
     lines.append(f"    {_tried(report)}")
     lines += [f"    not compared, {number}: {reason}" for reason, number in _most(report.not_compared)]
     for finding in report.findings:

@@ -16,8 +16,8 @@ from passat.ir.op import OpTypeError
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.case import Case, Key, Unfit, flatten, name_of
-from passat.rules.checking.dice import EXTREME, PLAIN, Dice
-from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.draw import SamplingHints, draw
+from passat.rules.checking.sampler import EXTREME, PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier
 from passat.rules.pattern import Pattern, PCall, PVar, subterms
 
@@ -240,19 +240,19 @@ def shrink(trier: Trier, case: Case, wanted: Wanted) -> Trial:
 
 
 def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
-    """Cases of the kind, drawn with small bounds, as conditions say where chance finds none; those of the smallest bounds that have any."""
+    """Cases of the kind, drawn with small bounds, as guards say where chance finds none; those of the smallest bounds that have any."""
     rule = trier.rule
-    wishes = Wishes(trier.pattern, rule.conditions, [rule.rhs])
+    hints = SamplingHints(trier.pattern, rule.guards, [rule.rhs])
     for most, largest in _TIERS:
-        dice = Dice(np.random.default_rng(most), most=most, largest=largest)
-        found = wishes.asking = False
+        sampler = Sampler(np.random.default_rng(most), most=most, largest=largest)
+        found = hints.asking = False
         for turn in range(2 * _DRAWS):
             if turn == _DRAWS:
-                if found or not wishes.advisers:
+                if found or not hints.advisers:
                     break
-                wishes.asking = True
+                hints.asking = True
             try:
-                case, _ = draw(wishes, dice, odd=EXTREME if trier.exact and turn % 3 == 2 else PLAIN)
+                case, _ = draw(hints, sampler, odd=EXTREME if trier.exact and turn % 3 == 2 else PLAIN)
             except Unfit:
                 continue
             if wanted(trier.try_case(case)):

@@ -26,12 +26,12 @@ from passat.rules.checking.case import (
     limit_of,
     rounding,
 )
-from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.multi_root import MultiRule
+from passat.rules.guards import Reject
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
 from passat.rules.rule import EXACT, FINITE, JOINING, Rule
 
@@ -107,7 +107,7 @@ class Trier:
                     matched = True
                     try:
                         _, built = self._matcher.decide(graph, row)
-                    except Refuse as refusal:
+                    except Reject as refusal:
                         reasons.append(str(refusal))
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
@@ -124,7 +124,7 @@ class Trier:
                 continue
             try:
                 built = dict(self._grouper.build(graph, group))
-            except Refuse as refusal:
+            except Reject as refusal:
                 reasons.append(str(refusal))
                 continue
             whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))
@@ -152,7 +152,7 @@ class Trier:
             return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
         try:
             rewrites, refusals, matched = self.rewrites(program)
-        except Exception as error:  # a condition of the user's may raise anything
+        except Exception as error:  # a guard of the user's may raise anything
             said = " ".join(str(error).split())
             return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
         if not rewrites:
@@ -257,7 +257,7 @@ def _finite(array: Array) -> Array:
 
 
 def all_finite(case: Case) -> bool:
-    """Whether all elements that go in are finite, but for constants that a condition wants as they are."""
+    """Whether all elements that go in are finite, but for constants that a guard wants as they are."""
     values: list[Value] = [value for name, value in case.constants.items() if name not in case.asked]
     return all(bool(np.all(_finite(tensor.numpy()))) for value in (*values, *case.inputs.values()) for tensor in flatten(value))
 

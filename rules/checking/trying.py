@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from passat.rules.checking.case import Case, Unfit
-from passat.rules.checking.dice import ENDLESS, EXTREME, PLAIN, Dice, Odd
-from passat.rules.checking.draw import Wishes, draw, varied
+from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
+from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.multi_root import MultiRule
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.rule import Rule
 
 _WAYS: Final = 100
@@ -26,7 +26,7 @@ _HOPE: Final = 100
 share it, in proportion to what is wanted."""
 _ALONE: Final = 48
 _READILY: Final = 8
-"""Where of so many draws fewer than one in so many is accepted, conditions are asked how to draw what they hold of."""
+"""Where of so many draws fewer than one in so many is accepted, guards are asked how to draw what they hold of."""
 _SELDOM: Final = 25
 """Where fewer than one in so many draws is accepted, every other instance is an accepted one with other elements."""
 _REMEMBERED: Final = 100
@@ -38,7 +38,7 @@ _NUMBERS: Final = re.compile(r"Tensor\[[^\]]*\]|-?\b(\d[\d.]*(e[-+]?\d+)?|inf|na
 _SHORT: Final = 60
 """A reason of fewer characters is one that is always given in the same words."""
 NO_CONSTANT: Final = "is not a constant"
-"""What conditions say that need a constant (`passat.rules.conditions.Term.value`)."""
+"""What guards say that need a constant (`passat.rules.guards.Term.value`)."""
 WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS)
 
 
@@ -48,7 +48,7 @@ class Checked:
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule = rule
         self.report = RuleReport(
-            name=rule.name, rule=repr(rule), conditions=[repr(c) for c in rule.conditions], math=rule.math, source=rule.source, seed=seed
+            name=rule.name, rule=repr(rule), guards=[repr(c) for c in rule.guards], math=rule.math, source=rule.source, seed=seed
         )
         self.agreeing: list[tuple[Trier, Trial]] = []
         self.wrong: list[tuple[Trier, Trial]] = []
@@ -102,22 +102,22 @@ def oddness(trier: Trier, turn: int) -> Odd:
 def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int) -> None:
     """Draws and tries instances until so many are accepted, or so many drawn that it is hopeless, or what is wrong is clear."""
     report = checked.report
-    wishes = Wishes(trier.pattern, trier.rule.conditions, [trier.rule.rhs])
-    dice = Dice(generator)
+    hints = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs])
+    sampler = Sampler(generator)
     found: list[Case] = []
     accepted = 0
     for turn in range(max(wanted, hope // 4) * _DRAWS):
         if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, hope) * _DRAWS):
             break
         if turn == _ALONE:
-            wishes.asking = accepted * _READILY < turn
+            hints.asking = accepted * _READILY < turn
         report.drawn += 1
         odd = oddness(trier, turn)
         try:
             if found and accepted * _SELDOM < turn and turn > _SELDOM * 10 and turn % 2:
-                case, dtype = varied(dice.pick(found), wishes, dice, odd), ""
+                case, dtype = varied(sampler.pick(found), hints, sampler, odd), ""
             else:
-                case, dtype = draw(wishes, dice, odd=odd, unknown=turn % 4 == 3)
+                case, dtype = draw(hints, sampler, odd=odd, unknown=turn % 4 == 3)
         except Unfit as unfit:
             _ill_typed(checked, str(unfit))
             continue
@@ -126,10 +126,10 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
             checked.raised = trier, trial
             return
         if trial.reason == NO_CONSTANT:
-            wishes.want_constants()
+            hints.want_constants()
         compared = trial.verdict in (Verdict.AGREES, *WRONG)
         if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
-            wishes.accept(dtype)
+            hints.accept(dtype)
             if compared:
                 found.append(case)
         accepted += compared
@@ -162,10 +162,10 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
 
 
 def refuser(rule: Rule, reason: str) -> str:
-    """What refused: a condition as it is written, or what else the engine looks at."""
-    for condition in rule.conditions:
-        if reason.startswith(f"{condition!r}: "):
-            return repr(condition)
+    """What refused: a guard as it is written, or what else the engine looks at."""
+    for guard in rule.guards:
+        if reason.startswith(f"{guard!r}: "):
+            return repr(guard)
     if reason.startswith("ill-typed: "):
         return "the right side is ill-typed"
     if reason.startswith(("the right side has type", "the part has type")):
@@ -173,7 +173,7 @@ def refuser(rule: Rule, reason: str) -> str:
     if reason.startswith(("the constant is", "the attribute ")):
         return "the pattern"
     kind = _NUMBERS.sub("...", reason)
-    return kind if len(kind) < _SHORT else "a condition or a computed attribute"
+    return kind if len(kind) < _SHORT else "a guard or a computed attribute"
 
 
 def _kind_of(trial: Trial) -> str:

@@ -12,12 +12,12 @@ from typing import Final
 from passat.ir.expr import Expr
 from passat.ir.op import KnownValue
 from passat.ir.types import Type
-from passat.rules.conditions import Refuse, Term, knows_all_elements
 from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics
 from passat.rules.engine.variant import symbol_of
 from passat.rules.expansion import fitted, holes_in
+from passat.rules.guards import Reject, Term, knows_all_elements
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule
 
@@ -33,7 +33,7 @@ class EagerMatcher(Matcher):
         steps = self.variants[0].steps
         self.first_constant = next((i for whole, i, _, expected in steps if whole == 0 and expected is CONST_SYMBOL), -1)
         """The first operand that has to be a constant, or -1."""
-        self.asks_elements = any(condition.function is _KNOWS_ALL for condition in rule.conditions)
+        self.asks_elements = any(guard.function is _KNOWS_ALL for guard in rule.guards)
         """Whether the rule is about elements that are known: of most small tensors of integers they are not, and nothing is to be said."""
 
     def row(self, graph: Graph, payload: int, operands: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -94,7 +94,7 @@ class Eager:
             new = NewNode(head, payload, operands, type_, known)
             try:
                 made = matcher.decide(graph, row, new)[1]
-            except Refuse as refusal:
+            except Reject as refusal:
                 statistics.refuse(str(refusal))
                 graph.decisions.append(Decision(matcher.rule_name, place, str(refusal)))
                 continue

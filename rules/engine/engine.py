@@ -17,7 +17,6 @@ from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.interruption import interruptible
-from passat.rules.engine.journal import Journal, Steps
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
 from passat.rules.engine.matching import Matcher
@@ -25,6 +24,7 @@ from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.engine.trace import Steps, Trace
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.regional import run_regions
 from passat.rules.rule import LOWERING, Rule
@@ -36,7 +36,7 @@ class Engine:
 
     `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
     which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
-    those of one stage, or stages, and rules that lower; `eager` ones are applied to nodes as they are added; a `journal` is told
+    those of one stage, or stages, and rules that lower; `eager` ones are applied to nodes as they are added; a `trace` is told
     everything.
     """
 
@@ -53,7 +53,7 @@ class Engine:
         region_nodes: int | None = None,
         rank: int = 0,
         seed: int = 0,
-        journal: Journal | None = None,
+        trace: Trace | None = None,
     ) -> None:
         alone = [each for each in rules if not isinstance(each, Stage)]
         self.stages = [each for each in rules if isinstance(each, Stage)]
@@ -71,7 +71,7 @@ class Engine:
         self.region_nodes = region_nodes
         self.rank = rank
         self.seed = seed
-        self.journal = journal
+        self.trace = trace
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
@@ -91,7 +91,7 @@ class Engine:
         """The function, optimized region by region; None where that is not to be. What only merges does so in one go, which is
         cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
         only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
-        if only_merges or self.journal is not None or self.region_nodes is None:
+        if only_merges or self.trace is not None or self.region_nodes is None:
             return None
         rules = copy.copy(self)
         rules.merge = False
@@ -127,7 +127,7 @@ class Engine:
         if isinstance(region, Function):
             made: Expr = region.with_body(self._body(region.body, done, report))
         else:
-            outer, *inner = children(region)  # the condition belongs to what is around it
+            outer, *inner = children(region)  # the guard belongs to what is around it
             made = with_children(region, [outer, *(self._body(part, done, report) for part in inner)])
         return made.assume_type(region._checked_type)
 
@@ -163,7 +163,7 @@ class Engine:
         return any(matcher.symbols <= present for matcher in self.lowering)
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
-        initial, steps = len(graph), None if self.journal is None else Steps()
+        initial, steps = len(graph), None if self.trace is None else Steps()
         saturator = Saturator(graph, self.stages, self._limits(report), seed=self.seed, steps=steps)
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         result = saturator.run()
@@ -179,9 +179,9 @@ class Engine:
                 accept=lambda choice: self._lost(graph, choice) is None,
             )
             made = self._taken_out(graph, root, body, saturator, extraction, done, report)
-        if self.journal is not None and steps is not None:
+        if self.trace is not None and steps is not None:
             space, choice = (None, None) if extraction is None else (extraction.space, extraction.choice)
-            self.journal.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
+            self.trace.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
         return made
 
     def _limits(self, report: EngineReport) -> Limits:
@@ -221,8 +221,8 @@ class Engine:
         report.lowered += done.calls
         report.failures += [done.problem] if done.problem else []
         made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)
-        if self.journal is not None:
-            self.journal.note(
+        if self.trace is not None:
+            self.trace.note(
                 graph, root, initial, body, made, [Stage(tuple(self.lowering))], done.saturator, done.steps, done.space, done.choice
             )
         return made

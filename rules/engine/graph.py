@@ -306,7 +306,7 @@ class Graph:
         return node
 
     def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
-        """What a function says of the terms and values that it gets: a condition, which `decides`, or a computed attribute."""
+        """What a function says of the terms and values that it gets: a guard, which `decides`, or a computed attribute."""
         return function(*args)
 
     def tensor_key(self, tensor: Tensor) -> object:

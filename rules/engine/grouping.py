@@ -9,10 +9,10 @@ from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
 from passat.ir.op import Op, OpTypeError
 from passat.ir.types import TensorType, Type
-from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, symbol
 from passat.rules.engine.matching import Bindings, Matcher
-from passat.rules.multi_root import MultiRule, PJoined
+from passat.rules.guards import Reject
+from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import subterms
 from passat.rules.rule import MERGING, Rule
 from passat.rules.substitution import build_together, same_type
@@ -36,7 +36,7 @@ class Grouper:
     def __init__(self, rule: MultiRule) -> None:
         self.rule = rule
         self.name = rule.name
-        probe = Rule(rule.lhs, rule.left.shared[0], rule.conditions, math=rule.math, note=rule.note, kind=MERGING, name=rule.name)
+        probe = Rule(rule.lhs, rule.left.shared[0], rule.guards, math=rule.math, note=rule.note, kind=MERGING, name=rule.name)
         self.matcher = Matcher(probe)
         self._joined = [node for node in subterms(rule.rhs) if isinstance(node, PJoined)]
         self.symbols = self.matcher.symbols
@@ -52,7 +52,7 @@ class Grouper:
             try:
                 match = self.matcher.bind(graph, row)
                 shapes = tuple(_across(graph, match, part) for part in self._joined)
-            except Refuse as refusal:
+            except Reject as refusal:
                 statistics.refuse(str(refusal))
                 continue
             shared = (match.node(hole) for hole in self.rule.left.shared)
@@ -70,16 +70,16 @@ class Grouper:
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
-        """What takes the place of each root: (root, node). Raises Refuse where the types do not agree."""
+        """What takes the place of each root: (root, node). Raises Reject where the types do not agree."""
         try:
             types = [graph.types[graph.find(root)] for root, _ in group]
             made = build_together(self.rule, [match for _, match in group], types, _Maker(graph))
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to be joined along
-            raise Refuse(f"ill-typed: {error}") from None
+            raise Reject(f"ill-typed: {error}") from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
             if not same_type(wanted, given):
-                raise Refuse(f"the part has type {given!r}, the root {wanted!r}")
+                raise Reject(f"the part has type {given!r}, the root {wanted!r}")
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
 
 
@@ -112,7 +112,7 @@ def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...
     if part.alike:
         return (type_.dtype, *type_.shape)
     if not -type_.ndim <= part.axis < type_.ndim:
-        raise Refuse(f"{type_!r} has no axis {part.axis}")
+        raise Reject(f"{type_!r} has no axis {part.axis}")
     at = type_.axis(part.axis)
     return (type_.dtype, *type_.shape[:at], None, *type_.shape[at + 1 :])
 
@@ -133,5 +133,5 @@ def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[i
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Refuse(f"{type_!r} is not the type of a tensor")
+        raise Reject(f"{type_!r} is not the type of a tensor")
     return type_

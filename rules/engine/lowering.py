@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.journal import Steps
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.engine.trace import Steps
 from passat.rules.extraction.ladder import NoProgramError, climb
 from passat.rules.extraction.space import Space
 

@@ -14,10 +14,10 @@ from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.conditions import Condition, Refuse, Term
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CONST_SYMBOL, Graph, NewNode, Symbol
 from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
+from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -42,7 +42,7 @@ _NOT_THERE: Final = "nothing else computes its right side"
 class Matcher:
     """One direction of a rule, with its commutative variants: what to look for, and how to decide.
 
-    A match is a row: the class of the root, the classes of the holes and of the inner terms that conditions name, and the payloads
+    A match is a row: the class of the root, the classes of the holes and of the inner terms that guards name, and the payloads
     of the calls and projections. Most rules have nothing to say about a program: all but their symbols is worked out when it is needed.
     """
 
@@ -186,45 +186,45 @@ class Matcher:
 
     def decide(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> tuple[int, int]:
         """The class of the root, which may be a `new` node and has none then (-1), and the node that the right side becomes there. Raises
-        Refuse with the reason."""
+        Reject with the reason."""
         try:
             match = self.bind(graph, row, new)
             built = self._there(match) if self.rule.kind == JOINING else self._build(match)
-        except Refuse:
+        except Reject:
             raise
         except (OpTypeError, InferError) as error:
-            raise Refuse(f"ill-typed: {error}") from None
+            raise Reject(f"ill-typed: {error}") from None
         except Exception as error:
             error.add_note(f"in the rule {self.name} ({self.rule.source})")
             raise
         root = -1 if new is not None else graph.find(row[0])
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
-            raise Refuse(f"the right side has type {made!r}, the left side {wanted_type!r}")
+            raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}")
         return root, built
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
-        """What a row binds, where attributes, literals and conditions agree. Raises Refuse with the reason."""
+        """What a row binds, where attributes, literals and guards agree. Raises Reject with the reason."""
         match = Bindings(self, graph, row, new)
         checks, binds = self._attributes
         for column, name, wanted in checks:
             given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
             if given != wanted:
-                raise Refuse(f"{name or 'the field'} is {given!r}, not {wanted!r}")
+                raise Reject(f"{name or 'the field'} is {given!r}, not {wanted!r}")
         for column, name, hole in binds:
             attrs = graph.attrs[row[column]]
             value = attrs if name == "" else _attribute(attrs, name)
             if match.attrs.setdefault(hole, value) != value:
-                raise Refuse(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
+                raise Reject(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
         for literal in self._literals:
             constant = graph.constant_of(row[self._slots[literal.key]])
             element = constant.uniform() if isinstance(constant, Tensor) else None
             if element is None or element != literal.value:
-                raise Refuse(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
-        for condition in self.rule.conditions:
-            answer = match.ask(condition, decides=True)
-            if answer is not True and (reason := condition.refusal(answer, f"{self.name} ({self.rule.source})")):
-                raise Refuse(f"{condition!r}: {reason}")
+                raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
+        for guard in self.rule.guards:
+            answer = match.ask(guard, decides=True)
+            if answer is not True and (reason := guard.refusal(answer, f"{self.name} ({self.rule.source})")):
+                raise Reject(f"{guard!r}: {reason}")
         return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
@@ -265,7 +265,7 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
     def _there(self, match: "Bindings") -> int:
-        """What computes the right side already, up to the order of operands, in another class than the root. Raises Refuse where nothing
+        """What computes the right side already, up to the order of operands, in another class than the root. Raises Reject where nothing
         does."""
         graph, row, made = match.graph, match.row, list[int]()
         for node, operands in self._plan:
@@ -273,10 +273,10 @@ class Matcher:
             payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
             found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
             if found is None:
-                raise Refuse(_NOT_THERE)
+                raise Reject(_NOT_THERE)
             made.append(found)
         if not made or graph.find(made[-1]) == graph.find(row[0]):
-            raise Refuse(_NOT_THERE)
+            raise Reject(_NOT_THERE)
         return made[-1]
 
 
@@ -305,12 +305,12 @@ class Bindings(Substitution):
         """The class that a hole or named term binds."""
         return self.row[self.matcher._slots[pattern.key]]
 
-    def ask(self, call: Condition | Computed, *, decides: bool = False) -> AnyValue:
-        """What the function of a condition or of a computed attribute says. Raises RuleError where it fails."""
+    def ask(self, call: Guard | Computed, *, decides: bool = False) -> AnyValue:
+        """What the function of a guard or of a computed attribute says. Raises RuleError where it fails."""
         values = [self.value(arg) for arg in call.args]
         try:
             return self.graph.ask(call.function, values, decides=decides)
-        except (Refuse, OpTypeError, InferError, RuleError, MemoryError):
+        except (Reject, OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:
             rule = self.matcher.rule
@@ -373,12 +373,12 @@ def _attribute(attrs: Attrs, name: str) -> AnyValue:
     try:
         return attrs[name]
     except KeyError:
-        raise Refuse(f"the attribute {name} is absent") from None
+        raise Reject(f"the attribute {name} is absent") from None
 
 
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
     """Whether swapping the operands gives another pattern. Of two holes it does where one is named elsewhere too, on the left or in a
-    condition."""
+    guard."""
     left, right = node.args
     holes = isinstance(left, PVar) and isinstance(right, PVar)
     return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)

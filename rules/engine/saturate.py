@@ -6,16 +6,16 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from passat.rules.conditions import Refuse
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
-from passat.rules.engine.journal import Application, Steps
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.report import Round, Saturation
 from passat.rules.engine.stage import Stage, reachable
+from passat.rules.engine.trace import Application, Steps
+from passat.rules.guards import Reject
 
 Tables = dict[int, list[tuple[int, ...]]]
 """Matches by the number of the query."""
@@ -183,7 +183,7 @@ class Saturator:
                 size = len(graph)
                 try:
                     made = grouper.build(graph, group)
-                except Refuse as refusal:
+                except Reject as refusal:
                     statistics.refuse(str(refusal))
                     continue
                 self._spend(len(made), unions)
@@ -335,7 +335,7 @@ class Saturator:
             if not matcher.rule.reducing or matcher.rule.matches:
                 rows = self._backoff.due(number, self.result.rounds, rows, matcher.rule.matches or self.stages[stage].rule_matches)
                 if steps is not None and not rows and tables.get(number):
-                    steps.put_off.add(matcher.name)
+                    steps.banned.add(matcher.name)
             if not rows and number not in again:
                 continue
             if self._random is not None:
@@ -354,7 +354,7 @@ class Saturator:
                 size, applied = len(graph), graph.applied
                 try:
                     root, built = matcher.decide(graph, row)
-                except Refuse as refusal:
+                except Reject as refusal:
                     statistics.refuse(str(refusal))
                     self._refused[number, row] = None
                     if steps is not None:

@@ -20,13 +20,13 @@ from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.ops.elementwise import finite_limits
 from passat.ir.tensor import Tensor
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import (
+    Reject,
     Term,
     computed,
-    condition,
     equals,
+    guard,
     is_all,
     is_finite,
     is_float,
@@ -35,37 +35,37 @@ from passat.rules.conditions import (
     keeps_type,
     same_type,
 )
-from passat.rules.drafts import Draft, Drafts
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b, t, u = attributes("a b t u")
 TIES: Final = "of 0.0 and -0.0 either is the larger one"
-CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the condition holds, or not, depending on shapes"
+CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the guard holds, or not, depending on shapes"
 
 
-@condition
+@guard
 def is_not_constant(y: Term) -> bool | str:
     """The term is no constant: what is computed from constants alone stays together."""
     return y.constant is None or "is a constant"
 
 
-@condition
+@guard
 def is_no_negative_zero(c: Term) -> bool | str:
     """The constant is not -0.0: of x = -0.0, x - -0.0 is 0.0."""
     element = c.value().uniform()
     return element is None or math.copysign(1.0, float(element)) > 0 or "the elements of the constant are -0.0"
 
 
-def _its_unit(dice: Dice, c: Draft, of: Op) -> Drafts:
-    return [Draft(elements=() if of.unit is None else (of.unit,)), None]
+def _its_unit(sampler: Sampler, c: Sample, of: Op) -> Samples:
+    return [Sample(elements=() if of.unit is None else (of.unit,)), None]
 
 
-@condition(draw=_its_unit)
+@guard(strategy=_its_unit)
 def is_unit(c: Term, of: Op) -> bool | str:
     """Every element of the constant is the unit of the operator."""
     element = c.value().uniform()
@@ -88,7 +88,7 @@ class Units(RuleSet):
     unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
 
 
-@condition
+@guard
 def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     """The operator, which may be named, makes finite constants of the two, and no 0 (or number of few bits) of two that are not 0.
 
@@ -156,7 +156,7 @@ _WHOLE = order(
 _ROOT = sign(sum=x + y, difference=x - y)
 
 
-@condition
+@guard
 def is_squared_exactly(x: Term, c: Term) -> bool | str:
     """ONNX Runtime squares integers by a product where there are several of them and one exponent; else it goes through float64, in which
     large squares are others. Floating-point numbers only round."""
@@ -207,11 +207,11 @@ def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
         with np.errstate(over="ignore"):
             bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
     if bounds[0] > bounds[1]:
-        raise Refuse(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
+        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
     return bounds[0], bounds[1]
 
 
-@condition
+@guard
 def binds_nothing(attrs: Attrs, x: Term) -> bool | str:
     """Every finite value of the element type lies within the bounds."""
     kind = to_numpy(x.type.dtype)
@@ -242,7 +242,7 @@ def lower_bound(attrs: Attrs, x: Term) -> float:
     """The lower bound of a clip that also drops what is below 0."""
     low, high = limits_of_clip(attrs, x.type.dtype)
     if high < 0:
-        raise Refuse(f"the upper bound {high} is below 0")
+        raise Reject(f"the upper bound {high} is below 0")
     return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # of -0.0 as well: what is below comes out as 0.0 here
 
 
@@ -253,7 +253,7 @@ def upper_bound(attrs: Attrs) -> float | None:
     return bound
 
 
-@condition
+@guard
 def range_fits(attrs: Attrs, x: Term, through: str) -> bool | str:
     """Every integer within the bounds is a number of the type that it is cast through."""
     if x.type.dtype not in INTEGERS:
@@ -284,19 +284,19 @@ class Clips(RuleSet):
     cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))
 
 
-@condition
+@guard
 def clips_nothing(attrs: Attrs, x: Term) -> bool | str:
     """Every element lies within the bounds of the clip."""
     found, (low, high) = range_of(x), limits_of_clip(attrs, x.type.dtype)
     return low <= found.low <= found.high <= high or f"elements lie in {found}, and are clipped to [{low:g}, {high:g}]"
 
 
-def _apart(dice: Dice, of: Op, x: Draft, y: Draft) -> Drafts:
+def _apart(sampler: Sampler, of: Op, x: Sample, y: Sample) -> Samples:
     side = 1.0 if of.name == "maximum" else -1.0
-    return [None, Draft(elements=(side * 2, side * 3, float("nan"))), Draft(elements=(side * -1, side * 2))]
+    return [None, Sample(elements=(side * 2, side * 3, float("nan"))), Sample(elements=(side * -1, side * 2))]
 
 
-@condition(draw=_apart)
+@guard(strategy=_apart)
 def always_wins(of: Op, x: Term, y: Term) -> bool | str:
     """The greater (or smaller) element of two is always the first, whatever that is."""
     one, other = range_of(x), range_of(y)
@@ -327,9 +327,9 @@ def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
     """What a comparison always says, as a tensor. Refuses where that depends on the elements."""
     found = _truth(of.name, x, y)
     if found is None:
-        raise Refuse(f"elements lie in {range_of(x)} and {range_of(y)}")
+        raise Reject(f"elements lie in {range_of(x)} and {range_of(y)}")
     if not whole.type.is_static:
-        raise Refuse(f"{whole.type!r} is not static")
+        raise Reject(f"{whole.type!r} is not static")
     return Tensor.splat(found, whole.type.concrete_shape, "bool")
 
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.tensor import Array
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
+from passat.rules.samples import Sample, Samples
 
 q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")
@@ -32,12 +32,12 @@ _EMPTIED = "rows of which the mask leaves nothing are numbers"
 _HEADS_BACK: Final = (0, 2, 1, 3)
 
 
-def _some_heads(dice: Dice, q: Draft, k: Draft, v: Draft) -> Drafts:
-    batch, heads, rows, size, keys, other = (dice.full() for _ in range(6))
-    return [Draft((batch, heads, rows, size)), Draft((batch, heads, size, keys)), Draft((batch, heads, keys, other))]
+def _some_heads(sampler: Sampler, q: Sample, k: Sample, v: Sample) -> Samples:
+    batch, heads, rows, size, keys, other = (sampler.full() for _ in range(6))
+    return [Sample((batch, heads, rows, size)), Sample((batch, heads, size, keys)), Sample((batch, heads, keys, other))]
 
 
-@condition(draw=_some_heads)
+@guard(strategy=_some_heads)
 def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     """Queries (B, h, S, d), turned keys (B, h, d, T) and values (B, h, T, e) of as many heads, all sizes known, none 0."""
     types = q.type, k.type, v.type
@@ -48,13 +48,13 @@ def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     return fits or f"{types} do not go together"
 
 
-def _a_mask(dice: Dice, m: Draft, q: Draft, k: Draft) -> Drafts:
+def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
     if q.shape is None or k.shape is None:
         return None
-    return [Draft((*(size if dice.chance(0.6) else 1 for size in q.shape[:3]), k.shape[3]))]
+    return [Sample((*(size if sampler.chance(0.6) else 1 for size in q.shape[:3]), k.shape[3]))]
 
 
-@condition(draw=_a_mask)
+@guard(strategy=_a_mask)
 def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
     """The mask has four dimensions, as large as those of the scores, or 1, and an element for each key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
@@ -71,23 +71,29 @@ def all_rows(m: Term, q: Term) -> tuple[int, ...]:
     return batch, heads, q.type.concrete_shape[2], keys
 
 
-def _moderate(dice: Dice, d: Draft) -> Drafts:
+def _moderate(sampler: Sampler, d: Sample) -> Samples:
     lowest = float(np.finfo(np.float32).min)
-    return [Draft(elements=dice.pick([(0.0, -1.0, 0.5, -9.0, 2.0), (-1e4, lowest), lambda dice, shape: dice.generator.normal(size=shape)]))]
+    return [
+        Sample(
+            elements=sampler.pick(
+                [(0.0, -1.0, 0.5, -9.0, 2.0), (-1e4, lowest), lambda sampler, shape: sampler.generator.normal(size=shape)]
+            )
+        )
+    ]
 
 
-@condition(draw=_moderate)
+@guard(strategy=_moderate)
 def is_in_range(d: Term) -> bool | str:
     """Every element of the constant is a finite number, and not near the highest."""
     values = d.value().numpy().astype(np.float64)
     return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
 
 
-def _minus_infinity(dice: Dice, d: Draft) -> Drafts:
-    return [Draft(elements=(float("-inf"),))]
+def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
+    return [Sample(elements=(float("-inf"),))]
 
 
-@condition(draw=_minus_infinity)
+@guard(strategy=_minus_infinity)
 def is_minus_infinity(d: Term) -> bool | str:
     """Every element is minus infinity."""
     return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not minus infinity"
@@ -113,12 +119,12 @@ def head_count(q: Term) -> int:
     return q.type.concrete_shape[1]
 
 
-def _keys_and_values(dice: Dice, x: Draft, y: Draft) -> Drafts:
-    batch, heads, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
-    return [Draft((batch, heads, rows, size)), Draft((batch, heads, rows, dice.pick((size, dice.full()))))]
+def _keys_and_values(sampler: Sampler, x: Sample, y: Sample) -> Samples:
+    batch, heads, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [sampler.full() for _ in range(4)]
+    return [Sample((batch, heads, rows, size)), Sample((batch, heads, rows, sampler.pick((size, sampler.full()))))]
 
 
-@condition(draw=_keys_and_values)
+@guard(strategy=_keys_and_values)
 def same_heads(x: Term, y: Term) -> bool | str:
     """Keys and values are of as many heads."""
     return (x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]) or f"{x.type!r} and {y.type!r} differ in heads"
@@ -129,7 +135,7 @@ def scale_of(c: Term) -> float:
     """The one number that scores are scaled by. Refuses what is not above 0."""
     value = c.value().uniform()
     if value is None or not 0 < float(value) < np.inf:
-        raise Refuse(f"scores are not scaled by {value}")
+        raise Reject(f"scores are not scaled by {value}")
     return float(value)
 
 
@@ -137,7 +143,7 @@ def scale_of(c: Term) -> float:
 def just_above_lowest(m: Term) -> float:
     """The number next to the lowest of float32."""
     if m.type.dtype != "float32":
-        raise Refuse(f"the elements are {m.type.dtype}, not float32")
+        raise Reject(f"the elements are {m.type.dtype}, not float32")
     return float(np.nextafter(np.finfo(np.float32).min, np.float32(0)))
 
 
@@ -180,7 +186,7 @@ _WITH_BOTH: Final = _with_mask(_kept(b + _CHOSEN, b))
 _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 
 
-@condition
+@guard
 def is_stack_of_heads(x: Term) -> bool | str:
     """The tensor is a stack of matrices, so that its products are not those that weights would take scales of."""
     return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
@@ -201,20 +207,20 @@ _SHARED = op.nn.attention(
 )
 
 
-def _repeated_heads(dice: Dice, x: Draft, once: Draft, wide: Draft, split: Draft, joined: Draft, heads: Draft) -> Drafts:
-    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [dice.full() for _ in range(4)]
-    times = max(heads.value // count, 1) if heads.value else dice.pick((1, 2, 2, 3))
+def _repeated_heads(sampler: Sampler, x: Sample, once: Sample, wide: Sample, split: Sample, joined: Sample, heads: Sample) -> Samples:
+    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [sampler.full() for _ in range(4)]
+    times = max(heads.value // count, 1) if heads.value else sampler.pick((1, 2, 2, 3))
     return [
-        Draft((batch, count, rows, size)),
+        Sample((batch, count, rows, size)),
         None,
-        Draft((batch, count, times, rows, size)),
-        Draft((batch, count * times, rows, size)),
-        Draft((batch, rows, count * times * size)),
-        Draft(value=count * times),
+        Sample((batch, count, times, rows, size)),
+        Sample((batch, count * times, rows, size)),
+        Sample((batch, rows, count * times * size)),
+        Sample(value=count * times),
     ]
 
 
-@condition(draw=_repeated_heads)
+@guard(strategy=_repeated_heads)
 def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
     """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
@@ -300,18 +306,18 @@ class Attentions(RuleSet):
     )
 
 
-def _some_angles(dice: Dice, c: Draft, x: Draft) -> Drafts:
-    heads = x.shape if x.shape is not None and len(x.shape) == 4 else (dice.full(), dice.full(), dice.full(), 2 * dice.full())
+def _some_angles(sampler: Sampler, c: Sample, x: Sample) -> Samples:
+    heads = x.shape if x.shape is not None and len(x.shape) == 4 else (sampler.full(), sampler.full(), sampler.full(), 2 * sampler.full())
     rows, size = heads[2:]
 
-    def twice(dice: Dice, shape: tuple[int, ...]) -> Array:
-        half = dice.generator.normal(size=(*shape[:-1], shape[-1] // 2))
+    def twice(sampler: Sampler, shape: tuple[int, ...]) -> Array:
+        half = sampler.generator.normal(size=(*shape[:-1], shape[-1] // 2))
         return np.concatenate([half, half], axis=-1)
 
-    return [Draft(dice.pick([(1, 1, rows, size), (1, rows, size), (rows, size)]), elements=twice), Draft(heads)]
+    return [Sample(sampler.pick([(1, 1, rows, size), (1, rows, size), (rows, size)]), elements=twice), Sample(heads)]
 
 
-@condition(draw=_some_angles)
+@guard(strategy=_some_angles)
 def are_angles(c: Term, x: Term) -> bool | str:
     """Factors for each row (S, d) of heads (B, h, S, d), the second half of which repeats the first."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
@@ -323,17 +329,17 @@ def are_angles(c: Term, x: Term) -> bool | str:
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 
 
-def _a_half(dice: Dice, attrs: Draft, x: Draft, which: int) -> Drafts:
+def _a_half(sampler: Sampler, attrs: Sample, x: Sample, which: int) -> Samples:
     if not x.shape or x.shape[-1] % 2:
         return None
     size, axis = x.shape[-1], len(x.shape) - 1
-    begin, end = dice.pick(
+    begin, end = sampler.pick(
         [((0,), (size // 2,)), ((-size,), (-(size // 2),))] if which == 0 else [((size // 2,), (2**63 - 1,)), ((-(size // 2),), (size,))]
     )
-    return [Draft(value={"begin": begin, "end": end, "strides": dice.pick([None, (1,)]), "axes": (dice.pick([axis, -1]),)})]
+    return [Sample(value={"begin": begin, "end": end, "strides": sampler.pick([None, (1,)]), "axes": (sampler.pick([axis, -1]),)})]
 
 
-@condition(draw=_a_half)
+@guard(strategy=_a_half)
 def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
     """The slice takes one half of the last axis."""
     rank, size = x.type.ndim, x.type.shape[-1]

@@ -14,7 +14,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.types import TensorType
-from passat.rules.conditions import Refuse, Term, computed, condition
+from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RuleSet
@@ -25,7 +25,7 @@ a, e = attributes("a e")
 _NOTE = "scales the weights instead of the result"
 
 
-@condition
+@guard
 def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
     """Channels are axis 1 of the data, output channels the given axis of the weight, and one weight serves each of them."""
     if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
@@ -33,7 +33,7 @@ def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
     return weight_axis == 0 or attrs.groups == 1 or f"it has {attrs.groups} groups"
 
 
-@condition
+@guard
 def is_scaled_for_less(w: Term, data: Term) -> bool | str:
     """The weight is a constant, or has fewer elements than the data that would be scaled instead."""
     if w.constant is not None:
@@ -45,7 +45,7 @@ def is_scaled_for_less(w: Term, data: Term) -> bool | str:
     return size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
 
 
-@condition
+@guard
 def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
     """The normalization is along that axis, with scale and shift."""
     if not (attrs.center and attrs.scale):
@@ -64,19 +64,19 @@ def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
     return alone or f"{c.type!r} does not vary along axis {axis} of {whole!r} alone"
 
 
-@condition
+@guard
 def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
     """The constant is one number, or one number for each index of the axis, and does not enlarge what it meets."""
     return lies_along(c, whole.type, whole.type.axis(axis)) if whole.type.ndim else f"{whole.type!r} has no axes"
 
 
-@condition
+@guard
 def are_matrices(x: Term, w: Term) -> bool | str:
     """Both factors are matrices of floating-point numbers: only their product takes a bias in ONNX, and in what runs it."""
     return (x.type.ndim == 2 and w.type.ndim == 2 and x.type.dtype in FLOATS) or f"multiplies {x.type!r} by {w.type!r}"
 
 
-@condition
+@guard
 def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
     """gamma / sqrt(var + epsilon) is finite in the element type of the tensors, and the root is not 0."""
     kind = to_numpy(var.type.dtype)
@@ -86,7 +86,7 @@ def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
     return bool(np.all(total > 0) and np.all(np.isfinite(scale))) or f"gamma / sqrt(var + {attrs.epsilon}) is not finite"
 
 
-@condition
+@guard
 def stays_finite(w: Term, c: Term) -> bool | str:
     """The weight times the constant is finite, or, of a weight that only a run knows, the constant."""
     if w.type.dtype not in FLOATS:
@@ -95,7 +95,7 @@ def stays_finite(w: Term, c: Term) -> bool | str:
     return largest < _end(w) or f"the weight times the constant may reach {largest:g}"
 
 
-@condition
+@guard
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
     """Sums over that axis of products of two weights are finite."""
     if w.type.dtype not in FLOATS:
@@ -106,7 +106,7 @@ def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | st
     return largest < _end(w) or f"sums of products of the weights may reach {largest:g}"
 
 
-@condition
+@guard
 def sum_stays_finite(b: Term, d: Term) -> bool | str:
     """The sum of two constants is finite."""
     if b.type.dtype not in FLOATS:
@@ -115,7 +115,7 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
     return total < _end(b) or f"the sum of the constants may reach {total:g}"
 
 
-@condition
+@guard
 def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
     """Weight and bias of the product that does what product and normalization did are finite. `shifts` are the mean, and the bias that was
     there. Of a weight that only a run knows, this asks that the scale is."""
@@ -131,7 +131,7 @@ def _end(term: Term) -> float:
     return float(ml_dtypes.finfo(to_numpy(term.type.dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
 
 
-@condition
+@guard
 def is_not(c: Term, unit: float) -> bool | str:
     """Not all elements of the constant are that number: what changes nothing would have weights read and rewritten for nothing."""
     return c.value().uniform() != unit or f"the constant is {unit}"
@@ -149,17 +149,17 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
     """The shape of a bias for the weight."""
     size = w.type.shape[w.type.axis(axis)]
     if not isinstance(size, int):
-        raise Refuse(f"{w.type!r} is not static")
+        raise Reject(f"{w.type!r} is not static")
     return (size,)
 
 
-@condition
+@guard
 def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
     """The convolution has one group, or the constant is one number."""
     return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
 
 
-@condition
+@guard
 def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
     """The convolution has several groups and a number for each channel; its weight has all channels of one side before those of a group
     of the other side."""
@@ -189,7 +189,7 @@ def axis_of(attrs: Attrs, letter: str) -> int:
 def _group_sizes(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
     first, then = (w.type.shape[place] for place in _places(attrs, lead))
     if not isinstance(first, int) or not isinstance(then, int):
-        raise Refuse(f"{w.type!r} is not static")
+        raise Reject(f"{w.type!r} is not static")
     return attrs.groups, first // attrs.groups, then
 
 
@@ -212,7 +212,7 @@ def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
     places = _places(attrs, lead)
     shape = tuple(dim if i in places else 1 for i, dim in enumerate(w.type.shape))
     if 0 in shape or not all(isinstance(dim, int) for dim in shape):
-        raise Refuse(f"{w.type!r} is empty, or not static")
+        raise Reject(f"{w.type!r} is empty, or not static")
     return shape  # type: ignore[return-value]  # all are integers
 
 

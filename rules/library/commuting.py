@@ -17,9 +17,9 @@ from typing import Final
 
 from passat.ir.op import list_ops
 from passat.ir.ops.movement import permutation
-from passat.rules.conditions import (
-    Condition,
-    Refuse,
+from passat.rules.guards import (
+    Guard,
+    Reject,
     Term,
     computed,
     same_rank,
@@ -72,7 +72,7 @@ def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
     """The shape of a constant with as many axes as another tensor. Refuses where it has more."""
     missing = x.type.ndim - c.type.ndim
     if missing < 0 or 0 in c.type.shape:
-        raise Refuse(f"{c.type!r} has more axes than {x.type!r}, or no elements")
+        raise Reject(f"{c.type!r} has more axes than {x.type!r}, or no elements")
     return (1,) * missing + c.type.concrete_shape
 
 
@@ -129,7 +129,7 @@ class CommuteBinary(RuleSet):
 def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
     """Which axis of a tensor an axis of its transpose is. Refuses where none is named."""
     if not isinstance(axis, int):
-        raise Refuse(f"axis={axis} is not one axis")
+        raise Reject(f"axis={axis} is not one axis")
     return permutation(x.type.ndim, axes)[x.type.axis(axis)]
 
 
@@ -204,7 +204,7 @@ def _split(data: Pattern, axis: AnyValue) -> Pattern:
     return op.split(data, attrs=a, axis=axis)[_PART]
 
 
-def _has_part(data: Pattern) -> Condition:
+def _has_part(data: Pattern) -> Guard:
     return has_part(op.split(data, attrs=a, axis=q), a, x, _PART)
 
 

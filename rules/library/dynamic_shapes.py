@@ -17,15 +17,15 @@ import numpy as np
 
 from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, dtype_of, is_axis, is_float, same_type, shape_of
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_axis, is_float, same_type, shape_of
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.masks import batch_axes, keeps_batches
 from passat.rules.library.views import new_shape
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")
@@ -37,20 +37,22 @@ def _long_axes(term: Term, rank: int) -> list[int]:
     return [axis + rank - term.type.ndim for axis, dim in enumerate(term.type.shape) if dim != 1]
 
 
-def _all_in_order(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
-    count = dice.pick((1, 2, 4, 6))
+def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Samples:
+    count = sampler.pick((1, 2, 4, 6))
     shapes = [(), (1, 1)] if count == 1 else [(count, 1), (1, count), (2, count // 2), (1, 2, count // 2, 1)]
-    rank = dice.integer(1, 3)
-    at = dice.integer(0, rank - 1)
-    whole = tuple(count if i == at else dice.full() for i in range(rank))
+    rank = sampler.integer(1, 3)
+    at = sampler.integer(0, rank - 1)
+    whole = tuple(count if i == at else sampler.full() for i in range(rank))
     return [
-        Draft(dice.pick(shapes), "int64", elements=lambda dice, shape: np.arange(count).reshape(shape) - count * dice.pick((0, 1))),
-        Draft(whole),
-        Draft(value=at - rank * dice.pick((0, 1))),
+        Sample(
+            sampler.pick(shapes), "int64", elements=lambda sampler, shape: np.arange(count).reshape(shape) - count * sampler.pick((0, 1))
+        ),
+        Sample(whole),
+        Sample(value=at - rank * sampler.pick((0, 1))),
     ]
 
 
-@condition(draw=_all_in_order)
+@guard(strategy=_all_in_order)
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     """Indices in more axes than one, or in none, that in row order are all those of the axis. (Of vectors see `masks.AttentionMasks`.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
@@ -62,11 +64,11 @@ def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
 
 
-def _a_number(dice: Dice, k: Draft) -> Drafts:
-    return [Draft((1,) * dice.integer(0, 1), "int64", elements=(0.0, 1.0, 2.0, 3.0, -4.0))]
+def _a_number(sampler: Sampler, k: Sample) -> Samples:
+    return [Sample((1,) * sampler.integer(0, 1), "int64", elements=(0.0, 1.0, 2.0, 3.0, -4.0))]
 
 
-@condition(draw=_a_number)
+@guard(strategy=_a_number)
 def is_number(k: Term) -> bool | str:
     """The tensor is one integer, which is known as an expression over sizes, in at most one axis: a vector times it stays one."""
     return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
@@ -80,20 +82,20 @@ def _strides(shape: Sequence[Dim]) -> list[Dim]:
     return [*found[1:], found[0]]
 
 
-def _rows_in_order(dice: Dice, index: Draft, flat: Draft, far: Draft, step: Draft, near: Draft) -> Drafts:
-    rows, columns = dice.pick((2, 3)), dice.pick((2, 3))
-    ones = (1,) * dice.integer(0, 1)
-    width = (1,) * dice.integer(0, 1)
+def _rows_in_order(sampler: Sampler, index: Sample, flat: Sample, far: Sample, step: Sample, near: Sample) -> Samples:
+    rows, columns = sampler.pick((2, 3)), sampler.pick((2, 3))
+    ones = (1,) * sampler.integer(0, 1)
+    width = (1,) * sampler.integer(0, 1)
     return [
         None,  # it follows from the other two
-        Draft((rows * columns, *dice.shape(0, 1))),
-        Draft((*ones, rows, 1), "int64"),
-        Draft(width, "int64", elements=(columns,)),
-        Draft(dice.pick([(columns,), (1, columns), (*ones, 1, columns)]), "int64", elements=lambda dice, shape: np.arange(columns)),
+        Sample((rows * columns, *sampler.shape(0, 1))),
+        Sample((*ones, rows, 1), "int64"),
+        Sample(width, "int64", elements=(columns,)),
+        Sample(sampler.pick([(columns,), (1, columns), (*ones, 1, columns)]), "int64", elements=lambda sampler, shape: np.arange(columns)),
     ]
 
 
-@condition(draw=_rows_in_order)
+@guard(strategy=_rows_in_order)
 def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> bool | str:
     """Numbers counted up from 0 along one axis, times a step, and others along the axes behind it: the indices of all rows, in order."""
     shape = index.type.shape
@@ -110,13 +112,13 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
     return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
 
 
-def _pairs_in_order(dice: Dice, x: Draft, whole: Draft, rows: Draft, columns: Draft) -> Drafts:
-    shape = (dice.pick((2, 3)), dice.pick((2, 3)))
-    ones = (1,) * dice.integer(0, 1)
-    return [Draft(shape), Draft((*ones, *shape)), Draft((*ones, shape[0], 1), "int64"), Draft((shape[1],), "int64")]
+def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, columns: Sample) -> Samples:
+    shape = (sampler.pick((2, 3)), sampler.pick((2, 3)))
+    ones = (1,) * sampler.integer(0, 1)
+    return [Sample(shape), Sample((*ones, *shape)), Sample((*ones, shape[0], 1), "int64"), Sample((shape[1],), "int64")]
 
 
-@condition(draw=_pairs_in_order)
+@guard(strategy=_pairs_in_order)
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     """Numbers counted up from 0 along two axes of the result, in order, that are those of a matrix: of the others there are none."""
     if x.type.ndim != 2:
@@ -133,11 +135,11 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
 
 
-def _a_column(dice: Dice, column: Draft, copy: Draft, whole: Draft) -> Drafts:
-    return None if whole.shape is None else [Draft((*whole.shape, 1), "int64"), Draft(whole.shape, "int64"), None]
+def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> Samples:
+    return None if whole.shape is None else [Sample((*whole.shape, 1), "int64"), Sample(whole.shape, "int64"), None]
 
 
-@condition(draw=_a_column)
+@guard(strategy=_a_column)
 def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     """Numbers, one for each element of the whole, in a last axis of size 1."""
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
@@ -158,7 +160,7 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
         else:
             break
     if left or len(places) + x.type.ndim != whole.type.ndim:
-        raise Refuse(f"{whole.type!r} is not {x.type!r} with new axes")
+        raise Reject(f"{whole.type!r} is not {x.type!r} with new axes")
     return tuple(places)
 
 
@@ -183,7 +185,7 @@ _PLACES = tuple([op.expand_dims(copy, ...) for copy in _COPIES])
 _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
 
 
-@condition
+@guard
 def counts_from(start: Term, step: Term, least: Term) -> bool | str:
     """Numbers counted up from a start are never below a bound."""
     first, by, bound = (term.value().uniform() for term in (start, step, least))
@@ -196,11 +198,11 @@ _TRUE = op.greater_equal(op.reshape(_NUMBERS, ...), d)
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
-def _number_of_a_shape(dice: Dice, c: Draft, whole: Draft, shape: Draft) -> Drafts:
-    return [Draft((1,) * dice.integer(0, 1)), None, None]
+def _number_of_a_shape(sampler: Sampler, c: Sample, whole: Sample, shape: Sample) -> Samples:
+    return [Sample((1,) * sampler.integer(0, 1)), None, None]
 
 
-@condition(draw=_number_of_a_shape)
+@guard(strategy=_number_of_a_shape)
 def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     """The constant is one number, and what is made of it has just the shape that is asked for."""
     known = shape.known
@@ -211,11 +213,11 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     )
 
 
-def _a_mask(dice: Dice, x: Draft, c: Draft, d: Draft) -> Drafts:
-    return [Draft(dtype="bool"), Draft((), "float32"), Draft((), "float32")]
+def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
+    return [Sample(dtype="bool"), Sample((), "float32"), Sample((), "float32")]
 
 
-@condition(draw=_a_mask)
+@guard(strategy=_a_mask)
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     """A mask chooses between two numbers."""
     return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
@@ -242,7 +244,7 @@ def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
     """The axes that are summed, of which there is one at least."""
     axes = collapsed_axes(x.type, whole.type)
     if not axes:
-        raise Refuse(f"{x.type!r} is not summed to be {whole.type!r}")
+        raise Reject(f"{x.type!r} is not summed to be {whole.type!r}")
     return axes
 
 
@@ -250,7 +252,7 @@ def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
 def full_shape(x: Term) -> tuple[int, ...]:
     """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
     if not x.type.is_static or 0 in x.type.shape:
-        raise Refuse(f"{x.type!r} is not static, or empty")
+        raise Reject(f"{x.type!r} is not static, or empty")
     return x.type.concrete_shape
 
 
@@ -317,7 +319,7 @@ class CreationOps(RuleSet):
 inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
 
 
-@condition
+@guard
 def is_dynamic(x: Term) -> bool | str:
     """Not all sizes are known. (Where they are, `views.Views` makes one reshape of two views.)"""
     return not x.type.is_static or f"the sizes of {x.type!r} are known"
@@ -338,7 +340,7 @@ _VIEWED: Final = op.dyn.reshape(
 _AGAIN: Final = op.reshape(op.expand_dims(x, ...), ...)
 
 
-@condition
+@guard
 def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
     """The result has the leading axes of the tensor, those that are one in the tensor between."""
     count = x.type.ndim - len(axes) + 1

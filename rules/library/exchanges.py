@@ -19,13 +19,13 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import (
+    Reject,
     Term,
     computed,
-    condition,
     equals,
+    guard,
     has_rank,
     is_channels_first,
     is_finite,
@@ -37,7 +37,6 @@ from passat.rules.conditions import (
     same_size,
     same_type,
 )
-from passat.rules.drafts import Draft, Drafts
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
@@ -45,6 +44,7 @@ from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z, u = tensors("x y z w")
 w, v, b, c, d, gamma, beta, mean, var = constants("w v b c d gamma beta mean var")
@@ -52,14 +52,14 @@ a, e, p = attributes("a e p")
 _GROUPED: Final = "sums and products in other groups"
 
 
-@condition
+@guard
 def is_plain(attrs: Attrs) -> bool | str:
     """The convolution has one group, data is laid out as N, channels, space, and its weight as outputs, inputs, space."""
     plain = attrs.groups == 1 and attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")
     return plain or f"it has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
 
 
-@condition
+@guard
 def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
     """The kernel has one element, and the convolution neither pads nor leaves out."""
     once = all(dim == 1 for dim in v.type.shape[2:])
@@ -78,7 +78,7 @@ def weight_rows(w: Term, count: int) -> tuple[int, ...]:
     """The newshape of a weight as a matrix, its outputs (and where `count` is 2 its inputs) apart."""
     shape = w.type.concrete_shape
     if 0 in shape:
-        raise Refuse("the weight is empty")
+        raise Reject("the weight is empty")
     return (shape[0], shape[1]) if count == 2 else (shape[0], math.prod(shape[1:]))
 
 
@@ -97,15 +97,15 @@ _BOTH = convolution(x, op.reshape(op.nn.matmul(_MIXING, _ROWS), newshape=mixed_s
 _MIXED_BIAS = op.nn.matmul(_MIXING, b)
 
 
-def _one_in_the_middle(dice: Dice, small: Draft, large: Draft, v: Draft, w: Draft) -> Drafts:
-    said = {"strides": dice.integer(1, 2), "dilation": 1, "groups": 1, "channels": None, "kernel_size": None}
+def _one_in_the_middle(sampler: Sampler, small: Sample, large: Sample, v: Sample, w: Sample) -> Samples:
+    said = {"strides": sampler.integer(1, 2), "dilation": 1, "groups": 1, "channels": None, "kernel_size": None}
     layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
-    outputs, inputs, margin = dice.full(), dice.full(), dice.integer(0, 1)
-    attrs = [Draft(value={**said, **layouts, "padding": (padding,) * 4}) for padding in (margin, margin + 1)]
-    return [*attrs, Draft((outputs, inputs, 1, 1)), Draft((outputs, inputs, 3, 3))]
+    outputs, inputs, margin = sampler.full(), sampler.full(), sampler.integer(0, 1)
+    attrs = [Sample(value={**said, **layouts, "padding": (padding,) * 4}) for padding in (margin, margin + 1)]
+    return [*attrs, Sample((outputs, inputs, 1, 1)), Sample((outputs, inputs, 3, 3))]
 
 
-@condition(draw=_one_in_the_middle)
+@guard(strategy=_one_in_the_middle)
 def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
     """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centered alike, and otherwise equal."""
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")

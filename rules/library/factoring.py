@@ -12,11 +12,11 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.guards import (
+    Reject,
     Term,
     computed,
-    condition,
+    guard,
     is_all,
     is_finite,
     is_float,
@@ -47,7 +47,7 @@ floating = operator("floating", "mean", "logsumexp", "reduce_l2")
 """Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
 
 
-@condition
+@guard
 def are_alike(c: Term, d: Term) -> bool | str:
     """The constants have one shape, or one of them is a single number: together they are no larger than the larger one."""
     sizes = (c.type.size, d.type.size)
@@ -59,7 +59,7 @@ def _over(rule: Rule) -> Rule:
     return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
 
 
-@condition
+@guard
 def reduces_axis(attrs: Attrs, axis: int, whole: Term) -> bool | str:
     """The reduction reduces that axis."""
     rank = whole.type.ndim
@@ -72,7 +72,7 @@ def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
     rank = whole.type.ndim
     gone = reduced_axes(rank, attrs.axis, attrs.exclude)
     if axis % rank in gone:
-        raise Refuse(f"it reduces axis {axis}")
+        raise Reject(f"it reduces axis {axis}")
     return axis % rank - (0 if attrs.keepdims else sum(other < axis % rank for other in gone))
 
 
@@ -174,7 +174,7 @@ class Factoring(RuleSet):
     extremum_across_concat = _across(extremum).inexact(TIES)
 
 
-@condition
+@guard
 def is_log_of_softmax(x: Term) -> bool | str:
     """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also of infinities."""
     return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 makes numbers of infinities, its Softmax does not"
@@ -205,7 +205,7 @@ class Cancellations(RuleSet):
 def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     """The axes that two reductions, one after the other, reduce together."""
     if inner.keepdims != outer.keepdims:
-        raise Refuse(f"one of them keeps dimensions: {inner.keepdims}, {outer.keepdims}")
+        raise Reject(f"one of them keeps dimensions: {inner.keepdims}, {outer.keepdims}")
     rank = x.type.ndim
     first = reduced_axes(rank, inner.axis, inner.exclude)
     left = list(range(rank)) if inner.keepdims else [axis for axis in range(rank) if axis not in first]
@@ -230,7 +230,7 @@ def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int,
     gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
     left = [axis for axis in order if axis not in gone]
     if left != sorted(left) or (attrs.keepdims and left):
-        raise Refuse(f"the axes that are left change their order: {left}")
+        raise Reject(f"the axes that are left change their order: {left}")
     return tuple(sorted(gone))
 
 
@@ -239,12 +239,12 @@ def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple
     """The axes, before a transpose, that a reduction after it reduces and keeps as dimensions of size 1."""
     rank = x.type.ndim
     if not attrs.keepdims:
-        raise Refuse("it does not keep dimensions")
+        raise Reject("it does not keep dimensions")
     order = permutation(rank, axes)
     return tuple(sorted(order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)))
 
 
-@condition
+@guard
 def reduces_all(attrs: Attrs, x: Term) -> bool | str:
     """The reduction leaves one number, without dimensions."""
     rank = x.type.ndim
@@ -271,7 +271,7 @@ def _of_reshape(of: OperatorHole) -> Rule:
 sums = operator("sums", *total.choices, *floating.choices)
 
 
-@condition
+@guard
 def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
     """The reduction is along axes that the broadcast made long, keeps them, and along each there is something to reduce."""
     rank = wide.type.ndim
@@ -302,14 +302,14 @@ def _of_copies(whole: PCall) -> Rule:
 _LARGEST_SHIFT: Final = 1e3
 
 
-@condition
+@guard
 def is_moderate(c: Term) -> bool | str:
     """No element of the constant is so large that what it is added to is lost."""
     found = c.value().numpy().astype("float64")
     return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is no number of at most {_LARGEST_SHIFT:g}"
 
 
-@condition
+@guard
 def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
     """The shift is one number for each row along the axis."""
     rank = whole.type.ndim

@@ -20,7 +20,7 @@ from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.conditions import Condition, Refuse, Term, computed, condition, knows_all_elements
+from passat.rules.guards import Guard, Reject, Term, computed, guard, knows_all_elements
 from passat.rules.holes import constants_of, operator, tensors_of
 from passat.rules.pattern import attributes, op, tensors, term, value
 from passat.rules.rule import Rule, RuleSet
@@ -36,19 +36,19 @@ _NONE: Final = Attrs()
 (a,) = attributes("a")
 
 
-@condition
+@guard
 def has_kernel(whole: CallTerm) -> bool | str:
     """It is known how the operator computes its result."""
     return whole.op.kernel is not None or f"{whole.op.name} has no kernel"
 
 
-@condition
+@guard
 def keeps_every_bit(whole: CallTerm) -> bool | str:
     """The kernel computes the very bits that ONNX Runtime does, and nothing is rounded to 16 bits, which depends on what stands around."""
     return keeps_bits(whole.op, values_of(whole), whole.type_) or f"{whole.op.name} rounds"
 
 
-@condition
+@guard
 def is_small(whole: CallTerm) -> bool | str:
     """The constant adds at most `rules.max_growth` bytes to the constants that it is made of, since these may go. One that is one value
     repeated takes no bytes."""
@@ -64,7 +64,7 @@ def is_small(whole: CallTerm) -> bool | str:
     return f"adds {size - before:,.0f} bytes, limit {most:,} (rules.max_growth)"
 
 
-@condition
+@guard
 def is_quick(whole: CallTerm) -> bool | str:
     """The kernel does not read splats so large that it does not end in time."""
     return not is_endless(whole.op, values_of(whole)) or f"it would read more than {MOST_SPREAD:,} elements"
@@ -76,7 +76,7 @@ def computed_of(whole: CallTerm) -> Value:
     try:
         return whole.evaluate()
     except EvaluateError as error:
-        raise Refuse(f"not computed: {error}") from None
+        raise Reject(f"not computed: {error}") from None
 
 
 @computed
@@ -90,7 +90,7 @@ def elements_of(whole: Term) -> Tensor:
 _CALL, _SIZES, _FIELD = f(*cs, attrs=a), g(*xs, attrs=a), x[before]
 
 
-def _folded(*guards: Condition) -> Rule:
+def _folded(*guards: Guard) -> Rule:
     return (_CALL >> value(computed_of(_CALL))).when(has_kernel(_CALL), *guards, is_small(_CALL), is_quick(_CALL))
 
 
@@ -115,7 +115,7 @@ def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValu
     """The attributes of the static operator that does the same. Refuses where too little is known of the operands."""
     form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
     if form is None:
-        raise Refuse(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+        raise Reject(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
     return form.attrs
 
 

@@ -21,9 +21,8 @@ from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, is_axis, is_float, same_shape
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float, same_shape
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.commuting import f
@@ -31,6 +30,7 @@ from passat.rules.library.products import is_matrix, is_row_bias, is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z, i = tensors("x y z i")
 w, b, s = constants("w b s")
@@ -38,7 +38,7 @@ p, a, e, k = attributes("p a e k")
 _NOTE = "scales weight and bias instead of the result"
 
 
-@condition
+@guard
 def is_feature_scale(s: Term, w: Term) -> bool | str:
     """The factor is a vector with an element for each column of a weight, which is a matrix."""
     if w.type.ndim != 2 or s.type.ndim != 1:
@@ -49,12 +49,12 @@ def is_feature_scale(s: Term, w: Term) -> bool | str:
 _REGROUPS = "a product of another shape may sum in another order"
 
 
-def _some_experts(dice: Dice, w: Draft, i: Draft, whole: Draft, rank: int) -> Drafts:
-    rows = 2 * dice.full()  # so that each of them may be there twice
-    return [Draft((dice.full(), dice.full(), dice.full())), Draft((rows, 1)[:rank]), None]
+def _some_experts(sampler: Sampler, w: Sample, i: Sample, whole: Sample, rank: int) -> Samples:
+    rows = 2 * sampler.full()  # so that each of them may be there twice
+    return [Sample((sampler.full(), sampler.full(), sampler.full())), Sample((rows, 1)[:rank]), None]
 
 
-@condition(draw=_some_experts)
+@guard(strategy=_some_experts)
 def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
     """Weights of several experts, none of them empty, and one index for each row of the result; indices have one axis, or two of which
     the second counts one."""
@@ -66,13 +66,13 @@ def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
     return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} has not a row for each of {i.type!r}"
 
 
-def _a_vector_for_each(dice: Dice, x: Draft, i: Draft, w: Draft, axis: int) -> Drafts:
+def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: int) -> Samples:
     if i.shape is None or w.shape is None:
         return None
-    return [Draft((i.shape[0], w.shape[2], 1) if axis == 2 else (i.shape[0], 1, w.shape[1])), None, None]
+    return [Sample((i.shape[0], w.shape[2], 1) if axis == 2 else (i.shape[0], 1, w.shape[1])), None, None]
 
 
-@condition(draw=_a_vector_for_each)
+@guard(strategy=_a_vector_for_each)
 def is_batch_of_vectors(x: Term, i: Term, w: Term, axis: int) -> bool | str:
     """A vector for each index, as matrices of one column where features are the last axis of the weights, and of one row elsewhere."""
     return _is_batch(x, i, w, axis) or f"{x.type!r} has not a vector of {w.type!r} for each of {i.type!r}"
@@ -85,15 +85,15 @@ def _is_batch(x: Term, i: Term, w: Term, axis: int) -> bool:
     return bool(places) and same_dim(shape[0], places[0]) and same_dim(shape[3 - axis], w.type.shape[axis])
 
 
-def _rows_twice(dice: Dice, x: Draft, repeated: Draft, i: Draft, w: Draft, vectors: Draft, axis: int) -> Drafts:
+def _rows_twice(sampler: Sampler, x: Sample, repeated: Sample, i: Sample, w: Sample, vectors: Sample, axis: int) -> Samples:
     if i.shape is None or w.shape is None:
         return None
-    rows, features, count = i.shape[0], w.shape[axis], dice.pick((1, 2))
+    rows, features, count = i.shape[0], w.shape[axis], sampler.pick((1, 2))
     whole = (rows, features, 1) if axis == 2 else (rows, 1, features)
-    return [Draft((rows // count, 1, features)), Draft((rows // count, count, features)), None, None, Draft(whole)]
+    return [Sample((rows // count, 1, features)), Sample((rows // count, count, features)), None, None, Sample(whole)]
 
 
-@condition(draw=_rows_twice)
+@guard(strategy=_rows_twice)
 def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis: int) -> bool | str:
     """Each row of a matrix is repeated as often as it has experts: (rows, 1, features) to (rows, choices, features), to vectors."""
     source, target = x.type.shape, repeated.type.shape
@@ -140,7 +140,7 @@ def choices(repeated: Term) -> tuple[int, int, int]:
 def _size(w: Term, axis: int) -> int:
     size = w.type.shape[axis]
     if not isinstance(size, int):
-        raise Refuse(f"{w.type!r} is not static")
+        raise Reject(f"{w.type!r} is not static")
     return size
 
 
@@ -183,11 +183,11 @@ class TransformerWeights(RuleSet):
     )
 
 
-def _a_stack(dice: Dice, x: Draft) -> Drafts:
-    return [Draft(tuple(dice.full() for _ in range(dice.pick((3, 3, 4)))))]
+def _a_stack(sampler: Sampler, x: Sample) -> Samples:
+    return [Sample(tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4)))))]
 
 
-@condition(draw=_a_stack)
+@guard(strategy=_a_stack)
 def is_stack_of_rows(x: Term) -> bool | str:
     """The tensor has rows in three dimensions or more; how long a row is is known."""
     return _is_stack_of_rows(x.type) or f"{x.type!r} is no stack of rows of a known size"
@@ -197,13 +197,13 @@ def _is_stack_of_rows(type_: TensorType) -> bool:
     return type_.ndim >= 3 and isinstance(type_.shape[-1], int) and not any(isinstance(size, Any) for size in type_.shape)
 
 
-def _a_matrix_as_stack(dice: Dice, x: Draft, whole: Draft) -> Drafts:
-    stack = dice.pick([(dice.full(), dice.full()), (dice.full(), dice.full(), dice.full())])
-    size = dice.pick((1, 2, 3, 4, 5))
-    return [Draft((math.prod(stack), size)), Draft((*stack, size))]
+def _a_matrix_as_stack(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
+    stack = sampler.pick([(sampler.full(), sampler.full()), (sampler.full(), sampler.full(), sampler.full())])
+    size = sampler.pick((1, 2, 3, 4, 5))
+    return [Sample((math.prod(stack), size)), Sample((*stack, size))]
 
 
-@condition(draw=_a_matrix_as_stack)
+@guard(strategy=_a_matrix_as_stack)
 def stacks_rows(x: Term, whole: Term) -> bool | str:
     """The reshape takes the rows of a matrix apart into a stack, and leaves each row whole."""
     rows, stack = x.type, whole.type
@@ -212,12 +212,12 @@ def stacks_rows(x: Term, whole: Term) -> bool | str:
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
 
-def _a_stack_as_matrix(dice: Dice, x: Draft, whole: Draft) -> Drafts:
-    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(dice.full() for _ in range(dice.pick((3, 3, 4))))
-    return [Draft(stack), Draft((math.prod(stack[:-1]), stack[-1]))]
+def _a_stack_as_matrix(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
+    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4))))
+    return [Sample(stack), Sample((math.prod(stack[:-1]), stack[-1]))]
 
 
-@condition(draw=_a_stack_as_matrix)
+@guard(strategy=_a_stack_as_matrix)
 def flattens_rows(x: Term, whole: Term) -> bool | str:
     """The reshape makes a matrix of a stack of rows."""
     stack, rows = x.type, whole.type
@@ -231,9 +231,9 @@ def rows_of(x: Term) -> tuple[int, int]:
     """The newshape that makes a matrix of a stack of rows: by numbers where all are known."""
     sizes = x.type.shape
     if not sizes or not isinstance(sizes[-1], int):
-        raise Refuse(f"the size of the rows of {x.type!r} is not known")
+        raise Reject(f"the size of the rows of {x.type!r} is not known")
     if 0 in sizes:
-        raise Refuse(f"{x.type!r} has no elements")
+        raise Reject(f"{x.type!r} has no elements")
     count = product(sizes[:-1])
     return count if isinstance(count, int) else -1, sizes[-1]
 
@@ -244,12 +244,12 @@ def stack_of(whole: Term) -> tuple[int, ...]:
     shape = whole.type.shape
     attrs = static_newshape((ANY, shape[-1]), shape)
     if attrs is None or attrs["allowzero"]:
-        raise Refuse(f"no newshape is certain to give {whole.type!r}")
+        raise Reject(f"no newshape is certain to give {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     return newshape
 
 
-@condition
+@guard
 def is_one_row(c: Term, x: Term) -> bool | str:
     """The tensor is one number, or one row as long as those that it meets, and adds no axes to them."""
     type_, whole = c.type, x.type
@@ -263,11 +263,11 @@ def row_shape(c: Term) -> tuple[int, ...]:
     """The newshape of one row, or of one number."""
     size = c.type.size
     if not isinstance(size, int):
-        raise Refuse(f"{c.type!r} is not static")
+        raise Reject(f"{c.type!r} is not static")
     return () if size == 1 else (size,)
 
 
-@condition
+@guard
 def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
     """A reduction over the last axis alone."""
     axes = (axis,) if isinstance(axis, int) else axis
@@ -276,11 +276,11 @@ def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
     return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last of {x.type!r}"
 
 
-def _the_last_axis(dice: Dice, attrs: Draft, x: Draft) -> Drafts:
-    return [Draft(value={"axis": dice.pick([-1, len(x.shape) - 1]) if x.shape else -1})]
+def _the_last_axis(sampler: Sampler, attrs: Sample, x: Sample) -> Samples:
+    return [Sample(value={"axis": sampler.pick([-1, len(x.shape) - 1]) if x.shape else -1})]
 
 
-@condition(draw=_the_last_axis)
+@guard(strategy=_the_last_axis)
 def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
     """The split is along the last axis."""
     return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last of {x.type!r}"

@@ -3,7 +3,7 @@ transpose.
 
 A convolution of transposed data by a transposed weight, transposed back, is the convolution. Which layout is better is for a cost model to
 say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `commuting`,
-for which conditions and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
+for which guards and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
 Relay's ConvertLayout and AlterOpLayout.
 """
 
@@ -18,14 +18,14 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.ir.ops.slicing import slice_parts
 from passat.ir.ops.windows import SPATIAL, axes_of
 from passat.ir.types import TensorType, TupleType
-from passat.rules.conditions import Refuse, Term, computed, condition
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import OperatorHole, operator
 from passat.rules.pattern import RuleError, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
 
 if TYPE_CHECKING:
-    from passat.rules.checking.dice import Dice
+    from passat.rules.checking.sampler import Sampler
 
 x, w = tensors("x w")
 (a,) = attributes("a")
@@ -109,7 +109,7 @@ def _named(layout: str, of: Op) -> str:
     return {LAST: channels_last, FIRST: channels_first}[layout](of) if layout in (LAST, FIRST) else layout
 
 
-@condition
+@guard
 def is_laid_out_otherwise(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> bool | str:
     """The convolution or pooling is not in these layouts yet."""
     goal = wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel)
@@ -180,15 +180,15 @@ def _order(axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
     return permutation(x.type.ndim, axes)
 
 
-def _an_image(dice: "Dice", axes: Draft, x: Draft) -> Drafts:
-    rank = len(x.shape) if x.shape is not None else dice.pick((3, 4, 4, 5))
+def _an_image(sampler: "Sampler", axes: Sample, x: Sample) -> Samples:
+    rank = len(x.shape) if x.shape is not None else sampler.pick((3, 4, 4, 5))
     if rank < 3:
         return None
-    order = dice.pick([(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))])
-    return [Draft(value=order), Draft(shape=x.shape or tuple(dice.pick((1, 2, 2, 3)) for _ in range(rank)))]
+    order = sampler.pick([(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))])
+    return [Sample(value=order), Sample(shape=x.shape or tuple(sampler.pick((1, 2, 2, 3)) for _ in range(rank)))]
 
 
-@condition(draw=_an_image)
+@guard(strategy=_an_image)
 def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose moves the channels of an image (axis 1 to the end, or back), or the batch of one of four axes or more."""
     rank, order = x.type.ndim, _order(axes, x)
@@ -198,7 +198,7 @@ def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
     return (rank >= 4 and order[0] != 0) or f"axes={order} is no change of the layout of an image"
 
 
-@condition
+@guard
 def has_fewer_axes(y: Term, x: Term) -> bool | str:
     """The one tensor has fewer axes than the other, and is more than one number."""
     if y.type.ndim >= x.type.ndim:
@@ -206,25 +206,25 @@ def has_fewer_axes(y: Term, x: Term) -> bool | str:
     return y.type.size != 1 or f"{y.type!r} is one number"
 
 
-@condition
+@guard
 def has_several(y: Term) -> bool | str:
     """The tensor is more than one number."""
     return y.type.size != 1 or f"{y.type!r} is one number"
 
 
-def _enough_parts(dice: "Dice", split: Draft, attrs: Draft, x: Draft, i: int) -> Drafts:
-    count = i + dice.pick((1, 2))
-    shape = tuple(count * dice.pick((1, 1, 2)) for _ in range(dice.pick((3, 4))))
-    return [None, Draft(value={"indices_or_sections": count}), Draft(shape=shape), None]
+def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i: int) -> Samples:
+    count = i + sampler.pick((1, 2))
+    shape = tuple(count * sampler.pick((1, 1, 2)) for _ in range(sampler.pick((3, 4))))
+    return [None, Sample(value={"indices_or_sections": count}), Sample(shape=shape), None]
 
 
-@condition(draw=_enough_parts)
+@guard(strategy=_enough_parts)
 def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
     """The split has a part of that number."""
     return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"there is no part {i}"
 
 
-@condition
+@guard
 def keeps_samples(of: Op, axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose leaves the first axis where it is, or the operator does not normalize each sample by itself."""
     return of.name == "nn.lp_normalize" or _order(axes, x)[0] == 0 or f"axes={_order(axes, x)} moves the first axis"
@@ -315,7 +315,7 @@ class _Blocks(NamedTuple):
 def _sizes(type_: TensorType) -> tuple[int, ...]:
     sizes = tuple(size for size in type_.shape if isinstance(size, int))
     if len(sizes) != type_.ndim or 0 in sizes or not sizes:
-        raise Refuse(f"{type_!r} is empty, or not static")
+        raise Reject(f"{type_!r} is empty, or not static")
     return sizes
 
 
@@ -350,13 +350,13 @@ def _blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> _Blocks:
     return _Blocks(inner, tuple(made[place] for place in places), tuple(places.index(place) for place in range(len(made))))
 
 
-def _channels_apart(dice: "Dice", axes: Draft, x: Draft, whole: Draft) -> Drafts:
-    batch, height, width, groups, size = (dice.pick((1, 2, 3)) for _ in range(5))
+def _channels_apart(sampler: "Sampler", axes: Sample, x: Sample, whole: Sample) -> Samples:
+    batch, height, width, groups, size = (sampler.pick((1, 2, 3)) for _ in range(5))
     shape = (batch, groups, size, height, width)
-    return [Draft(value=(0, 3, 1, 2)), Draft(shape=(batch, height, width, groups * size)), Draft(shape=shape)]
+    return [Sample(value=(0, 3, 1, 2)), Sample(shape=(batch, height, width, groups * size)), Sample(shape=shape)]
 
 
-@condition(draw=_channels_apart)
+@guard(strategy=_channels_apart)
 def moves_blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> bool | str:
     """The reshape takes the channels of an image apart that a transpose has moved, or together so that one can move them then."""
     outer = _blocks(axes, x, whole).outer

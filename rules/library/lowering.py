@@ -18,15 +18,15 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import ANY
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_not_empty, scalar_of, shape_of
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_not_empty, scalar_of, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.batch_norm import epsilon
 from passat.rules.library.matmul_algebra import other
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, gamma, beta, mean, var = tensors("x y gamma beta mean var")
 b, c = constants("b c")
@@ -42,7 +42,7 @@ class Inference(RuleSet):
 _ROUNDS = "each operator rounds by itself"
 
 
-@condition
+@guard
 def keeps_its_epsilon(x: Term, attrs: Attrs, name: str) -> bool | str:
     """The number that keeps a root from being 0 does not vanish in the element type."""
     given = attrs[name]
@@ -51,13 +51,13 @@ def keeps_its_epsilon(x: Term, attrs: Attrs, name: str) -> bool | str:
     return left > 0 or not given > 0 or f"{name}={given} is 0 as {x.type.dtype}"
 
 
-@condition
+@guard
 def has_axes(x: Term) -> bool | str:
     """The tensor is no scalar, which has no axis to sum over."""
     return x.type.ndim > 0 or "a scalar has no axes"
 
 
-@condition
+@guard
 def is_wide(x: Term) -> bool | str:
     """The elements have 32 bits or more: of narrower ones, the whole is computed in float32, and its parts would not be."""
     return x.type.dtype in ("float32", "float64") or f"{x.type.dtype} is computed in float32"
@@ -93,7 +93,7 @@ def all_or(attrs: Attrs, x: Term) -> tuple[int, ...]:
 
 def _grouped(attrs: Attrs, x: Term) -> list[AnyValue]:
     if not x.type.is_static:
-        raise Refuse(f"{x.type!r} is not static")
+        raise Reject(f"{x.type!r} is not static")
     axis = x.type.axis(attrs.axis)
     shape = list(x.type.shape)
     channels = shape[axis]
@@ -106,7 +106,7 @@ def in_groups(attrs: Attrs, x: Term) -> tuple[int, ...]:
     """The shape in which each group of channels has an axis of its own."""
     shape = tuple(_grouped(attrs, x))
     if 0 in shape:
-        raise Refuse(f"{x.type!r} is empty")
+        raise Reject(f"{x.type!r} is empty")
     return shape
 
 
@@ -123,7 +123,7 @@ def _standardized(data: Pattern, axes: AnyValue, under: Pattern) -> PCall:
     return centered / op.sqrt(op.mean(centered * centered, axis=axes, keepdims=True) + under)
 
 
-@condition
+@guard
 def channels_are_last(axis: int, x: Term, last: bool) -> bool | str:
     """The channels are the last axis, or not."""
     return (x.type.axis(axis) == x.type.ndim - 1) is last or f"the channels are axis {axis} of {x.type!r}"
@@ -213,12 +213,12 @@ class FastMath(RuleSet):
     softmax = (op.nn.softmax(x, axis=p) >> op.nn.fast_softmax(x, axis=p)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
 
 
-def _a_plane(dice: Dice, axis: Draft, x: Draft) -> Drafts:
-    shape = x.shape if x.shape is not None and len(x.shape) == 4 else tuple(dice.full() for _ in range(4))
-    return [Draft(value=dice.pick([(2, 3), (3, 2), (-2, -1), (-1, 2)])), Draft(shape)]
+def _a_plane(sampler: Sampler, axis: Sample, x: Sample) -> Samples:
+    shape = x.shape if x.shape is not None and len(x.shape) == 4 else tuple(sampler.full() for _ in range(4))
+    return [Sample(value=sampler.pick([(2, 3), (3, 2), (-2, -1), (-1, 2)])), Sample(shape)]
 
 
-@condition(draw=_a_plane)
+@guard(strategy=_a_plane)
 def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
     """The axes are the last two of four. (In three dimensions a mean over the last one is as likely a mean of rows.)"""
     reason = f"axis={axis} of {x.type!r} is not all but samples and channels"
@@ -227,14 +227,14 @@ def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
     return sorted(each % 4 for each in axis) == [2, 3] or reason
 
 
-@condition
+@guard
 def has_plane(x: Term) -> bool | str:
     """There are channels, and something to take the mean of: ONNX Runtime pools nothing else. (Of no samples there are no means, in either
     spelling.)"""
     return all(at_least(size, 1) for size in x.type.shape[1:]) or f"the planes of {x.type!r} may be empty"
 
 
-@condition
+@guard
 def is_pooled(x: Term) -> bool | str:
     """ONNX Runtime pools elements of the type: float32, as which it takes float16 too."""
     return x.type.dtype in ("float32", "float16") or f"ONNX Runtime has no global pooling of {x.type.dtype}"
@@ -245,10 +245,10 @@ def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
     """The newshape that counts the one size which it copied, and whose name is known. Refuses where another size is open or 0: counting
     would not find it. Of a size without a name ONNX Runtime may believe that it is another, and then refuse to count it."""
     if newshape.count(0) != 1 or any(entry < 0 for entry in newshape) or len(newshape) < 2:
-        raise Refuse(f"newshape={newshape} does not copy one size among others that are known")
+        raise Reject(f"newshape={newshape} does not copy one size among others that are known")
     size = x.type.shape[newshape.index(0)]
     if isinstance(size, int) or size is ANY:
-        raise Refuse(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
+        raise Reject(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
     return tuple(entry or -1 for entry in newshape)
 
 
@@ -269,7 +269,7 @@ class TargetForms(RuleSet):
 _FUSED = "one operator rounds at other places than the nodes that it stands for"
 
 
-@condition
+@guard
 def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The permutation exchanges the last two dimensions of three or more: flags of other products do that for matrices."""
     rank = x.type.ndim
@@ -277,7 +277,7 @@ def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
     return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not exchange the last two dimensions"
 
 
-@condition
+@guard
 def sums_something(x: Term, axis: int) -> bool | str:
     """The products are certainly sums of something: of nothing, ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
     return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, which is summed over, may be empty"
@@ -287,14 +287,14 @@ def _batches_agree(x: Term, y: Term) -> bool:
     return x.type.shape[:-2] == y.type.shape[:-2] and ANY not in x.type.shape[:-2]
 
 
-@condition
+@guard
 def is_turned_left(x: Term, y: Term) -> bool | str:
     """There are matrices on the left, or both batches are the same: ONNX Runtime's FusedMatMul does not turn none for one on the right."""
     some = all(at_least(size, 1) for size in x.type.shape[:-2])
     return some or _batches_agree(x, y) or f"{x.type!r}, which is turned, may be of no matrices, and {y.type!r} is another batch"
 
 
-@condition
+@guard
 def is_turned_right(x: Term, y: Term) -> bool | str:
     """There are columns, or both batches are the same: turning what has no columns then, ONNX Runtime's FusedMatMul does not broadcast."""
     some = at_least(y.type.shape[-2], 1)
@@ -306,7 +306,7 @@ def inverse_of(c: Term) -> float:
     """One by the one number that a constant holds. Refuses numbers without an inverse in range."""
     value = c.value().uniform()
     if value is None or not 1e-30 < abs(float(value)) < 1e30:
-        raise Refuse(f"{value} has no inverse in range")
+        raise Reject(f"{value} has no inverse in range")
     return 1.0 / float(value)
 
 
@@ -315,7 +315,7 @@ def scaled_by(alpha: float, c: Term) -> float:
     """The product of a factor and the one number that a constant holds. Refuses what is out of range."""
     value = c.value().uniform()
     if value is None or not abs(alpha * float(value)) < 1e30:
-        raise Refuse(f"{alpha} * {value} is out of range")
+        raise Reject(f"{alpha} * {value} is out of range")
     return alpha * float(value)
 
 

@@ -19,13 +19,13 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import same_dim
 from passat.ir.tensor import Array
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import (
+    Reject,
     Term,
     computed,
-    condition,
     equals,
+    guard,
     has_dtype,
     is_all,
     is_finite,
@@ -36,11 +36,11 @@ from passat.rules.conditions import (
     same_type,
     shape_of,
 )
-from passat.rules.drafts import Draft, Drafts
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.pattern import PCall, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z, v = tensors("x y z v")
 c, d, e, b = constants("c d e b")
@@ -82,11 +82,11 @@ class MaskArithmetic(RuleSet):
     ).when(is_integer(x))
 
 
-def _past_the_bend(dice: Dice, c: Draft) -> Drafts:
-    return [Draft((1,) * dice.integer(0, 1), elements=(dice.pick((20.0, 24.0, 40.0)),))]
+def _past_the_bend(sampler: Sampler, c: Sample) -> Samples:
+    return [Sample((1,) * sampler.integer(0, 1), elements=(sampler.pick((20.0, 24.0, 40.0)),))]
 
 
-@condition(draw=_past_the_bend)
+@guard(strategy=_past_the_bend)
 def is_past_the_bend(c: Term) -> bool | str:
     """Above the number, softplus differs from its operand by less than rounding."""
     value = c.value().uniform()
@@ -97,19 +97,19 @@ def is_past_the_bend(c: Term) -> bool | str:
     return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value} softplus is not yet its operand"
 
 
-def _some_out_of_range(dice: Dice, c: Draft, e: Draft, dtype: Draft) -> Drafts:
-    shape = tuple(dice.full() for _ in range(dice.integer(0, 3)))
-    masked = np.asarray(dice.generator.random(shape) < 0.5)
+def _some_out_of_range(sampler: Sampler, c: Sample, e: Sample, dtype: Sample) -> Samples:
+    shape = tuple(sampler.full() for _ in range(sampler.integer(0, 3)))
+    masked = np.asarray(sampler.generator.random(shape) < 0.5)
     masked.flat[0] = True
-    numbers = np.where(masked, dice.pick((1.5, -1.75)) * 2.0**30, 100 * dice.generator.normal(size=shape))
+    numbers = np.where(masked, sampler.pick((1.5, -1.75)) * 2.0**30, 100 * sampler.generator.normal(size=shape))
     return [
-        Draft(shape, "bool", elements=lambda dice, shape: masked),
-        Draft(shape, dice.pick(("float32", "float64")), elements=lambda dice, shape: numbers),
-        Draft(value=dice.pick(("int32", "int64"))),
+        Sample(shape, "bool", elements=lambda sampler, shape: masked),
+        Sample(shape, sampler.pick(("float32", "float64")), elements=lambda sampler, shape: numbers),
+        Sample(value=sampler.pick(("int32", "int64"))),
     ]
 
 
-@condition(draw=_some_out_of_range)
+@guard(strategy=_some_out_of_range)
 def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
     """Numbers are cast to integers of which some are out of range, but none of those that are chosen: where the mask is false."""
     if e.type.dtype not in FLOATS or dtype not in ("int32", "int64") or c.type.shape != e.type.shape:
@@ -147,19 +147,19 @@ _TURNED = op.transpose(_BATCHES, axes=p)
 _KEYS = op.reshape(_TURNED, ...)
 
 
-def _turned_batches(dice: Dice, axes: Draft, x: Draft, batches: Draft, whole: Draft) -> Drafts:
-    leading = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
-    last = tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
-    order = tuple(int(axis) for axis in dice.generator.permutation(len(last)))
+def _turned_batches(sampler: Sampler, axes: Sample, x: Sample, batches: Sample, whole: Sample) -> Samples:
+    leading = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
+    last = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
+    order = tuple(int(axis) for axis in sampler.generator.permutation(len(last)))
     return [
-        Draft(value=(0, *(axis + 1 for axis in order))),
-        Draft((*leading, *last)),
-        Draft((math.prod(leading), *last)),
-        Draft((*dice.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
+        Sample(value=(0, *(axis + 1 for axis in order))),
+        Sample((*leading, *last)),
+        Sample((math.prod(leading), *last)),
+        Sample((*sampler.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
     ]
 
 
-@condition(draw=_turned_batches)
+@guard(strategy=_turned_batches)
 def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
     """Leading axes are merged to one, which a transpose leaves first, and are taken apart again, so that the last axes stay whole."""
     inner, outer = batches.type, whole.type
@@ -180,7 +180,7 @@ def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
     wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
     found = static_newshape(x.type.shape, wanted)
     if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
-        raise Refuse(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
     newshape: tuple[int, ...] = tuple(found["newshape"])
     return newshape
 
@@ -200,17 +200,17 @@ class BatchTransposes(RuleSet):
     )
 
 
-def _all_places(dice: Dice, c: Draft, x: Draft, batch_dims: Draft) -> Drafts:
-    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 2, 3))))
+def _all_places(sampler: Sampler, c: Sample, x: Sample, batch_dims: Sample) -> Samples:
+    sizes = x.shape if x.shape else tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
 
-    def places(dice: Dice, shape: tuple[int, ...]) -> Array:
+    def places(sampler: Sampler, shape: tuple[int, ...]) -> Array:
         found = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
-        return (found - np.where(dice.generator.random(found.shape) < 0.2, np.asarray(sizes), 0)).reshape(shape)
+        return (found - np.where(sampler.generator.random(found.shape) < 0.2, np.asarray(sizes), 0)).reshape(shape)
 
-    return [Draft((*dice.pick([sizes, (math.prod(sizes),)]), len(sizes)), elements=places), Draft(sizes), Draft(value=0)]
+    return [Sample((*sampler.pick([sizes, (math.prod(sizes),)]), len(sizes)), elements=places), Sample(sizes), Sample(value=0)]
 
 
-@condition(draw=_all_places)
+@guard(strategy=_all_places)
 def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
     """The places are those of all elements, in row order."""
     places, data = c.value(), x.type
@@ -224,18 +224,18 @@ def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
     return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
 
 
-def _all_indices(dice: Dice, c: Draft, x: Draft, axis: Draft) -> Drafts:
-    sizes = x.shape if x.shape else tuple(dice.full() for _ in range(dice.pick((1, 2, 3))))
-    at = dice.integer(0, len(sizes) - 1)
+def _all_indices(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Samples:
+    sizes = x.shape if x.shape else tuple(sampler.full() for _ in range(sampler.pick((1, 2, 3))))
+    at = sampler.integer(0, len(sizes) - 1)
 
-    def counted(dice: Dice, shape: tuple[int, ...]) -> Array:
-        return np.arange(sizes[at]).reshape(shape) - (sizes[at] if dice.chance(0.3) else 0)
+    def counted(sampler: Sampler, shape: tuple[int, ...]) -> Array:
+        return np.arange(sizes[at]).reshape(shape) - (sizes[at] if sampler.chance(0.3) else 0)
 
-    shape = c.shape if c.shape is not None else dice.pick([(sizes[at],), (1, sizes[at]), (sizes[at], 1)])
-    return [Draft(shape, elements=counted), Draft(sizes), Draft(value=at - dice.pick((0, len(sizes))))]
+    shape = c.shape if c.shape is not None else sampler.pick([(sizes[at],), (1, sizes[at]), (sizes[at], 1)])
+    return [Sample(shape, elements=counted), Sample(sizes), Sample(value=at - sampler.pick((0, len(sizes))))]
 
 
-@condition(draw=_all_indices)
+@guard(strategy=_all_indices)
 def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices are all those of the axis, in order."""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim:
@@ -246,7 +246,7 @@ def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the indices are in another order"
 
 
-@condition
+@guard
 def is_smaller(y: Term, x: Term) -> bool | str:
     """The tensor is broadcast against a larger one, and is more than a vector, which would be a bias."""
     small, large = y.type, x.type

@@ -21,25 +21,25 @@ from typing import Final
 from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import Shape, same_dim
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import (
+    Reject,
     Term,
     computed,
-    condition,
+    guard,
     has_rank,
     is_axis,
     is_finite,
     is_float,
     same_shape,
 )
-from passat.rules.drafts import Draft, Drafts
 from passat.rules.holes import CaseHole, cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
@@ -64,20 +64,20 @@ def _right(kind: CaseHole, weight: Pattern) -> Pattern:
 first, second = cases("first", "matmul", "dense"), cases("second", "matmul", "dense")
 
 
-@condition
+@guard
 def is_modest(w: Term, v: Term) -> bool | str:
     """The product of two weights does not take long to compute: the last axis of the first one is summed over."""
     sizes = [dim for dim in (*w.type.shape, v.type.shape[-1]) if isinstance(dim, int)]
     return math.prod(sizes) <= _MOST or f"the product of {w.type!r} and {v.type!r} takes {math.prod(sizes):.2g} multiplications"
 
 
-@condition
+@guard
 def has_entries(y: Term) -> bool | str:
     """The matrices certainly have entries: a sum of nothing is 0, whatever is infinite beside it."""
     return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
 
 
-@condition
+@guard
 def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
     """All are matrices, or stacks of matrices of one shape: nothing is broadcast."""
     ranks = {term.type.ndim for term in (x, y, z)}
@@ -88,7 +88,7 @@ def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
     return same or f"the stacks have shapes {stacks}"
 
 
-@condition
+@guard
 def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
     """The constant is a vector with one number for each index of an axis of the weight."""
     return (c.type.ndim == 1 and c.type.shape[0] == w.type.shape[axis]) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
@@ -104,7 +104,7 @@ _LEFT, _OTHER = _weighted(first, x, w), _weighted(second, x, v)
 _SUM: Final = product(x, _RIGHT_W + _RIGHT_V)
 
 
-@condition
+@guard
 def is_regular_divisor(c: Term) -> bool | str:
     """The divisor and its reciprocal are finite and far from 0."""
     value = c.value().uniform()
@@ -120,18 +120,18 @@ _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
 _RESHAPED = "a product of another shape may sum in another order"
 
 
-def _repeated_heads_in_groups(dice: Dice, x: Draft, y: Draft, wide: Draft, heads: Draft) -> Drafts:
-    batch, count, times, length, size = (dice.full() for _ in range(5))
-    other = x.shape if x.shape is not None else (batch, count * times, dice.full(), dice.pick([length, size]))
+def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Sample, heads: Sample) -> Samples:
+    batch, count, times, length, size = (sampler.full() for _ in range(5))
+    other = x.shape if x.shape is not None else (batch, count * times, sampler.full(), sampler.pick([length, size]))
     return [
-        Draft(other),
-        Draft((batch, count, 1, length, size)),
-        Draft((batch, count, times, length, size)),
-        Draft((batch, count * times, length, size)),
+        Sample(other),
+        Sample((batch, count, 1, length, size)),
+        Sample((batch, count, times, length, size)),
+        Sample((batch, count * times, length, size)),
     ]
 
 
-@condition(draw=_repeated_heads_in_groups)
+@guard(strategy=_repeated_heads_in_groups)
 def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
     """Heads (batch, heads, 1, length, size) are repeated within each group and merged: (batch, all heads, length, size); the other factor
     has as many heads."""
@@ -151,10 +151,10 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
 def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
     attrs = static_newshape(source, target)
     if attrs is None or attrs["allowzero"]:
-        raise Refuse(f"no reshape of {source} is certain to give {target}")
+        raise Reject(f"no reshape of {source} is certain to give {target}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
-        raise Refuse(f"{target} may be empty")
+        raise Reject(f"{target} may be empty")
     return newshape
 
 
@@ -176,7 +176,7 @@ def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
     return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=merged_shape(x, _WIDE, whole))
 
 
-@condition
+@guard
 def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose exchanges the last two axes and leaves the others where they are."""
     rank = x.type.ndim
@@ -184,7 +184,7 @@ def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
     return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
 
 
-@condition
+@guard
 def is_set(*flags: bool) -> bool | str:
     """One of the flags at least is set."""
     return any(flags) or "neither operand is transposed"

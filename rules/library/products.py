@@ -19,16 +19,16 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import Dim, same_dim
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_axis, is_float, is_not_empty, shape_of
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_float, is_not_empty, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, stays_finite
 from passat.rules.library.views import keeps_shape
-from passat.rules.multi_root import each, joined, parts
+from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
@@ -44,12 +44,12 @@ def product(left: Pattern, right: Pattern) -> PCall:
     return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
-def _a_row_and_a_matrix(dice: Dice, b: Draft, product: Draft) -> Drafts:
-    matrix = product.shape if product.shape is not None and len(product.shape) == 2 else (dice.full(), dice.full())
-    return [Draft(matrix[1:]), Draft(matrix)]
+def _a_row_and_a_matrix(sampler: Sampler, b: Sample, product: Sample) -> Samples:
+    matrix = product.shape if product.shape is not None and len(product.shape) == 2 else (sampler.full(), sampler.full())
+    return [Sample(matrix[1:]), Sample(matrix)]
 
 
-@condition(draw=_a_row_and_a_matrix)
+@guard(strategy=_a_row_and_a_matrix)
 def is_row_bias(b: Term, product: Term) -> bool | str:
     """A vector as long as the rows of a matrix of floating-point numbers: what runs a Gemm need not do so for integers."""
     if product.type.ndim != 2 or product.type.dtype not in FLOATS:
@@ -57,7 +57,7 @@ def is_row_bias(b: Term, product: Term) -> bool | str:
     return b.type.shape == product.type.shape[1:] or f"{b.type!r} is no bias of {product.type!r}"
 
 
-@condition
+@guard
 def keeps_rows(x: Term, flat: Term) -> bool | str:
     """The reshape only merges leading axes: rows stay rows."""
     return (x.type.ndim >= 2 and flat.type.ndim == 2 and same_dim(x.type.shape[-1], flat.type.shape[-1])) or (
@@ -65,13 +65,13 @@ def keeps_rows(x: Term, flat: Term) -> bool | str:
     )
 
 
-@condition
+@guard
 def is_matrix(w: Term) -> bool | str:
     """The weight is a matrix, and not one without rows: a product over nothing has elements that its factors have not."""
     return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is no matrix with rows"
 
 
-@condition
+@guard
 def is_vector_of(b: Term, w: Term) -> bool | str:
     """The constant is a vector as long as the rows of the weight, of floating-point numbers (see `is_row_bias`)."""
     return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is no bias of a product by {w.type!r}"
@@ -82,7 +82,7 @@ def matrix_rows(w: Term) -> tuple[int, ...]:
     """The newshape that makes a matrix for a weight."""
     size = w.type.shape[0]
     if not isinstance(size, int):
-        raise Refuse(f"{w.type!r} is not static")
+        raise Reject(f"{w.type!r} is not static")
     return (-1, size)
 
 
@@ -120,17 +120,17 @@ class Products(RuleSet):
     )
 
 
-def _one_number(dice: Dice, c: Draft, x: Draft) -> Drafts:
-    return [Draft((1,) * dice.integer(0, 1 if x.shape is None else len(x.shape)))]
+def _one_number(sampler: Sampler, c: Sample, x: Sample) -> Samples:
+    return [Sample((1,) * sampler.integer(0, 1 if x.shape is None else len(x.shape)))]
 
 
-@condition(draw=_one_number)
+@guard(strategy=_one_number)
 def is_scalar(c: Term, x: Term) -> bool | str:
     """The constant has one element and does not add axes to what it meets."""
     return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
 
 
-@condition
+@guard
 def is_power_of_two(c: Term) -> bool | str:
     """Dividing by the number and multiplying by its reciprocal are the same, bit for bit: both have all their bits."""
     value = c.value().uniform()
@@ -141,13 +141,13 @@ def is_power_of_two(c: Term) -> bool | str:
     return float(limits.smallest_normal) <= min(size, 1 / size) or f"{value} is too large or too small"
 
 
-@condition
+@guard
 def is_product_bias(b: Term, x: Term) -> bool | str:
     """The constant is a vector along the last axis."""
     return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is no bias of {x.type!r}"
 
 
-@condition
+@guard
 def does_not_grow(c: Term) -> bool | str:
     """Where the element type has a short range, the parts of a sum may overflow that the sum does not, unless the factor is at most 1."""
     if c.type.dtype != "float16":
@@ -161,7 +161,7 @@ def no_axes(c: Term) -> tuple[int, ...]:
     return ()
 
 
-@condition
+@guard
 def is_stack(x: Term) -> bool | str:
     """The tensor is a matrix, or a stack of matrices."""
     return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
@@ -212,13 +212,13 @@ class Weights(RuleSet):
     )
 
 
-@condition
+@guard
 def is_laid_out(layout: str, weight: str, data: str) -> bool | str:
     """Data is laid out so, and outputs are the first axis of the weight."""
     return (layout == data and weight.startswith("O")) or f"the layouts are {layout} and {weight}"
 
 
-@condition
+@guard
 def is_column_of(c: Term, whole: Term) -> bool | str:
     """The tensor has one number for each channel of data laid out as N, channels, space."""
     rank = whole.type.ndim
@@ -292,7 +292,7 @@ class ParallelBatches(RuleSet):
     )
 
 
-@condition
+@guard
 def makes_heads(view: Term, whole: Term) -> bool | str:
     """The reshape only splits the last axis into heads: (..., length, heads * size) becomes (..., length, heads, size)."""
     source, target = whole.type.shape, view.type.shape
@@ -311,11 +311,11 @@ def all_heads(view: Term) -> tuple[int, ...]:
     """The newshape of the heads of all branches."""
     size = view.type.shape[-1]
     if not isinstance(size, int) or not all(at_least(dim, 1) for dim in view.type.shape):
-        raise Refuse(f"{view.type!r} is not static, or may be empty")
+        raise Reject(f"{view.type!r} is not static, or may be empty")
     return (*(0,) * (view.type.ndim - 2), -1, size)
 
 
-@condition
+@guard
 def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
     """The transpose takes the heads before length and size, in whichever order these are."""
     rank = view.type.ndim
@@ -365,7 +365,7 @@ def unstacked(w: Term) -> tuple[int, ...]:
 def _static(w: Term) -> tuple[int, int]:
     rows, columns = w.type.shape
     if not isinstance(rows, int) or not isinstance(columns, int) or not rows or not columns:
-        raise Refuse(f"{w.type!r} is not static, or empty")
+        raise Reject(f"{w.type!r} is not static, or empty")
     return rows, columns
 
 

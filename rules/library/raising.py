@@ -18,13 +18,13 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.emitting import shortest
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import Refuse, Term, computed, condition, has_dtype, is_all, is_float, is_not_empty, keeps_type
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type
 from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")
@@ -32,7 +32,7 @@ m, n, p, q, r = attributes("m n p q r")
 _ROUNDS = "one operator rounds at other places than the nodes that it stands for"
 
 
-@condition
+@guard
 def is_trailing(axis: AnyValue, x: Term) -> bool | str:
     """The axes are the last ones, without a gap."""
     axes = (axis,) if isinstance(axis, int) else axis
@@ -43,7 +43,7 @@ def is_trailing(axis: AnyValue, x: Term) -> bool | str:
     return found == list(range(rank - len(found), rank)) or f"axis={axis} of {x.type!r} are not its last axes"
 
 
-@condition
+@guard
 def are_same_axes(a: AnyValue, b: AnyValue, x: Term) -> bool | str:
     """Two reductions are over the same axes."""
     rank = x.type.ndim
@@ -51,7 +51,7 @@ def are_same_axes(a: AnyValue, b: AnyValue, x: Term) -> bool | str:
     return (bool(first) and first == second) or f"axis={a} and axis={b} differ"
 
 
-@condition
+@guard
 def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
     """The tensor has just the shape that the other has from the first of the axes on."""
     count = 1 if isinstance(axis, int) else len(axis)
@@ -60,14 +60,14 @@ def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
     return (g.type.ndim == count and g.type.shape == x.type.shape[x.type.ndim - count :]) or f"{g.type!r} does not scale the axes {axis}"
 
 
-@condition
+@guard
 def is_from(g: Term, x: Term, axis: int) -> bool | str:
     """The tensor has just the shape that the other has from the axis on."""
     tail = x.type.shape[axis % x.type.ndim :]
     return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} has not the shape {tail}"
 
 
-@condition
+@guard
 def is_epsilon(c: Term) -> bool | str:
     """One number, not negative, that adds no axes, of tensors of 32 bits: of others the operators round elsewhere."""
     if c.type.dtype != "float32":
@@ -89,7 +89,7 @@ def attribute_of(c: Term) -> float:
     """The one number of a constant, as an attribute is read that has its 32 bits."""
     value = c.value().uniform()
     if value is None:
-        raise Refuse("the elements of the constant differ")
+        raise Reject("the elements of the constant differ")
     return shortest(float(value))
 
 
@@ -119,7 +119,7 @@ class RootForms(RuleSet):
     quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
 
 
-@condition
+@guard
 def has_rows(x: Term, axis: AnyValue) -> bool | str:
     """There is something to take a mean of. (There may be no rows at all: then there are none before and none after.)"""
     sizes = [x.type.shape[each] for each in ((axis,) if isinstance(axis, int) else axis)]
@@ -132,7 +132,7 @@ def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
     count = 1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis})
     tail = x.type.shape[x.type.ndim - count :]
     if not all(isinstance(size, int) for size in tail):
-        raise Refuse(f"the last sizes of {x.type!r} are not known")
+        raise Reject(f"the last sizes of {x.type!r} are not known")
     return tuple(int(size) for size in tail)  # type: ignore[arg-type]  # all are integers
 
 
@@ -152,7 +152,7 @@ _PLAIN_POWERS = op.exp(x)
 _PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exclude=False)
 
 
-@condition
+@guard
 def is_one_axis(axis: AnyValue) -> bool | str:
     """A reduction over one axis."""
     return isinstance(axis, int) or (isinstance(axis, tuple) and len(axis) == 1) or f"axis={axis} is not one axis"
@@ -168,13 +168,13 @@ _GROUPS = op.reshape(x, ..., newshape=m)
 _IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), ..., newshape=n)
 
 
-def _some_groups(dice: Dice, groups: Draft, x: Draft, whole: Draft) -> Drafts:
-    count, each, places = dice.pick((1, 2, 2, 3)), dice.full(), tuple(dice.full() for _ in range(dice.integer(1, 3)))
-    data = (dice.full(), count * each, *places)
-    return [Draft((data[0], count, each * math.prod(places))), Draft(data), Draft(data)]
+def _some_groups(sampler: Sampler, groups: Sample, x: Sample, whole: Sample) -> Samples:
+    count, each, places = sampler.pick((1, 2, 2, 3)), sampler.full(), tuple(sampler.full() for _ in range(sampler.integer(1, 3)))
+    data = (sampler.full(), count * each, *places)
+    return [Sample((data[0], count, each * math.prod(places))), Sample(data), Sample(data)]
 
 
-@condition(draw=_some_groups)
+@guard(strategy=_some_groups)
 def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     """The reshape takes channels apart in groups, one axis for each sample and each group, and back."""
     inner, outer = groups.type, x.type
@@ -186,14 +186,14 @@ def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     return (count > 0 and channels % count == 0) or f"{channels} channels are not {count} groups"
 
 
-def _one_for_each_channel(dice: Dice, c: Draft, x: Draft) -> Drafts:
+def _one_for_each_channel(sampler: Sampler, c: Sample, x: Sample) -> Samples:
     if x.shape is None or len(x.shape) < 2:
         return None
     wanted = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    return [Draft(dice.pick([wanted, (1, *wanted)]))]
+    return [Sample(sampler.pick([wanted, (1, *wanted)]))]
 
 
-@condition(draw=_one_for_each_channel)
+@guard(strategy=_one_for_each_channel)
 def is_per_channel(c: Term, x: Term) -> bool | str:
     """The constant has one element for each channel, axis 1, and is laid along it."""
     rank, shape = x.type.ndim, c.type.shape
@@ -206,7 +206,7 @@ def group_count(groups: Term) -> int:
     """How many groups there are."""
     count = groups.type.shape[1]
     if not isinstance(count, int):
-        raise Refuse("the number of groups is not known")
+        raise Reject("the number of groups is not known")
     return count
 
 
@@ -215,11 +215,11 @@ def one_axis(c: Term) -> tuple[int, ...]:
     """The newshape of a vector."""
     size = c.type.size
     if not isinstance(size, int):
-        raise Refuse(f"{c.type!r} is not static")
+        raise Reject(f"{c.type!r} is not static")
     return (size,)
 
 
-@condition
+@guard
 def is_about(c: Term, value: float, x: Term) -> bool | str:
     """The constant is one number, the nearest that the element type has to a value, give or take the last bits that exporters round."""
     found = c.value().uniform()
@@ -242,7 +242,7 @@ slope = cases("slope", "divided", "scaled")
 cube = cases("cube", "power", "product", "factored", "factored_square")
 
 
-@condition
+@guard
 def has_exact_bend(x: Term) -> bool | str:
     """The elements have no more digits than float32, in which ONNX's definition of the approximated Gelu has its constants."""
     return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"

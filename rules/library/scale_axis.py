@@ -18,10 +18,10 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
-from passat.rules.conditions import (
+from passat.rules.guards import (
     Term,
     computed,
-    condition,
+    guard,
     has_no_zero,
     has_rank,
     is_axis,
@@ -62,39 +62,39 @@ a, p, q = attributes("a p q")
 _NOTE = "scales the weights instead of the data"
 
 
-@condition
+@guard
 def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
     """The constant is one number, or one for each channel, wherever the layout has these."""
     return lies_along(c, whole.type, attrs["layout" if "layout" in attrs else "data_layout"].index("C"))
 
 
-@condition
+@guard
 def is_unpadded_group(attrs: Attrs) -> bool | str:
     """The convolution has one group and pads with no zeros, to which a shift would not be added."""
     padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
     return (attrs.groups == 1 and not any(padding)) or f"it has {attrs.groups} groups, and pads by {attrs.padding}"
 
 
-@condition
+@guard
 def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
     """Two numbers, from the front or from the end, mean the same axis."""
     return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
 
 
-@condition
+@guard
 def is_row_stack(x: Term, most: int) -> bool | str:
     """The data has so many axes at most, and rows."""
     return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {most} axes"
 
 
-@condition
+@guard
 def has_channels_last(attrs: Attrs) -> bool | str:
     """The channels of the data are its last axis."""
     layout = attrs.data_layout
     return layout == f"N{SPATIAL[len(layout) - 2]}C" or f"the data is laid out as {layout}"
 
 
-@condition
+@guard
 def has_channels_first(attrs: Attrs) -> bool | str:
     """The channels of the data are axis 1."""
     layout = attrs.data_layout
@@ -158,7 +158,7 @@ sum_or_difference = operator("sum_or_difference", "add", "subtract")
 _MOVED = "scales earlier or later, and rounds there"
 
 
-@condition
+@guard
 def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
     """What is padded with is 0 or taken from the tensor, and the constant does not vary along the axes that are padded."""
     if attrs.pad_mode == "constant" and attrs.pad_value != 0:
@@ -171,7 +171,7 @@ def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
     return still or f"{c.type!r} varies along an axis that is padded by {attrs.pad_width}"
 
 
-@condition
+@guard
 def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     """The constant is the same for each of the first axis, and the tensor behind that static."""
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
@@ -179,7 +179,7 @@ def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
 
 
-@condition
+@guard
 def is_spread(y: Term, x: Term) -> bool | str:
     """The tensor is copied along an axis of the other that is longer."""
     shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
@@ -187,7 +187,7 @@ def is_spread(y: Term, x: Term) -> bool | str:
     return copied or f"{y.type!r} is not copied to meet {x.type!r}"
 
 
-@condition
+@guard
 def divides_in_range(b: Term, c: Term) -> bool | str:
     """The quotients of a bias and a scale are finite, and 0 only where the bias is."""
     bias, scale = (term.value().numpy().astype(np.float64) for term in (b, c))
@@ -201,7 +201,7 @@ def divides_in_range(b: Term, c: Term) -> bool | str:
 @computed
 def one_sample(whole: Term) -> tuple[int, ...]:
     """The shape of one index of the first axis."""
-    return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the condition has seen that they are integers
+    return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the guard has seen that they are integers
 
 
 def _transposed(axes: AnyValue, whole: Pattern) -> PCall:

@@ -19,29 +19,29 @@ from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
-from passat.rules.checking.dice import Dice
-from passat.rules.conditions import (
-    Refuse,
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import (
+    Reject,
     Term,
     compose,
     computed,
-    condition,
+    guard,
     has_rank,
     is_identity,
     is_not_empty,
     same_type,
 )
-from passat.rules.drafts import Draft, Drafts
 from passat.rules.holes import CaseHole, cases, operator, tensors_of
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
+from passat.rules.samples import Sample, Samples
 
 x, y = tensors("x y")
 c, d = constants("c d")
 a, b, p, q, s, t, u = attributes("a b p q s t u")
 
 
-@condition
+@guard
 def keeps_shape(x: Term, whole: Term) -> bool | str:
     """The view has the shape of what it looks at."""
     return is_identity_reshape(x.type, whole.type) or f"{whole.type!r} is not certainly {x.type!r}"
@@ -53,13 +53,13 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
     would count elements (-1) that may be none, unless a `newshape` that was `given` counts them already."""
     attrs = static_newshape(x.type.shape, whole.type.shape)
     if attrs is None or attrs["allowzero"]:
-        raise Refuse(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape:
         others = [dim for dim, entry in zip(whole.type.shape, newshape, strict=True) if entry != -1]
         certain = all(at_least(dim, 1) for dim in others) or any(-1 in entries for entries in given)
         if not certain or 0 in x.type.shape:
-            raise Refuse(f"{x.type!r} may be empty")
+            raise Reject(f"{x.type!r} may be empty")
     return newshape
 
 
@@ -83,7 +83,7 @@ class Views(RuleSet):
     fuse = _PAIR >> op.reshape(x, newshape=new_shape(x, _PAIR, *_GIVEN))
 
 
-@condition
+@guard
 def is_view(axes: AnyValue, x: Term) -> bool | str:
     """The transpose moves no axis of more than one element past another."""
     return (
@@ -110,13 +110,13 @@ def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
 
 
-@condition
+@guard
 def same_cast(x: Term, dtype: str) -> bool | str:
     """The cast is to the element type that the tensor has."""
     return x.type.dtype == dtype or f"casts {x.type.dtype} to {dtype}"
 
 
-@condition
+@guard
 def loses_nothing(x: Term, through: str) -> bool | str:
     """Every value of the tensor's element type is a value of the type it is cast through."""
     source = x.type.dtype
@@ -135,7 +135,7 @@ def loses_nothing(x: Term, through: str) -> bool | str:
     return f"{reason} ({to_numpy(source)})"
 
 
-@condition
+@guard
 def is_whole(attrs: Attrs, x: Term) -> bool | str:
     """The slice takes everything."""
     return is_identity_slice(x.type, attrs) or f"takes a part of {x.type!r}"
@@ -146,7 +146,7 @@ def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
     """A parameter of the one slice that does what two do. Refuses where the sizes do not tell."""
     found = compose_slices(x.type.shape, inner, outer)
     if found is None:
-        raise Refuse(f"the slices do not compose on {x.type!r}")
+        raise Reject(f"the slices do not compose on {x.type!r}")
     return found[part]
 
 
@@ -166,14 +166,14 @@ class ChainedViews(RuleSet):
     )
 
 
-@condition
+@guard
 def pads_nothing(width: AnyValue) -> bool | str:
     """All paddings are zero."""
     flat = [side for pair in width for side in (pair if isinstance(pair, tuple) else (pair,))]
     return not any(flat) or f"pads by {width}"
 
 
-@condition
+@guard
 def one_part(x: Term, whole: Term) -> bool | str:
     """The split has one part."""
     return (isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1) or "splits into several parts"
@@ -216,35 +216,35 @@ def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
     """The sizes of tensors along an axis. Refuses where one is not known."""
     sizes = [part.type.shape[part.type.axis(axis)] for part in parts]
     if not all(isinstance(size, int) for size in sizes):
-        raise Refuse(f"the sizes along axis {axis} are {sizes}")
+        raise Reject(f"the sizes along axis {axis} are {sizes}")
     return [int(size) for size in sizes]  # type: ignore[arg-type]  # all are integers
 
 
 def _field_sizes(split: Term, axis: int) -> list[Dim]:
     if not isinstance(split.type_, TupleType):
-        raise Refuse(f"{split.type_!r} is no tuple")
+        raise Reject(f"{split.type_!r} is no tuple")
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 
-def _joined_parts(dice: Dice, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
+def _joined_parts(sampler: Sampler, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
     """An axis, shapes that go side by side along it, and the attributes of a split that cuts where they meet."""
-    shape = dice.shape(1, 3)
-    axis = dice.integer(-len(shape), len(shape) - 1)
-    sizes = [dice.dim() for _ in range(count)]
+    shape = sampler.shape(1, 3)
+    axis = sampler.integer(-len(shape), len(shape) - 1)
+    sizes = [sampler.dim() for _ in range(count)]
     shapes = [tuple(size if i == axis % len(shape) else dim for i, dim in enumerate(shape)) for size in sizes]
     places = tuple(sum(sizes[:i]) for i in range(1, count))
-    whole = count if len(set(sizes)) == 1 and dice.chance(0.5) else places
-    return axis, shapes, {"axis": axis % len(shape) - dice.pick((0, len(shape))), "indices_or_sections": whole}
+    whole = count if len(set(sizes)) == 1 and sampler.chance(0.5) else places
+    return axis, shapes, {"axis": axis % len(shape) - sampler.pick((0, len(shape))), "indices_or_sections": whole}
 
 
-def _a_whole_split(dice: Dice, x: Draft, split: Draft, cut: Draft, axis: Draft, count: int) -> Drafts:
-    at, shapes, attrs = _joined_parts(dice, count)
+def _a_whole_split(sampler: Sampler, x: Sample, split: Sample, cut: Sample, axis: Sample, count: int) -> Samples:
+    at, shapes, attrs = _joined_parts(sampler, count)
     size = sum(shape[at] for shape in shapes)
     whole = tuple(size if i == at % len(shapes[0]) else dim for i, dim in enumerate(shapes[0]))
-    return [Draft(whole), None, Draft(value=attrs), Draft(value=at)]
+    return [Sample(whole), None, Sample(value=attrs), Sample(value=at)]
 
 
-@condition(draw=_a_whole_split)
+@guard(strategy=_a_whole_split)
 def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
     """The fields are all that a split along this axis has, in order."""
     rank = x.type.ndim
@@ -254,12 +254,12 @@ def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> b
     return found == count or f"the split has {found} parts"
 
 
-def _a_split_where_joined(dice: Dice, split: Draft, cut: Draft, axis: Draft, *parts: Draft) -> Drafts:
-    at, shapes, attrs = _joined_parts(dice, len(parts))
-    return [None, Draft(value=attrs), Draft(value=at), *map(Draft, shapes)]
+def _a_split_where_joined(sampler: Sampler, split: Sample, cut: Sample, axis: Sample, *parts: Sample) -> Samples:
+    at, shapes, attrs = _joined_parts(sampler, len(parts))
+    return [None, Sample(value=attrs), Sample(value=at), *map(Sample, shapes)]
 
 
-@condition(draw=_a_split_where_joined)
+@guard(strategy=_a_split_where_joined)
 def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
     """The split cuts the concatenation where its parts meet."""
     rank = parts[0].type.ndim
@@ -285,10 +285,10 @@ def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behi
     start, own = sum(sizes[: len(before)]), sizes[len(before)]
     slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
     if axis % rank not in slices:
-        raise Refuse(f"the slice is not along axis {axis}")
+        raise Reject(f"the slice is not along axis {axis}")
     taken = taken_places(sum(sizes), *slices[axis % rank])
     if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
-        raise Refuse(f"the slice takes {taken}, the part has {start} to {start + own}")
+        raise Reject(f"the slice takes {taken}, the part has {start} to {start + own}")
     slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
     found = {
         "axes": tuple(slices),
@@ -304,18 +304,18 @@ def _slice_of_part(which: str) -> Computed:
     return found
 
 
-def _some_places(dice: Dice, axes: Draft, strides: Draft, axis: Draft, x: Draft, *places: Draft) -> Drafts:
-    shape = list(dice.shape(1, 3))
-    at = dice.integer(-len(shape), len(shape) - 1)
-    sizes = [dice.integer(1, 3) for _ in places[1:]]
-    shape[at] = sum(sizes) + dice.integer(0, 2)
-    begin = dice.integer(0, shape[at] - sum(sizes))
+def _some_places(sampler: Sampler, axes: Sample, strides: Sample, axis: Sample, x: Sample, *places: Sample) -> Samples:
+    shape = list(sampler.shape(1, 3))
+    at = sampler.integer(-len(shape), len(shape) - 1)
+    sizes = [sampler.integer(1, 3) for _ in places[1:]]
+    shape[at] = sum(sizes) + sampler.integer(0, 2)
+    begin = sampler.integer(0, shape[at] - sum(sizes))
     found = [(begin + sum(sizes[:i]),) for i in range(len(places))]
-    same = at % len(shape) - dice.pick((0, len(shape)))
-    return [Draft(value=(same,)), Draft(value=(1,)), Draft(value=at), Draft(tuple(shape)), *[Draft(value=each) for each in found]]
+    same = at % len(shape) - sampler.pick((0, len(shape)))
+    return [Sample(value=(same,)), Sample(value=(1,)), Sample(value=at), Sample(tuple(shape)), *[Sample(value=each) for each in found]]
 
 
-@condition(draw=_some_places)
+@guard(strategy=_some_places)
 def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
     """Slices from each place to the next, along that axis alone and in steps of one, leave nothing out and take nothing twice."""
     rank = x.type.ndim
@@ -337,7 +337,7 @@ inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, mo
 after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 
 
-@condition
+@guard
 def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
     """The constant counts up by one within the size of the axis."""
     if axis is None or c.type.ndim != 1:
@@ -361,7 +361,7 @@ def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
     return (x.type.axis(axis),)
 
 
-@condition
+@guard
 def takes_along(axis: int | None) -> bool | str:
     """The elements are taken along an axis that is counted from the front, not from the flattened tensor."""
     return (axis is not None and axis >= 0) or f"takes along axis {axis}"

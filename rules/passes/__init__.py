@@ -23,7 +23,7 @@ from passat.rules.passes.simplify import (
     simplify_inference,
     simplify_tuple_get,
 )
-from passat.rules.passes.target import contrib_operators, flatten_hidden_state, raise_attention, raise_operators, spell
+from passat.rules.passes.target import collapse_batch_dims, contrib_operators, raise_attention, raise_operators, target_forms
 
 __all__ = [
     "SIMPLIFY",
@@ -32,6 +32,7 @@ __all__ = [
     "DefuseOps",
     "FuseOps",
     "MergeComposite",
+    "collapse_batch_dims",
     "combine_parallel_batch_matmul",
     "combine_parallel_conv2d",
     "combine_parallel_dense",
@@ -41,7 +42,6 @@ __all__ = [
     "dynamic_to_static",
     "eliminate_common_subexpr",
     "explore",
-    "flatten_hidden_state",
     "fold_batch_norm",
     "fold_constant",
     "fold_scale_axis",
@@ -52,5 +52,5 @@ __all__ = [
     "simplify_expr",
     "simplify_inference",
     "simplify_tuple_get",
-    "spell",
+    "target_forms",
 ]

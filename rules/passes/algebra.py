@@ -57,7 +57,7 @@ def explore() -> RulePass:
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),
     )
     doc = explore.__doc__ or ""
-    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["FlattenHiddenState"])
+    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["CollapseBatchDims"])
 
 
 class CombineParallel(RulePass):

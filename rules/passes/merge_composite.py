@@ -19,7 +19,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TupleType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
-from passat.rules.conditions import Condition, Refuse, Term
+from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -57,15 +57,15 @@ class Match:
         self.leaves = [term for term in terms if isinstance(term, (PVar, PConst, PLiteral))]
         self.inner = {id(bound[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
 
-    def refusal(self, conditions: Sequence[Condition]) -> str:
-        """Why the first condition that does not hold refuses; the empty text where all hold."""
-        for condition in conditions:
+    def refusal(self, guards: Sequence[Guard]) -> str:
+        """Why the first guard that does not hold refuses; the empty text where all hold."""
+        for guard in guards:
             try:
-                answer = condition.function(*[self._value(arg) for arg in condition.args])
-            except Refuse as refuse:
-                return f"{condition!r}: {refuse}"
-            if reason := condition.refusal(answer, "of a composite function"):
-                return f"{condition!r}: {reason}"
+                answer = guard.function(*[self._value(arg) for arg in guard.args])
+            except Reject as refuse:
+                return f"{guard!r}: {refuse}"
+            if reason := guard.refusal(answer, "of a composite function"):
+                return f"{guard!r}: {reason}"
         return ""
 
     def _value(self, argument: AnyValue) -> AnyValue:
@@ -89,7 +89,7 @@ class Match:
             return Term(pattern.op.infer(types, pattern.op.bind_attrs({**kept, **given})))
         if isinstance(pattern, PTuple):
             return Term(TupleType(types))
-        raise Refuse(f"{pattern!r} has no type here")
+        raise Reject(f"{pattern!r} has no type here")
 
 
 def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
@@ -119,21 +119,21 @@ def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
             yield Match(root, pattern, bound, attrs)
 
 
-def check_pattern(pattern: object, conditions: Sequence[Condition]) -> Pattern:
-    """The pattern, if it is one that can be looked for, with conditions on what it binds. Raises RuleError, TypeError where it is none."""
+def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
+    """The pattern, if it is one that can be looked for, with guards on what it binds. Raises RuleError, TypeError where it is none."""
     if not isinstance(pattern, Pattern):
         raise TypeError(f"a pattern is a term of the rule language (passat.rules.pattern), not {pattern!r}")
     if not isinstance(pattern, (PCall, PTuple, PGet)):
         raise RuleError(f"the pattern {pattern!r} must apply an operator; a bare hole would match everything")
     for term in _left_to_right(pattern):
         if isinstance(term, PCall) and any(isinstance(value, Computed) for value in term.attrs.values()):
-            raise RuleError(f"{term!r}: a value is computed in the pattern; bind it to a hole and state a condition")
-    for condition in conditions:
-        if not isinstance(condition, Condition):
-            raise TypeError(f"{condition!r} is no condition (passat.rules.conditions)")
-        unbound = (tensor_holes(condition.args) - tensor_holes(pattern)) | (holes_of(condition.args) - holes_of(pattern))
+            raise RuleError(f"{term!r}: a value is computed in the pattern; bind it to a hole and state a guard")
+    for guard in guards:
+        if not isinstance(guard, Guard):
+            raise TypeError(f"{guard!r} is no guard (passat.rules.guards)")
+        unbound = (tensor_holes(guard.args) - tensor_holes(pattern)) | (holes_of(guard.args) - holes_of(pattern))
         if unbound:
-            raise RuleError(f"the condition {condition!r} uses {sorted(unbound)[0]!r}, which the pattern does not bind")
+            raise RuleError(f"the guard {guard!r} uses {sorted(unbound)[0]!r}, which the pattern does not bind")
     return pattern
 
 
@@ -192,7 +192,7 @@ def _left_to_right(pattern: Pattern) -> Iterator[Pattern]:
 Check: TypeAlias = Callable[[Expr], bool]
 """Says of the expression that a pattern stands at whether it is to be taken."""
 PatternTable: TypeAlias = Sequence[tuple[AnyValue, ...]]
-"""Tuples of a name, a pattern and, if need be, a check: a condition, several, or a function of the expression that was found."""
+"""Tuples of a name, a pattern and, if need be, a check: a guard, several, or a function of the expression that was found."""
 
 
 class TableEntry(NamedTuple):
@@ -200,7 +200,7 @@ class TableEntry(NamedTuple):
 
     name: str
     pattern: Pattern
-    conditions: tuple[Condition, ...]
+    guards: tuple[Guard, ...]
     check: Check | None
 
 
@@ -250,10 +250,10 @@ def _read(row: object) -> TableEntry:
     if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 3 or not isinstance(row[0], str):
         raise TypeError(f"a row of a pattern table is (name, pattern) or (name, pattern, check), not {row!r}")
     name, pattern, check = (*row, ()) if len(row) == 2 else row
-    if isinstance(check, Condition):
+    if isinstance(check, Guard):
         check = (check,)
-    conditions = () if callable(check) else tuple(check)
-    return TableEntry(name, check_pattern(pattern, conditions), conditions, check if callable(check) else None)
+    guards = () if callable(check) else tuple(check)
+    return TableEntry(name, check_pattern(pattern, guards), guards, check if callable(check) else None)
 
 
 @register_pass("relay._transform.MergeComposite")
@@ -347,7 +347,7 @@ class _Merger:
         return all(id(reader) in inner for node in inner if node != id(match.root) for reader in self._readers[node])
 
     def _is_wanted(self, match: Match) -> bool:
-        refusal = match.refusal(self._entry.conditions)
+        refusal = match.refusal(self._entry.guards)
         if refusal:
             self._remark(f"{self._entry.name}: {refusal}")
             return False

@@ -13,8 +13,7 @@ from passat.rules.passes.algebra import (
     fold_scale_axis,
     linear_algebra,
 )
-from passat.rules.passes.flatten_regions import FlattenRegions
-from passat.rules.passes.join_slices import JoinSlices
+from passat.rules.passes.collapse_batch_regions import CollapseBatchRegions
 from passat.rules.passes.layouts import alter_op_layout
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
@@ -26,18 +25,19 @@ from passat.rules.passes.simplify import (
     simplify_inference,
 )
 from passat.rules.passes.simplify_shapes import SimplifyShapes
+from passat.rules.passes.slices_to_split import SlicesToSplit
 from passat.rules.passes.target import (
+    AvoidSkipLayerNorm,
     CanonicalizeCast,
     ReadOpaque,
-    SpellSums,
     canonicalize_ops,
+    collapse_batch_dims,
     contrib_operators,
     fast_math,
-    flatten_hidden_state,
     legalize,
     raise_attention,
     raise_operators,
-    spell,
+    target_forms,
 )
 
 _CAST: Final = get_op("cast")
@@ -60,7 +60,7 @@ def default_passes() -> list[Pass]:
         fold_batch_norm(),
         simplify_expr(),
         SimplifyShapes(),
-        JoinSlices(),
+        SlicesToSplit(),
         eliminate_common_subexpr(),
         fold_scale_axis(),
         linear_algebra(),
@@ -70,11 +70,11 @@ def default_passes() -> list[Pass]:
         combine_parallel_batch_matmul(),
         raise_operators(),
         raise_attention(),
-        flatten_hidden_state(),
-        FlattenRegions(),
+        collapse_batch_dims(),
+        CollapseBatchRegions(),
         contrib_operators(),
-        spell(),
-        SpellSums(),
+        target_forms(),
+        AvoidSkipLayerNorm(),
         DeadCodeElimination(),
     ]
 

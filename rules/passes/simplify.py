@@ -165,7 +165,7 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
     if fskip:
         return EliminateCommonSubexpr(fskip)
     doc = eliminate_common_subexpr.__doc__ or ""
-    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=doc, after=["JoinSlices"])
+    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=doc, after=["SlicesToSplit"])
 
 
 @register_pass(_PREFIX + "DeadCodeElimination")
@@ -173,7 +173,7 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 class DeadCodeElimination(FunctionPass):
     """Drops bindings that nobody uses, unless their value does more than compute."""
 
-    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["SpellSums"])
+    info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["AvoidSkipLayerNorm"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Drops dead lets of one function."""

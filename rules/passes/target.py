@@ -1,7 +1,9 @@
-"""Passes that write programs in other operators, for the target: they recover operators from what exporters make of them, also of a
-late opset or of another domain than ONNX's own, and write programs as the target runs them fastest; or they put other calls in the
-place of some, whatever that costs: Legalize and its like, CanonicalizeCast, which puts casts beside their uses, and SpellSums, for what
-ONNX Runtime does not fuse then."""
+"""Passes that write programs in other operators, for the target.
+
+Some recover operators from what exporters make of them, also operators of a later opset or of another domain than ONNX's own. Others write
+programs in the forms that the target runs fastest. The rest replace calls at any cost: Legalize and its like, CanonicalizeCast, which moves
+casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime is not to fuse.
+"""
 
 import difflib
 from collections import Counter
@@ -103,27 +105,27 @@ RAISING: Final = (RootForms, RaiseOps, Views)
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
 
-@register_pass(_PREFIX + "FlattenHiddenState")
-def flatten_hidden_state() -> RulePass:
+@register_pass(_PREFIX + "CollapseBatchDims")
+def collapse_batch_dims() -> RulePass:
     """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
     that masks, guards of softmax, experts and layer scale."""
     before = phase(ConstantFolding, TransformerWeights, BatchTransposes, AttentionMasks, *_MERGED)
     after = phase(HiddenStates, BatchTransposes, *_MERGED)
-    doc = flatten_hidden_state.__doc__ or ""
-    return RulePass((before, after), name="FlattenHiddenState", opt_level=3, doc=doc, after=["RaiseAttention"])
+    doc = collapse_batch_dims.__doc__ or ""
+    return RulePass((before, after), name="CollapseBatchDims", opt_level=3, doc=doc, after=["RaiseAttention"])
 
 
-@register_pass(_PREFIX + "Spell")
-def spell() -> RulePass:
+@register_pass(_PREFIX + "TargetForms")
+def target_forms() -> RulePass:
     """Of two ways to write the same, the one that the target's kernels run faster: global pooling, and reshapes that count."""
-    return RulePass((TargetForms,), name="Spell", opt_level=3, doc=spell.__doc__ or "", after=["ContribOperators"])
+    return RulePass((TargetForms,), name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
 
 
-@register_pass(_PREFIX + "Raise")
+@register_pass(_PREFIX + "RaiseOps")
 def raise_operators() -> RulePass:
     """Recovers normalizations, activations and softmax from the nodes that exporters make of them."""
     # In the stage of the passes that take programs apart, which so decides between their forms and its own.
-    return RulePass((ConstantFolding, *RAISING), name="Raise", opt_level=3, doc=raise_operators.__doc__ or "", after=["LinearAlgebra"])
+    return RulePass((ConstantFolding, *RAISING), name="RaiseOps", opt_level=3, doc=raise_operators.__doc__ or "", after=["LinearAlgebra"])
 
 
 @register_pass(_PREFIX + "RaiseAttention")
@@ -132,7 +134,7 @@ def raise_attention() -> RulePass:
     first = phase(ConstantFolding, BatchTransposes, AttentionMasks, AttentionInputs, Constants, *_MERGED)
     then = phase(Attentions, BatchTransposes, *_MERGED)
     doc = raise_attention.__doc__ or ""
-    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["Raise"])
+    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["RaiseOps"])
 
 
 @register_pass(_PREFIX + "ContribOperators")
@@ -140,7 +142,7 @@ def contrib_operators() -> TargetPass:
     """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
     sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["FlattenRegions"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchRegions"])
 
 
 @register_pass("relay._transform.ReadOpaque")
@@ -264,19 +266,19 @@ def _copied(cast: Expr) -> Expr:
 _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 
 
-@register_pass("relay._transform.SpellSums")
+@register_pass("relay._transform.AvoidSkipLayerNorm")
 @dataclass(frozen=True)
-class SpellSums(FunctionPass):
+class AvoidSkipLayerNorm(FunctionPass):
     """Writes sums that nothing but a layer normalization reads as `elemwise_sum`: the same values, bit for bit."""
 
-    info = PassInfo(3, "SpellSums", ["InferType"], provides=("types",), preserves=("types",), after=["Spell"])
+    info = PassInfo(3, "AvoidSkipLayerNorm", ["InferType"], provides=("types",), preserves=("types",), after=["TargetForms"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Respells the sums of one function."""
-        return spell_sums(func)
+        return avoid_skip_layer_norm(func)
 
 
-def spell_sums(function: Function) -> Function:
+def avoid_skip_layer_norm(function: Function) -> Function:
     """The function with `elemwise_sum` for each sum that SkipLayerNormalization would take; itself where there is none."""
     order = post_order(function, into=lambda node: not is_sealed(node))
     read = Counter(id(part) for node in order for part in children(node))

@@ -1,7 +1,7 @@
 """The checker of certificates: proves each step by itself, and with them that the last program equals the first.
 
 A step says that some terms are instances of the left side of a rule, and which terms the right side becomes there. That is looked at anew:
-the left side is laid on the term, conditions are asked, the right side is built, values that are folded are computed. All equations go
+the left side is laid on the term, guards are asked, the right side is built, values that are folded are computed. All equations go
 into one congruence closure, in which at last both programs have to be one.
 
 Trusted beside this file, instances of rules (`instance.py`), the form of certificates (`terms.py`) and the reading of constants, attributes
@@ -26,8 +26,8 @@ from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type, compatible, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
-from passat.rules.conditions import Refuse
-from passat.rules.multi_root import MultiRule
+from passat.rules.guards import Reject
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PValue, RuleError
 from passat.rules.provenance.instance import Instance
 from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
@@ -208,7 +208,7 @@ class Checker:
     def _prove(where: str, claim: AnyValue, *arguments: AnyValue) -> AnyValue:
         try:
             return claim(*arguments)
-        except (Refuse, InferError, OpTypeError, EvaluateError, RuleError, CertificateError) as error:
+        except (Reject, InferError, OpTypeError, EvaluateError, RuleError, CertificateError) as error:
             raise CertificateError(f"{where}: {error}") from None
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CertificateError(f"{where}: it cannot be replayed: {type(error).__name__}: {error}") from None
@@ -232,7 +232,7 @@ class Checker:
             raise CertificateError("the certificate does not say what rule that is")
         try:
             made = self._made(step, opset, plain=False)
-        except (Refuse, InferError, OpTypeError, CertificateError):
+        except (Reject, InferError, OpTypeError, CertificateError):
             made = self._made(step, opset, plain=True)
         for left, right in zip(step["left"], made, strict=True):
             self.closure.unite(self.cls(left), right)

@@ -1,6 +1,6 @@
-"""A term as an instance of a rule: does the left side match it, do the conditions hold, and what is the right side?
+"""A term as an instance of a rule: does the left side match it, do the guards hold, and what is the right side?
 
-The left side is matched syntactically; the closure decides about equality. Conditions and computed values mean what they mean in the rule
+The left side is matched syntactically; the closure decides about equality. Guards and computed values mean what they mean in the rule
 language (`passat.rules.substitution`).
 """
 
@@ -16,8 +16,8 @@ from passat.ir.infer import known_value
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.conditions import Term
 from passat.rules.expansion import fitted
+from passat.rules.guards import Term
 from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
@@ -47,7 +47,7 @@ class _Placed(Term):
 
 
 class Instance(Substitution):
-    """A rule at a term. Conditions see of each part what is proved of all that is equal to it, or, where they are `plain`, what the term
+    """A rule at a term. Guards see of each part what is proved of all that is equal to it, or, where they are `plain`, what the term
     itself shows: rules may ask that something is not known, and both are true. Raises CertificateError where the left side is not there."""
 
     def __init__(self, checker: "Checker", rule: Rule, term: int, opset: int, *, plain: bool) -> None:
@@ -148,10 +148,10 @@ class Instance(Substitution):
         return self.checker.cls(self.places[pattern.key])
 
     def check_conditions(self) -> None:
-        """Raises CertificateError where a condition does not hold."""
-        for condition in self.rule.conditions:
-            if reason := condition.refusal(self.ask(condition), self.rule.name):
-                raise CertificateError(f"the condition {condition!r} refuses: {reason}")
+        """Raises CertificateError where a guard does not hold."""
+        for guard in self.rule.guards:
+            if reason := guard.refusal(self.ask(guard), self.rule.name):
+                raise CertificateError(f"the guard {guard!r} refuses: {reason}")
 
     def right(self) -> int:
         """The class of the right side."""

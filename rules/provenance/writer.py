@@ -1,6 +1,6 @@
 """Certificates: what saturations did, as a list of equations that `passat.rules.provenance.checker` proves one by one.
 
-Nodes and classes are those of the journal; here they become terms (`passat.rules.provenance.terms`), and each application of a rule the
+Nodes and classes are those of the trace; here they become terms (`passat.rules.provenance.terms`), and each application of a rule the
 instance of its left side and what that became. Eager rules stand where they were applied, as far as the numbers of nodes tell.
 """
 
@@ -14,24 +14,24 @@ from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
-from passat.rules.conditions import Refuse, Term, computed
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Application, Run, Steps
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.engine.trace import Application, Run, Steps
+from passat.rules.guards import Reject, Term, computed
 from passat.rules.library import rule_sets
 from passat.rules.library.folding import ConstantFolding, TupleProjection
 from passat.rules.passes.target import RAISING
 from passat.rules.pattern import OpNames, Pattern, PCall, PConst, PGet, PLiteral, PVar, attributes, op, pattern_parts, tensors
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
+from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
-from passat.rules.provenance.trail import Passed
 from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
 
 _WITH_AXIS: Final = ("cumsum", "nn.log_softmax", "nn.softmax", "topk")
@@ -49,7 +49,7 @@ def column(axis: int, data: Term) -> tuple[int, ...]:
 def from_the_front(attrs: Attrs, data: Term) -> Attrs:
     """The attributes with the axis counted from the front. Refuses where it is."""
     if attrs["axis"] >= 0:
-        raise Refuse("the axis is counted from the front")
+        raise Reject("the axis is counted from the front")
     return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
 
 
@@ -106,12 +106,12 @@ class Writer:
         self.count = 0
 
     def write(
-        self, before: IRModule, passed: Sequence[Passed], runs: Sequence[Run], after: IRModule, reread: IRModule | None = None
+        self, before: IRModule, pass_events: Sequence[PassEvent], runs: Sequence[Run], after: IRModule, reread: IRModule | None = None
     ) -> dict[str, AnyValue]:
         """The certificate. Where `after` was written to a file, `reread` is what is read from it again, which may be in other words.
         Raises CertificateError where it would have too many steps."""
         functions = self._programs(before)
-        for each in passed:
+        for each in pass_events:
             old, new = self._programs(each.before), self._programs(each.after)
             if old == new and not any(number is None and each.before[name] is not each.after[name] for name, number in old.items()):
                 continue
@@ -154,7 +154,7 @@ class Writer:
                 self.reasons[var.name_hint] = str(reason)
         return found
 
-    def _closed(self, each: Passed, old: Mapping[str, int | None], new: Mapping[str, int | None]) -> bool:
+    def _closed(self, each: PassEvent, old: Mapping[str, int | None], new: Mapping[str, int | None]) -> bool:
         """Adds what shows that a pass without rules kept all functions equal. Returns whether that could be found."""
         if old.keys() != new.keys() or None in (*old.values(), *new.values()):
             return False

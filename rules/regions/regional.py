@@ -20,7 +20,7 @@ from passat.ir.types import TupleType, Type, refine
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.report import EngineReport
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
-from passat.rules.regions.traced import Trace, Traced, TracedGraph
+from passat.rules.regions.traced import TensorTrace, Traced, TracedGraph
 
 if TYPE_CHECKING:
     from passat.rules.engine.engine import Engine
@@ -70,7 +70,7 @@ class Instance(NamedTuple):
 class Sample(NamedTuple):
     """A copy of an instance to solve, in which values are variables and constants are traced: its body, a tuple of the outputs."""
 
-    trace: Trace
+    trace: TensorTrace
     variables: list[Var]
     copies: list[Expr]
     body: Tuple
@@ -78,7 +78,7 @@ class Sample(NamedTuple):
 
 def sample_of(instance: Instance) -> Sample:
     """The copy of an instance. Types are inferred anew where what comes in has a better type than it had."""
-    region, trace = instance.region, Trace(instance.tensors)
+    region, trace = instance.region, TensorTrace(instance.tensors)
     variables = [Var(f"in{i}", value.checked_type) for i, value in enumerate(instance.values)]
     constants: dict[int, Constant] = {}
 
@@ -137,7 +137,7 @@ class Leaf(NamedTuple):
 class Recipe:
     """What became of a sample. `holds_for` tells whether it is right for another instance, `apply` makes that instance's nodes."""
 
-    def __init__(self, trace: Trace, items: list[Item | Leaf], outputs: list[int]) -> None:
+    def __init__(self, trace: TensorTrace, items: list[Item | Leaf], outputs: list[int]) -> None:
         self.trace = trace
         self.items = items
         self.outputs = outputs

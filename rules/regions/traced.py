@@ -19,9 +19,9 @@ from passat.ir.infer import InferError, known_value
 from passat.ir.op import Op, OpTypeError, is_followed
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import Type
-from passat.rules.conditions import Refuse, Term
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
+from passat.rules.guards import Reject, Term
 from passat.rules.substitution import Environment
 
 UNIFORM, SPLAT, CONTENT = "uniform", "splat", "content"
@@ -36,7 +36,7 @@ class Question(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What a function said of constants. Its arguments are plain values, and for each term a `Slot`. Of what a condition says, which
+    """What a function said of constants. Its arguments are plain values, and for each term a `Slot`. Of what a guard says, which
     `decides`, it matters only whether it holds."""
 
     function: Callable[..., AnyValue]
@@ -71,7 +71,7 @@ class Literal(NamedTuple):
     tensor: Tensor
 
 
-class Trace:
+class TensorTrace:
     """What was asked about some tensors and what was computed from them, in order. `tensors` are the constants, then what was computed."""
 
     def __init__(self, constants: Sequence[Tensor]) -> None:
@@ -174,7 +174,7 @@ def _opinion(
     """What a function says, or raises, of constants; and the same in a form that compares: a refusal is one whatever its reason."""
     try:
         said = function(*[_term(arg, tensors) if isinstance(arg, Slot) else arg for arg in args])
-    except (Refuse, OpTypeError, InferError) as refusal:
+    except (Reject, OpTypeError, InferError) as refusal:
         return refusal, False if decides else None
     return said, not isinstance(said, str) and bool(said) if decides else repr(comparable(said))
 
@@ -215,7 +215,7 @@ class Traced(Tensor):
 
     __slots__ = ("inner", "number", "trace")
 
-    def __init__(self, trace: Trace, number: int, inner: Tensor) -> None:
+    def __init__(self, trace: TensorTrace, number: int, inner: Tensor) -> None:
         super().__init__(inner.dtype, inner.shape)
         self.trace = trace
         self.number = number
@@ -271,7 +271,7 @@ class Traced(Tensor):
 class TracedGraph(Graph):
     """A graph in which every constant is traced."""
 
-    def __init__(self, trace: Trace, eager: Eager | None, environment: Environment) -> None:
+    def __init__(self, trace: TensorTrace, eager: Eager | None, environment: Environment) -> None:
         super().__init__(eager, environment)
         self._trace = trace
 
@@ -294,7 +294,7 @@ class TracedGraph(Graph):
         return super().add_constant(tensor if isinstance(tensor, Traced) else self._trace.literal(tensor), origin)
 
     def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
-        """What a condition or a computed attribute says. Of constants and plain values alone it can be asked again; else what it asks in
+        """What a guard or a computed attribute says. Of constants and plain values alone it can be asked again; else what it asks in
         its turn is remembered."""
         slots: list[AnyValue] = []
         for arg in args:

@@ -7,10 +7,10 @@ from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 from passat.ir.tensor import Tensor
-from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import TUPLE
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings
+from passat.rules.guards import Reject
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
 from passat.rules.why_not.align import Alignment, Failure
 from passat.rules.why_not.view import View, constant_text
@@ -310,7 +310,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
     for row in sorted({row for variant in grouper.matcher.variants for row in variant.search(graph, roots)}):
         try:
             matches.setdefault(row[0], grouper.matcher.bind(graph, row))
-        except Refuse as refusal:
+        except Reject as refusal:
             refused.setdefault(str(refusal), []).append(row[0])
     found = []
     for reason, nodes in refused.items():

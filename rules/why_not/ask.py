@@ -17,7 +17,7 @@ from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
-from passat.rules.multi_root import MultiRule
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass, unheard
@@ -184,7 +184,7 @@ class Inquiry:
         """Limits that saturations came to, after which nothing was looked for, and functions that the engine left alone."""
         assert self.watched is not None
         alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("left alone")]
-        ended = [(ran.name, history.run.saturation) for ran in holding for history in ran.runs]
+        ended = [(ran.name, run_trace.run.saturation) for ran in holding for run_trace in ran.runs]
         stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != SATURATED)
         return [
             Finding(Kind.CUT, f"{how} (in {name}); it may match what would have come later", passes=(name,)) for name, how in stopped
@@ -210,7 +210,7 @@ def _untyped(module: IRModule, node: str | None) -> list[Finding]:
 
 def _theirs(holding: Sequence[Ran], name: str) -> Matcher | Grouper | None:
     """The matcher that the engine used."""
-    return next((found for ran in holding for history in ran.runs if (found := rule_in(history.run, name)) is not None), None)
+    return next((found for ran in holding for run_trace in ran.runs if (found := rule_in(run_trace.run, name)) is not None), None)
 
 
 def _names(module: IRModule) -> dict[str, None]:

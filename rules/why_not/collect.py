@@ -3,18 +3,18 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from passat.rules.conditions import Refuse
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Application, Run
 from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Saturation
 from passat.rules.engine.stage import Stage
+from passat.rules.engine.trace import Application, Run
 from passat.rules.extraction.extract import unwritable
+from passat.rules.guards import Reject
 from passat.rules.why_not.align import Aligner, Alignment, nearness
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, near_miss, ordinal, times, why_apart
 from passat.rules.why_not.view import View
-from passat.rules.why_not.watch import History, Priced, Ran, extra_costs, views_of_module
+from passat.rules.why_not.watch import Priced, Ran, RunTrace, extra_costs, views_of_module
 
 ORDER: Final = (
     *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REFUSED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
@@ -57,20 +57,20 @@ class Collector:
         self._runs.setdefault(ran.name, []).append(label)
         remarks = self.asked.remarks.get(ran.name, ())
         self._left = next((remark for remark in remarks if remark.startswith("left alone")), None)
-        heard = [history for history in ran.runs if rule_in(history.run, self.asked.rule.name) is not None]
-        for history in heard:
-            self._add(history, label)
-        seen = {history.run.function for history in heard}
+        heard = [run_trace for run_trace in ran.runs if rule_in(run_trace.run, self.asked.rule.name) is not None]
+        for run_trace in heard:
+            self._add(run_trace, label)
+        seen = {run_trace.run.function for run_trace in heard}
         for name, views in views_of_module(ran.before).items():
             if name not in seen:
                 for view in views:
                     self._look_near(view, label, None)
 
-    def _add(self, history: History, pass_name: str) -> None:
-        run, view, name = history.run, history.view, self.asked.rule.name
+    def _add(self, run_trace: RunTrace, pass_name: str) -> None:
+        run, view, name = run_trace.run, run_trace.view, self.asked.rule.name
         applied = [i for i, application in enumerate(run.applications) if application.rule == name]
         if applied:
-            self._applied(history, pass_name, applied)
+            self._applied(run_trace, pass_name, applied)
         fired = {run.graph.find(root) for i in applied for root, _ in run.applications[i].unions}
         agree: dict[int, bool] = {}
         aligner = Aligner(self.asked.rule, view) if isinstance(self.asked.rule, Matcher) else None
@@ -84,21 +84,21 @@ class Collector:
             # An attribute or a number that is not the one of the left side makes a near miss, though the engine comes to it late.
             if agree[nodes[0]] and self._is_asked(view, nodes):
                 self._note(Kind.REFUSED, one.reason, view.place(nodes[0]), pass_name)
-        self._look_near(view, pass_name, history, fired)
+        self._look_near(view, pass_name, run_trace, fired)
 
     # ---- matches that were applied
 
-    def _applied(self, history: History, pass_name: str, applied: Sequence[int]) -> None:
-        run, view = history.run, history.view
+    def _applied(self, run_trace: RunTrace, pass_name: str, applied: Sequence[int]) -> None:
+        run, view = run_trace.run, run_trace.view
         left = run.result is run.body and run.choice is not None and any(node in run.provenance for node in run.choice.values())
         not_taken: list[tuple[Application, Sequence[str]]] = []
         for i in applied:
-            application, nodes = run.applications[i], history.matched[i]
+            application, nodes = run.applications[i], run_trace.matched[i]
             if not self._is_asked(view, nodes):
                 continue
             several = isinstance(application.matcher, Grouper)
             places = [view.place(root) for root in (nodes if several else nodes[:1])]
-            if history.taken[i]:
+            if run_trace.taken[i]:
                 said = self._left or "left as it was"
                 for place in places:
                     self._note(*(Kind.LEFT, said) if left else (Kind.TAKEN, ""), place, pass_name)
@@ -109,14 +109,14 @@ class Collector:
         if not_taken and run.choice is not None:
             costs = extra_costs(run, [application for application, _ in not_taken])
             for (application, stood), priced in zip(not_taken, costs, strict=True):
-                text = self._why_not_taken(history, application, priced)
+                text = self._why_not_taken(run_trace, application, priced)
                 for place in stood:
                     self._note(Kind.DEARER, text, place, pass_name)
                 if priced is not None:
                     self._costs[Kind.DEARER, text] = priced
 
-    def _why_not_taken(self, history: History, application: Application, priced: Priced | None) -> str:
-        run = history.run
+    def _why_not_taken(self, run_trace: RunTrace, application: Application, priced: Priced | None) -> str:
+        run = run_trace.run
         nodes = dict.fromkeys([*application.made, *(made for _, made in application.unions)])
         if missing := next(filter(None, (unwritable(run.graph, node) for node in nodes if node >= run.initial)), ""):
             return missing
@@ -128,17 +128,17 @@ class Collector:
             return f"the program costs {money(cost)}, and would cost {money(extra)} more with it"
         if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
             return "with it the program would need itself"
-        by = history.rewritten_above(application)
-        return _GONE + (f": {by[0]} rewrote {history.view.place(by[1])}" if by else "")
+        by = run_trace.rewritten_above(application)
+        return _GONE + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
 
     # ---- matches that nobody applied, and what nearly is one
 
-    def _look_near(self, view: View, pass_name: str, history: History | None, fired: Container[int] = ()) -> None:
+    def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
         rule, node = self.asked.rule, self.asked.node
         if isinstance(rule, Grouper):
-            if history is not None:  # such rules see the program as it came in
-                graph = history.run.graph.anew()
-                graph.load(history.run.body)
+            if run_trace is not None:  # such rules see the program as it came in
+                graph = run_trace.run.graph.anew()
+                graph.load(run_trace.run.body)
                 view = View(graph)
             self._apart += why_apart(rule, view, pass_name, node)
         aligner = Aligner(rule.matcher if isinstance(rule, Grouper) else rule, view)
@@ -150,16 +150,16 @@ class Collector:
             found += [one for one in here if all(one.root != other.root for other in found)]
         if isinstance(rule, Matcher):
             complete = [one for one in found if not one.failures and view.graph.find(one.root) not in fired]
-            if history is not None:
-                self._add_complete(history, pass_name, rule, complete)
+            if run_trace is not None:
+                self._add_complete(run_trace, pass_name, rule, complete)
             elif self._left is not None:
                 for one in complete:
                     self._note(Kind.LEFT, self._left, view.place(one.root), pass_name)
         self._near += [(view, one, pass_name) for one in found if one.failures][: _KEPT + self.asked.nearest]
 
-    def _add_complete(self, history: History, pass_name: str, rule: Matcher, found: Sequence[Alignment]) -> None:
+    def _add_complete(self, run_trace: RunTrace, pass_name: str, rule: Matcher, found: Sequence[Alignment]) -> None:
         """Notes matches that the engine decided nothing about, or that said nothing new."""
-        run, view, graph = history.run, history.view, history.run.graph
+        run, view, graph = run_trace.run, run_trace.view, run_trace.run.graph
 
         def same(row: Sequence[int]) -> tuple[int, ...]:
             count = len(rule.class_keys)
@@ -177,7 +177,7 @@ class Collector:
             place = view.place(one.root)
             try:
                 root, built = rule.decide(graph, row)
-            except Refuse as refusal:
+            except Reject as refusal:
                 self._note(Kind.REFUSED, str(refusal), place, pass_name)
                 continue
             if graph.find(built) == root:
@@ -186,20 +186,20 @@ class Collector:
             elif run.saturation.stopped != SATURATED:
                 self._note(Kind.CUT, self._limit(run, rule), place, pass_name)
             else:
-                self._note(*self._overlooked(history, rule, one), place, pass_name)
+                self._note(*self._overlooked(run_trace, rule, one), place, pass_name)
 
     def _limit(self, run: Run, rule: Matcher) -> str:
         stage = _stage_of(run, rule)
         budget = rule.rule.matches or stage.rule_matches or max(self.asked.budget, run.initial)
         stopped = stopped_text(run.saturation)
-        if rule.name in run.put_off:
+        if rule.name in run.banned:
             return f"it found more matches in a round than its budget of {budget}, was put off, and {stopped} before its turn came"
         return f"{stopped} before it was looked at"
 
-    def _overlooked(self, history: History, rule: Matcher, one: Alignment) -> tuple[Kind, str]:
+    def _overlooked(self, run_trace: RunTrace, rule: Matcher, one: Alignment) -> tuple[Kind, str]:
         """Why the engine did not see a match, though it came to its end."""
-        by = next((history.retired[node] for node in one.nodes if node in history.retired), None)
-        rounds = _stage_of(history.run, rule).rounds
+        by = next((run_trace.retired[node] for node in one.nodes if node in run_trace.retired), None)
+        rounds = _stage_of(run_trace.run, rule).rounds
         if by is None and rounds is not None:
             return Kind.CUT, f"its phase ended after {'one round' if rounds == 1 else f'{rounds} rounds'}, before it was looked at"
         return Kind.RETIRED, by or "another rule"

@@ -7,8 +7,8 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.rules.conditions import Refuse
 from passat.rules.engine.matching import Matcher
+from passat.rules.guards import Reject
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.pattern import PCall, subterms
 from passat.rules.rule import Rule
@@ -16,7 +16,7 @@ from passat.rules.why_not.align import Aligner, Alignment
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
 from passat.rules.why_not.collect import SENTENCES
 from passat.rules.why_not.view import View, names_of
-from passat.rules.why_not.watch import History, Ran, views_of_module
+from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
 
 
 def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: str, node: str | None) -> list[Finding]:
@@ -43,7 +43,9 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
 
 def rewriters(before: Sequence[Ran], names: set[str]) -> str:
     """The rules of some passes that were applied at nodes of these names, and taken."""
-    return listed(list(dict.fromkeys(f"{rule} (in {ran.name})" for ran in before for history in ran.runs for rule in _at(history, names))))
+    return listed(
+        list(dict.fromkeys(f"{rule} (in {ran.name})" for ran in before for run_trace in ran.runs for rule in _at(run_trace, names)))
+    )
 
 
 def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Finding]:
@@ -53,7 +55,7 @@ def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Fi
     seen: set[Op] = set()
     for each in holding:
         seen |= _ops(each.before)
-        seen |= {symbol.op for history in each.runs for symbol in history.run.graph.symbols if symbol.op is not None}
+        seen |= {symbol.op for run_trace in each.runs for symbol in run_trace.run.graph.symbols if symbol.op is not None}
     return [_gone(op, before, holding[0]) for op in wanted if op not in seen]
 
 
@@ -62,37 +64,37 @@ def _gone(op: Op, before: Sequence[Ran], first: Ran) -> Finding:
     if not had:
         return Finding(Kind.ABSENT, f"there is no {op.name} in the model")
     last = had[-1]
-    by = dict.fromkeys(rule for history in last.runs for rule in _removers(history, op))
-    folded = any(history.run.graph.applied for history in last.runs)
+    by = dict.fromkeys(rule for run_trace in last.runs for rule in _removers(run_trace, op))
+    folded = any(run_trace.run.graph.applied for run_trace in last.runs)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"
     return Finding(Kind.ABSENT, f"there is no {op.name} any more when {first.name} runs: {who} what there was", passes=(first.name,))
 
 
 def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
-    """Whether the conditions of the rule hold."""
+    """Whether the guards of the rule hold."""
     try:
         matcher.decide(view.graph, one.row(matcher))
-    except Refuse:
+    except Reject:
         return False
     return True
 
 
 def _folder(before: Sequence[Ran]) -> str:
     """The passes that folded something, or else all."""
-    folded = [ran.name for ran in before if any(history.run.graph.applied for history in ran.runs)]
+    folded = [ran.name for ran in before if any(run_trace.run.graph.applied for run_trace in ran.runs)]
     return listed(folded or [ran.name for ran in before if ran.runs] or [ran.name for ran in before])
 
 
-def _at(history: History, names: set[str]) -> list[str]:
+def _at(run_trace: RunTrace, names: set[str]) -> list[str]:
     """The rules that were applied at nodes of those names, and taken."""
-    applied = zip(history.run.applications, history.taken, history.matched, strict=True)
-    return [one.rule for one, used, nodes in applied if used and any(history.view.is_any(nodes, name) for name in names)]
+    applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
+    return [one.rule for one, used, nodes in applied if used and any(run_trace.view.is_any(nodes, name) for name in names)]
 
 
-def _removers(history: History, op: Op) -> list[str]:
+def _removers(run_trace: RunTrace, op: Op) -> list[str]:
     """The rules whose applications matched calls of an operator and were taken."""
-    symbols = history.run.graph.symbols
-    applied = zip(history.run.applications, history.taken, history.matched, strict=True)
+    symbols = run_trace.run.graph.symbols
+    applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
     return [one.rule for one, used, nodes in applied if used and any(symbols[node].op is op for node in nodes)]
 
 
@@ -111,8 +113,8 @@ def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
     """What the rule decided on nodes, in all passes that have it; with `node`, on that one alone, or why it was not asked there."""
     found: dict[tuple[Kind, str], dict[str, list[str]]] = {}
     for each in ran:
-        for history in each.runs:
-            for decision in history.run.graph.decisions:
+        for run_trace in each.runs:
+            for decision in run_trace.run.graph.decisions:
                 names = names_of(decision.place)
                 if decision.rule == rule.name and (node is None or node in names):
                     kind = Kind.REFUSED if decision.refusal else Kind.TAKEN

@@ -14,11 +14,11 @@ from passat.ir.traverse import bodies, post_order
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Sequential
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Application, Journal, Run
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.extraction.improve import Solution, cheapest_trees
 from passat.rules.extraction.space import Space
-from passat.rules.provenance.histories import Index
+from passat.rules.provenance.node_traces import Index
 from passat.rules.why_not.view import View
 
 _SEARCHED = 16
@@ -74,7 +74,7 @@ _ABOVE: Final = 1_000
 """So many nodes above a place are looked at."""
 
 
-class History:
+class RunTrace:
     """A saturation, with what is asked of it again and again. `view` is its graph as it is at the end."""
 
     def __init__(self, run: Run) -> None:
@@ -141,7 +141,7 @@ class Ran(NamedTuple):
 
     name: str
     before: IRModule
-    runs: tuple[History, ...]
+    runs: tuple[RunTrace, ...]
     parts: tuple[str, ...] = ()
     number: int = 0
     heard: tuple[str, ...] = ()
@@ -161,8 +161,8 @@ class Watched(NamedTuple):
 class _Watch(PassInstrument):
     """Remembers the modules that passes got."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, trace: Trace) -> None:
+        self._journal = trace
         self.seen: list[tuple[str, IRModule, int]] = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -172,17 +172,17 @@ class _Watch(PassInstrument):
 
 def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     """Runs a pipeline in the settings of a context, one function after the other, and remembers everything. Raises what passes do."""
-    journal = Journal()
-    watching = _Watch(journal)
+    trace = Trace()
+    watching = _Watch(trace)
     whole = pipeline if isinstance(pipeline, Sequential) else Sequential([pipeline])
-    context = settings.inside(config={"rules.journal": journal}, instruments=[watching])
+    context = settings.inside(config={"rules.trace": trace}, instruments=[watching])
     plan = whole.plan(context)
     with context:
         after = whole(module)
-    starts = [start for _, _, start in watching.seen] + [len(journal.runs)]
+    starts = [start for _, _, start in watching.seen] + [len(trace.runs)]
     pipelines = {plan.name, *(step.name for step in plan.walk() if step.pass_.members is not None)}
     ran = tuple(
-        Ran(name, before, tuple(map(History, journal.runs[starts[i] : starts[i + 1]])))
+        Ran(name, before, tuple(map(RunTrace, trace.runs[starts[i] : starts[i + 1]])))
         for i, (name, before, _) in enumerate(watching.seen)
         if name not in pipelines
     )

@@ -19,7 +19,7 @@ from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
 from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
-from passat.rules.multi_root import PJoined
+from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -123,14 +123,14 @@ def operators_of(rules: Iterable[Rule]) -> list[str]:
 
 
 def named_functions(rules: Iterable[Rule]) -> tuple[list[Callable[..., AnyValue]], list[Callable[..., AnyValue]]]:
-    """The functions of the conditions of some rules, and those that compute attributes and numbers for them; each sorted by name."""
-    conditions: set[Callable[..., AnyValue]] = set()
+    """The functions of the guards of some rules, and those that compute attributes and numbers for them; each sorted by name."""
+    guards: set[Callable[..., AnyValue]] = set()
     computed: set[Callable[..., AnyValue]] = set()
     for rule in rules:
         stack: list[AnyValue] = [rule.rhs]
-        for condition in rule.conditions:
-            conditions.add(condition.function)
-            stack += condition.args
+        for guard in rule.guards:
+            guards.add(guard.function)
+            stack += guard.args
         while stack:
             value = stack.pop()
             if isinstance(value, Computed):
@@ -146,7 +146,7 @@ def named_functions(rules: Iterable[Rule]) -> tuple[list[Callable[..., AnyValue]
                         stack.append(node.value)
                     elif isinstance(node, PJoined):
                         stack.append(node.of)
-    return sorted(conditions, key=_order), sorted(computed, key=_order)
+    return sorted(guards, key=_order), sorted(computed, key=_order)
 
 
 def _order(function: Callable[..., AnyValue]) -> tuple[str, str]:
@@ -213,7 +213,7 @@ class PassDetails(TypedDict):
 
 
 class RuleRow(TypedDict):
-    """A rule: its name, itself as text, its kind, what its holes for operators and operands stand for, its conditions, what it may do to
+    """A rule: its name, itself as text, its kind, what its holes for operators and operands stand for, its guards, what it may do to
     values, and the passes that run it; `kind_in` has its kinds in those that
     use it as another one."""
 
@@ -222,7 +222,7 @@ class RuleRow(TypedDict):
     kind: str
     kind_in: dict[str, list[str]]
     holes: list[str]
-    conditions: list[str]
+    guards: list[str]
     math: str
     nonfinite: str
     note: str
@@ -355,24 +355,24 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
 
 
 def rules_text(rows: Iterable[RuleRow]) -> str:
-    """The rules as text: under the name of each, itself, its kind unless it is reducing, its conditions, and what it does to rounding where
+    """The rules as text: under the name of each, itself, its kind unless it is reducing, its guards, and what it does to rounding where
     it does anything. Capital letters stand for long parts that it has more than once."""
     lines: list[str] = []
     for row in rows:
-        rule, *conditions, shared = shortened([row["rule"], *row["conditions"]])
+        rule, *guards, shared = shortened([row["rule"], *row["guards"]])
         sides = re.sub(r" (->|<->) ", r"\n    \1 ", rule) if len(rule) > _WIDE else rule
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {sides}"]
         kinds = [row["kind"], *(f"{' and '.join(used)} in {name}" for name, used in row["kind_in"].items())]
         lines += [f"    kind: {', '.join(kinds)}"] if kinds != [REDUCING] else []
         lines += [f"    {meaning}" for meaning in row["holes"]]
-        lines += [f"    where {' and '.join(conditions)}"] if conditions else []
+        lines += [f"    where {' and '.join(guards)}"] if guards else []
         lines += [f"    {part}" for part in shared.splitlines()]
         lines += [f"    {row['math']}: {row['note']}{_FREELY[row['nonfinite']]}"] if row["note"] else []
     return "\n".join(lines)
 
 
 def shortened(texts: Sequence[str]) -> list[str]:
-    """The equation and the conditions of a rule, and last which parts of it the capital letters in them stand for."""
+    """The equation and the guards of a rule, and last which parts of it the capital letters in them stand for."""
     texts = [*texts, ""]
     for letter in string.ascii_uppercase:
         whole = "\n".join(texts)
@@ -396,14 +396,14 @@ def _calls(text: str) -> list[str]:
 
 
 def _row(rule: Rule) -> RuleRow:
-    conditions = [repr(condition) for condition in rule.conditions]
+    guards = [repr(guard) for guard in rule.guards]
     return RuleRow(
         name=rule.name,
         rule=repr(rule),
         kind=rule.kind,
         kind_in={},
         holes=rule.holes().meanings(),
-        conditions=conditions,
+        guards=guards,
         math=rule.math,
         nonfinite=rule.nonfinite,
         note=rule.note,

@@ -21,10 +21,10 @@ from passat.ir.passat_error import PassatError
 from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
-from passat.rules.engine.journal import Journal
+from passat.rules.engine.trace import Trace
 from passat.rules.provenance.checker import gaps_of
-from passat.rules.provenance.histories import Histories, History, Step, merged
-from passat.rules.provenance.trail import Trail
+from passat.rules.provenance.node_traces import Event, NodeTrace, NodeTraces, merged
+from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def as_texts(data: AnyValue) -> tuple[str, ...]:
 
 
 def joined(sources: Sequence[str], steps: Sequence[str], earlier: "dict[str, Explained]") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Sources and steps, where some of the sources have a history of their own: theirs come first."""
+    """Sources and steps, where some of the sources have a node_trace of their own: theirs come first."""
     names: dict[str, None] = {}
     taken: dict[str, None] = {}
     for source in sources:
@@ -137,12 +137,12 @@ NODE_METADATA: Final = 10
 
 
 def annotate(
-    result: "ModelProto", before: "ModelProto", after: IRModule, written: Mapping[int, Sequence[str]], histories: Histories
+    result: "ModelProto", before: "ModelProto", after: IRModule, written: Mapping[int, Sequence[str]], node_traces: NodeTraces
 ) -> str:
     """Writes into a model where its nodes come from; what stands in the metadata of the input is carried on. Returns a remark where the
     nodes can have no metadata, else nothing.
 
-    `written` has the values that each call of `after` was written as, and the names of results; `histories` knows the calls.
+    `written` has the values that each call of `after` was written as, and the names of results; `node_traces` knows the calls.
     """
     calls: dict[str, list[AnyValue]] = {}
     results: dict[str, tuple[Expr, int]] = {}
@@ -159,15 +159,15 @@ def annotate(
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
-        made = [call for call in calls.get(first, ()) if histories.changed(call)]
+        made = [call for call in calls.get(first, ()) if node_traces.changed(call)]
         # A node that no call was written as gives a result its name, unless the input has it too.
         naming = first in results and first not in calls and _what(proto) not in kept
-        given = histories.of_result(*results[first]) if naming else History()
-        if naming and proto.input and not given.steps:
-            given = merged([given], [((0, 0), Step(WRITTEN, "another node computes its value", ()))])
-        if made or given.steps:
-            found = merged([given, *(histories.of(call) for call in made)])
-            sources, steps = joined(found.sources, [str(step) for step in found.steps], earlier)
+        given = node_traces.of_result(*results[first]) if naming else NodeTrace()
+        if naming and proto.input and not given.events:
+            given = merged([given], [((0, 0), Event(WRITTEN, "another node computes its value", ()))])
+        if made or given.events:
+            found = merged([given, *(node_traces.of(call) for call in made)])
+            sources, steps = joined(found.sources, [str(step) for step in found.events], earlier)
         else:
             known = earlier.get(proto.name or first)
             sources, steps = (known.sources, known.steps) if known is not None else ((), ())
@@ -244,13 +244,13 @@ def _set(proto: "NodeProto | ModelProto", key: str, value: str | None) -> None:
 
 
 class Tracing:
-    """A journal of what rules do, a trail of the passes, and the values that each call of the result is written as; what is made of these.
-    The runs of the pipeline are those of the journal from `begin` to `end`; later ones made candidates."""
+    """Records what rules do, which passes run, and as which values each call of the result is written.
+    The runs of the pipeline are those of the trace from `begin` to `end`; later ones made candidates."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.trail = Trail(journal)
-        self.begin = self.end = len(journal.runs)
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.pass_trace = PassTrace(trace)
+        self.begin = self.end = len(trace.runs)
         self.written: dict[int, list[str]] = {}
         self.explanation: Explanation | None = None
         self.certificate: Certificate | None = None
@@ -259,8 +259,8 @@ class Tracing:
     def annotate(self, result: "ModelProto", original: "ModelProto", after: IRModule, report: Report) -> None:
         """Writes into the result where its nodes come from, unless it is the input itself; it keeps what it says of itself then."""
         if not report.kept:
-            histories = Histories(self.journal.runs, self.trail.passed)
-            remark = annotate(result, original, after, self.written, histories)
+            node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
+            remark = annotate(result, original, after, self.written, node_traces)
             report.remarks += [f"{PROVENANCE_REMARK}{remark}"] if remark else []
         self.explanation = Explanation(tuple(nodes_of(result)))
 
@@ -272,5 +272,7 @@ class Tracing:
         report.remarks += [f"{PROVENANCE_REMARK}the certificate does not cover {', '.join(gaps)}"] if gaps else []
 
     def _certificate(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, *, kept: bool) -> Certificate:
-        passed = [] if kept else self.trail.passed
-        return Writer().write(before, passed, self.journal.runs, before if kept else after, from_onnx(result, folder=folder, lenient=True))
+        pass_events = [] if kept else self.pass_trace.events
+        return Writer().write(
+            before, pass_events, self.trace.runs, before if kept else after, from_onnx(result, folder=folder, lenient=True)
+        )

@@ -11,7 +11,7 @@ from passat.report import Report
 from passat.rulefile import PathLike, read_rules
 from passat.rules import RuleSet
 from passat.rules.cost import CostModel, Roofline, cost_model
-from passat.rules.engine.journal import Journal
+from passat.rules.engine.trace import Trace
 from passat.settings import DEFAULT_LEVEL, Settings
 from passat.source import Source
 from passat.verify import Comparing, comparing
@@ -116,11 +116,11 @@ def begin(wanted: Settings) -> Job:
     around = PassContext.entered() or PassContext(DEFAULT_LEVEL)
     options, tracing = wanted.options, None
     if wanted.record or wanted.explain or wanted.certificate:
-        journal = options.get("rules.journal") or around.get_config("rules.journal") or Journal()
-        options["rules.journal"] = journal
+        trace = options.get("rules.trace") or around.get_config("rules.trace") or Trace()
+        options["rules.trace"] = trace
         from passat.explaining import Tracing  # and with it all of explanations and certificates
 
-        tracing = Tracing(journal)
+        tracing = Tracing(trace)
     report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()
     return Job(wanted, report, rules, files, around, context, how, _prices(context, report), VetoWatch(), tracing)
 

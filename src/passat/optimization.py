@@ -79,7 +79,7 @@ def run(job: Job, given: Given) -> Made:
 
     with report.clock("passes"):
         timing, watch = PassTimingInstrument(), FailureWatch()
-        noting = [] if job.tracing is None else [job.tracing.trail]
+        noting = [] if job.tracing is None else [job.tracing.pass_trace]
         around = [job.vetoes, timing, PassProgress(announce, plan), watch, *([crash] if crash else []), *noting, *wanted.instruments]
         context = job.around.inside(wanted.opt_level, job.context.config, around)
         try:
@@ -117,7 +117,7 @@ def choose(job: Job, given: Given, made: Made) -> Outcome:
     with report.clock("write"):
         job.tell("pricing the result")
         if job.tracing is not None:
-            job.tracing.end = len(job.tracing.journal.runs)
+            job.tracing.end = len(job.tracing.trace.runs)
         try:
             found = _by_time(job, given, made) if job.wanted.choose == "time" else None
             outcome = found or cheaper(job, given, made.module)
@@ -187,9 +187,9 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
     if wanted.record:
         from passat.page.origins import Record, add_statistics
 
-        runs, first = tracing.journal.runs[tracing.begin :], tracing.end - tracing.begin
-        passed = tracing.trail.since(tracing.begin)
-        tracing.record = Record(given.module, outcome.module, made.pipeline.plan(outcome.context), runs, first, passed)
+        runs, first = tracing.trace.runs[tracing.begin :], tracing.end - tracing.begin
+        pass_events = tracing.pass_trace.since(tracing.begin)
+        tracing.record = Record(given.module, outcome.module, made.pipeline.plan(outcome.context), runs, first, pass_events)
         add_statistics(report, tracing.record)
 
 

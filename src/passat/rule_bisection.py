@@ -24,7 +24,7 @@ from passat.passmgr.debugging.reproducer import context_data
 from passat.pipelines import Passes
 from passat.rule_search import Outcome, Questions, RuleRuns, first_application, in_words, smallest_set
 from passat.rules import RuleSet
-from passat.rules.engine.journal import Application, Journal, Run
+from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule, equation_of
 from passat.rules.why_not.view import View
@@ -192,12 +192,12 @@ def bisect_rules(
     found = first_application(total, lambda number: asked(names, number))
     low, high = found if found is not None else (0, 0)
     before, _, _ = _confirmed(asked, names if found is not None else (), low, expected=False)
-    journal = Journal()
-    after, why, error = _confirmed(asked, names, high, expected=True, journal=journal)
+    trace = Trace()
+    after, why, error = _confirmed(asked, names, high, expected=True, trace=trace)
     assert before is not None
     application = None
     if found is not None:
-        application = _describe(GuiltyApplication(high, total, tuple(range(low + 1, high + 1))), journal, raised=error is not None)
+        application = _describe(GuiltyApplication(high, total, tuple(range(low + 1, high + 1))), trace, raised=error is not None)
     guilty = tuple(rule for rule in runs.rules.values() if equation_of(rule.name) in names)
     if len({equation_of(rule.name) for rule in guilty}) == 1 and application is not None and application.rule:
         guilty = tuple(rule for rule in guilty if rule.name == application.rule)
@@ -242,12 +242,12 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
 
 
 def _confirmed(
-    asked: Questions, names: Sequence[str], unions: int, *, expected: bool, journal: Journal | None = None
+    asked: Questions, names: Sequence[str], unions: int, *, expected: bool, trace: Trace | None = None
 ) -> tuple[IRModule | None, str, Exception | None]:
     """The module of a run that decides, made and asked about once more; why it is bad, and what a pass raised. Raises FlappingError where
     the answer is another one."""
     known = asked.answer(names, unions)[1].module
-    answer, outcome = asked.again(names, unions, journal)
+    answer, outcome = asked.again(names, unions, trace)
     if answer is expected:
         why = asked.check.why if answer and outcome.error is None else ""
         return outcome.module, outcome.accused or why, outcome.error
@@ -262,9 +262,9 @@ def _same(one: IRModule | None, other: IRModule | None) -> bool:
     return one is not None and other is not None and structural_equal(one, other)
 
 
-def _describe(found: GuiltyApplication, journal: Journal, *, raised: bool) -> GuiltyApplication:
-    """What is known of the last application of a journal."""
-    runs = [run for run in journal.runs if run.applications]
+def _describe(found: GuiltyApplication, trace: Trace, *, raised: bool) -> GuiltyApplication:
+    """What is known of the last application of a trace."""
+    runs = [run for run in trace.runs if run.applications]
     if raised or not runs:
         return found
     run = runs[-1]

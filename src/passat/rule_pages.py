@@ -181,11 +181,11 @@ def _rounds(count: int | None) -> str:
 
 def _subject(subject: Subject, run_by: dict[RuleSetMeta, dict[str, list[str]]] | None) -> str:
     """A file: what it says of itself, its sets, and what their guards mean."""
-    conditions, computed = named_functions(rule for rules in subject.sets for rule in rules)
+    guards, computed = named_functions(rule for rules in subject.sets for rule in rules)
     parts = [f"## {subject.path}", _paragraphs(subject.doc)]
     for rules in subject.sets:
         parts += _rule_set(rules, None if run_by is None else run_by.get(rules, {}))
-    parts += _meanings("The guards of this file:", conditions) + _meanings("What its right sides compute:", computed)
+    parts += _meanings("The guards of this file:", guards) + _meanings("What its right sides compute:", computed)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -227,13 +227,13 @@ def _values(rule: Rule) -> str:
 
 
 def _guards(rule: Rule) -> list[str]:
-    """The conditions, in which the left side as a whole is `left`."""
-    return [repr(condition).replace(repr(rule.lhs), "left") for condition in rule.conditions]
+    """The guards, in which the left side as a whole is `left`."""
+    return [repr(guard).replace(repr(rule.lhs), "left") for guard in rule.guards]
 
 
 def _rows(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule], str]]]) -> str:
     """Rules as a table."""
-    guarded = any(rule.conditions for rule in rules)
+    guarded = any(rule.guards for rule in rules)
     header = ["rule", "equation", *(["where"] if guarded else []), *(title for title, _ in columns)]
     rows = []
     for rule in rules:
@@ -247,9 +247,9 @@ def _entries(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule]
     lines = []
     for rule in rules:
         told = [tell(rule) for _, tell in columns]
-        equation, *conditions, shared = shortened([repr(rule), *_guards(rule)])
+        equation, *guards, shared = shortened([repr(rule), *_guards(rule)])
         sides = re.sub(r" (->|<->) ", r"\n\1 ", equation).split("\n")
-        text = [*sides, *(["where " + ", ".join(conditions)] if conditions else []), *shared.splitlines()]
+        text = [*sides, *(["where " + ", ".join(guards)] if guards else []), *shared.splitlines()]
         wrapped = [piece for line in text for piece in textwrap.wrap(line, _WIDTH, subsequent_indent="     ", break_on_hyphens=False)]
         block = "\n".join(f"  {line}" for line in wrapped)
         lines.append(f"* {_code(rule.name)}{': ' if told else ''}{'; '.join(told)}\n\n  ```text\n{block}\n  ```\n")

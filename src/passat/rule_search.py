@@ -10,7 +10,7 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError, first_true
 from passat.rules.engine.interruption import interruptible
-from passat.rules.engine.journal import Journal
+from passat.rules.engine.trace import Trace
 from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
 
@@ -144,15 +144,15 @@ class RuleRuns:
         left = {name.partition(".")[0] for name in self.names() if name in enabled}
         return list(dict.fromkeys([*self._disabled, *(name if (of := name.partition(".")[0]) in left else of for name in off)]))
 
-    def run(self, enabled: Collection[str] | None, unions: int | None, journal: Journal | None = None) -> Outcome:
+    def run(self, enabled: Collection[str] | None, unions: int | None, trace: Trace | None = None) -> Outcome:
         """Runs the pipeline with some rules, or all where that is None, up to so many applications. With None for these too it runs as it
         would otherwise, with regions. What is raised outside of any pass passes through, and so does Ctrl-C."""
         self.count += 1
         config: dict[str, AnyValue] = {"rules.disabled": self.disabled(enabled)}
         if unions is not None:
             config["rules.unions"] = unions
-        if journal is not None:
-            config["rules.journal"] = journal
+        if trace is not None:
+            config["rules.trace"] = trace
         watch = FailureWatch()
         context = self.settings.inside(None, config, [watch])
         module, error, accused = None, None, ""
@@ -197,10 +197,10 @@ class Questions:
             self._answers[key] = self.again(*key)
         return self._answers[key]
 
-    def again(self, enabled: Collection[str] | None, unions: int | None, journal: Journal | None = None) -> tuple[bool | None, Outcome]:
+    def again(self, enabled: Collection[str] | None, unions: int | None, trace: Trace | None = None) -> tuple[bool | None, Outcome]:
         """The answer of another run."""
         self._tell(f"running the passes ({self.runs.count + 1})")
-        outcome = self.runs.run(enabled, unions, journal)
+        outcome = self.runs.run(enabled, unions, trace)
         if outcome.error is not None and not self._crashes:
             raise PassRaisedError(f"{outcome.accused}; --check crash looks for that", outcome.accused) from outcome.error
         if outcome.module is None:

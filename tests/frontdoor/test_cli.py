@@ -232,7 +232,7 @@ def test_a_rule_that_did_not_fire_says_why(empty: Path) -> None:
     two = RULES.replace('tensors("x")', 'tensors("x")\nc = constant("c")').replace("op, tensors", "constant, op, tensors")
     two = two.replace("import RuleSet", "import RuleSet") + "    none = op.sin(op.sin(x)) >> op.sin(x)\n"
     two += "    zero = (op.maximum(x, c) >> x).when(is_all(c, -7))\n"
-    Path("rules.py").write_text("from passat.rules.conditions import is_all\n" + two)
+    Path("rules.py").write_text("from passat.rules.guards import is_all\n" + two)
     text = " ".join(run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py").stdout.split())  # lines are as wide as the terminal
     assert "! Mine.none did not fire: nothing matched its left side" in text
     assert "! Mine.zero did not fire: 38 matches, 38 refused: is_all(c, -7): the elements of the constant are 0.0, not -7" in text

@@ -46,7 +46,7 @@ def test_one_option_in_full() -> None:
         "set by   --config 'rules.nodes=VALUE', with a text as it is, and JSON for all else\n"
         "         PassContext(config={'rules.nodes': VALUE}) or optimize(..., config={'rules.nodes': VALUE}) in Python\n"
     )
-    assert "--config" not in run("explain", "rules.journal")
+    assert "--config" not in run("explain", "rules.trace")
     assert json.loads(run("explain", "rules.math", "--json"))["default"] == "reassociate"
 
 

@@ -126,7 +126,9 @@ def test_why_not_says_whose_type_is_unknown() -> None:
 
 
 def test_behind_a_declared_operator_rules_match() -> None:
-    result = passat.optimize(model(), passes="Raise", rules=load_rules(rules(DECLARED.format(""), RULES.format(alpha=0.5))), verify=False)
+    result = passat.optimize(
+        model(), passes="RaiseOps", rules=load_rules(rules(DECLARED.format(""), RULES.format(alpha=0.5))), verify=False
+    )
     assert (result.report.warnings, fired(result)) == ([], {"Mine.drop": 1, "Mine.gate": 0})
     assert "RaiseOps.silu" in {rule.name for rule in result.report.rules if rule.fired}
 

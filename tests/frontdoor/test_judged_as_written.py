@@ -21,8 +21,8 @@ from passat.optimization import NAMES_ONLY
 from passat.passmgr import Pass, module_pass
 from passat.rules import RuleSet, op, tensors
 from passat.rules.checking.case import Unfit, build
-from passat.rules.checking.dice import Dice
-from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.draw import SamplingHints, draw
+from passat.rules.checking.sampler import Sampler
 from passat.rules.cost import CostName
 from passat.rules.pattern import PCall
 
@@ -44,14 +44,14 @@ def nodes_of(model: ModelProto) -> tuple[str, ...]:
 def calls(of: Op) -> Iterator[Function]:
     """Functions of one call of an operator, on random operands with random attributes."""
     pattern = PCall(of, (*tensors(" ".join(f"h{i}" for i in range(of.arity))), ...))
-    wishes, dice = Wishes(pattern, ()), Dice(np.random.default_rng(0))
+    hints, sampler = SamplingHints(pattern, ()), Sampler(np.random.default_rng(0))
     for _ in range(TRIES):
         try:
-            case, dtype = draw(wishes, dice)
+            case, dtype = draw(hints, sampler)
             program = build(pattern, case)
         except Unfit:
             continue
-        wishes.accept(dtype)
+        hints.accept(dtype)
         function = infer_type(Function(list(program.params.values()), program.body))
         assert isinstance(function, Function)
         yield function

@@ -24,7 +24,7 @@ from passat.cli.app import app
 from passat.pipelines import build_pipeline
 from passat.rule_pages import library_page, page
 from passat.rules import library
-from passat.rules.conditions import is_all, is_float, same_type
+from passat.rules.guards import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
@@ -32,11 +32,11 @@ from passat.rules.rule import RuleSet
 
 RULES = '''
 """Rules of a user. They have a guard with a bar."""
-from passat.rules import RuleSet, condition, op, tensors
+from passat.rules import RuleSet, guard, op, tensors
 
 (x,) = tensors("x")
 
-@condition
+@guard
 def is_small(x, most):
     """It has at most `most` | so many dimensions; 2 * 3 <= 6."""
     return x.type.ndim <= most
@@ -144,8 +144,8 @@ def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
 
 
 def test_what_conditions_say_in_words() -> None:
-    conditions, _ = named_functions(Arithmetic)
-    assert "is_float" in {function.__name__ for function in conditions}
+    guards, _ = named_functions(Arithmetic)
+    assert "is_float" in {function.__name__ for function in guards}
     assert call_of(is_all(c, 0).function) == "is_all(c, value)"
     assert meaning(is_float(x).function) == "The elements are floating-point numbers."
     assert meaning(lambda: None) == "<lambda>."
@@ -163,7 +163,7 @@ def test_which_passes_run_a_set() -> None:
     assert by[FastMath] == {"FastMath": [""]}
     assert "SimplifyExpr" in by[Arithmetic]
     assert by[library.Unpacking] == {"SimplifyInference{unpack=True}": [""]}
-    assert by[library.TargetForms] == {"Spell": [""]}
+    assert by[library.TargetForms] == {"TargetForms": [""]}
     assert by[library.Reassociate] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
 
 
@@ -217,7 +217,7 @@ def test_the_page_tells_the_kind_that_a_pass_uses_a_set_as() -> None:
 
 def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:
     rows = {row["name"]: row["passes"] for row in rule_rows()}
-    assert rows["HiddenStates.product"] == ["FlattenHiddenState"]
+    assert rows["HiddenStates.product"] == ["CollapseBatchDims"]
     assert {"FoldScaleAxis", "BackwardFoldScaleAxis"} <= set(rows["ScaleAxis.scaled"])
 
 
@@ -234,7 +234,7 @@ def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
 
 def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either() -> None:
     class HiddenStates(RuleSet):
-        """Of the name of a set in FlattenHiddenState."""
+        """Of the name of a set in CollapseBatchDims."""
 
         product = op.exp(op.log(x)) >> x
 

@@ -222,8 +222,8 @@ def test_a_command_that_flaps() -> None:
 def test_what_only_regions_make_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = RuleRuns.run
 
-    def without_rules_where_whole(self: RuleRuns, enabled: Any, unions: int | None, journal: Any = None) -> Any:
-        return whole(self, enabled if unions is None else [], unions, journal)
+    def without_rules_where_whole(self: RuleRuns, enabled: Any, unions: int | None, trace: Any = None) -> Any:
+        return whole(self, enabled if unions is None else [], unions, trace)
 
     monkeypatch.setattr(RuleRuns, "run", without_rules_where_whole)
     result = bisect(chain(), "--rules", "wrong.py")

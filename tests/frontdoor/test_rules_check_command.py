@@ -11,7 +11,7 @@ from passat.render import ProgressLine
 
 HEAD = """
 from passat.rules import *
-from passat.rules.conditions import *
+from passat.rules.guards import *
 x, y, z = tensors("x y z")
 c = constant("c")
 """
@@ -74,10 +74,10 @@ def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
             "r = x + y >> (y + x).when(is_float(x))",
             ".when(...) belongs to the rule, not to its right side: write (left >> right).when(...)",
         ),
-        ("r = (x + y >> y + x).when(True)", "True is no condition; write one with @condition"),
+        ("r = (x + y >> y + x).when(True)", "True is no guard; write one with @guard"),
         ("pass", "defines no rules and registers no passes"),
     ],
-    ids=("unbound", "operator", "types", "name", "syntax", "import", "when", "condition", "none"),
+    ids=("unbound", "operator", "types", "name", "syntax", "import", "when", "guard", "none"),
 )
 def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, body: str, sentence: str) -> None:
     path = file(tmp_path, body)

@@ -18,12 +18,12 @@ from passat.cli.app import app
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.writer import WRITTEN
 
-TRUST = ["JoinSlices"]
-PASSES = "FoldConstant,SimplifyExpr,JoinSlices,DynamicToStatic"
+TRUST = ["SlicesToSplit"]
+PASSES = "FoldConstant,SimplifyExpr,SlicesToSplit,DynamicToStatic"
 
 
 def sliced() -> ModelProto:
-    """relu(c * c - (-x)) cut in two: a rule, a folded constant, and slices that JoinSlices makes a split of, without rules."""
+    """relu(c * c - (-x)) cut in two: a rule, a folded constant, and slices that SlicesToSplit makes a split of, without rules."""
     bounds = {"start": [0], "middle": [2], "end": [4], "axis": [1]}
     nodes = [
         helper.make_node("Mul", ["c", "c"], ["cc"]),
@@ -105,7 +105,7 @@ def tampered(path: tuple[Any, ...]) -> Iterator[Any]:
 def test_the_certificate_has_every_kind_of_step() -> None:
     assert {step["rule"].partition(".")[0] for part in GOOD["steps"] for step in part.get("steps", ())} == {"Arithmetic", "ConstantFolding"}
     assert [part["pass"] for part in GOOD["steps"] if "uncovered" in part] == TRUST
-    assert (["main"], {"JoinSlices"}) == CLAIM
+    assert (["main"], {"SlicesToSplit"}) == CLAIM
 
 
 @pytest.mark.parametrize("section", list(GOOD))
@@ -141,13 +141,15 @@ def forged() -> tuple[Any, ModelProto]:
     assert len(terms) > place
     last = numbers[other["functions"]["main"][0]]
     first = GOOD["functions"]["main"][0]
-    gap = {"pass": "JoinSlices", "function": "main", "uncovered": "", "before": first, "after": last}
+    gap = {"pass": "SlicesToSplit", "function": "main", "uncovered": "", "before": first, "after": last}
     return {**GOOD, "terms": terms, "functions": {"main": [first, last]}, "steps": [gap]}, wrong
 
 
 def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted(tmp_path: Path) -> None:
     data, wrong = forged()
-    with pytest.raises(IncompleteCertificateError, match="does not cover JoinSlices in the function main; --trust JoinSlices accepts it"):
+    with pytest.raises(
+        IncompleteCertificateError, match="does not cover SlicesToSplit in the function main; --trust SlicesToSplit accepts it"
+    ):
         check_certificate(data, before=BEFORE, after=wrong)
     for name in ("FoldConstant", "SimplifyExpr", "(all)", "Nobody"):
         gap = {**data["steps"][0], "pass": name}
@@ -156,8 +158,8 @@ def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted
     Path(tmp_path / "forged.json").write_text(json.dumps(data))
     command = ["explain", "--check", str(tmp_path / "forged.json")]
     assert CliRunner().invoke(app, command).exit_code == 1
-    assert CliRunner().invoke(app, [*command, "--trust", "FlattenRegions"]).exit_code == 1
-    assert CliRunner().invoke(app, [*command, "--trust", "JoinSlices"]).exit_code == 0
+    assert CliRunner().invoke(app, [*command, "--trust", "CollapseBatchRegions"]).exit_code == 1
+    assert CliRunner().invoke(app, [*command, "--trust", "SlicesToSplit"]).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted
     [
         ("Nobody", "there is no pass 'Nobody' to trust"),
         ("FoldConstant", "the pass FoldConstant has rules"),
-        ("Spell", "the pass Spell has rules"),
+        ("TargetForms", "the pass TargetForms has rules"),
         ("ConvertLayout", "the pass ConvertLayout has rules"),
         ("(all)", "there is no pass '(all)' to trust"),
     ],
@@ -179,7 +181,7 @@ def test_only_known_passes_without_rules_can_be_trusted(tmp_path: Path, name: st
 
 
 def test_what_need_not_be_trusted_may_be_named() -> None:
-    assert check(GOOD, [*TRUST, "FlattenRegions", WRITTEN]) == CLAIM
+    assert check(GOOD, [*TRUST, "CollapseBatchRegions", WRITTEN]) == CLAIM
 
 
 def test_a_certificate_that_speaks_of_no_function_proves_nothing() -> None:
@@ -188,4 +190,4 @@ def test_a_certificate_that_speaks_of_no_function_proves_nothing() -> None:
 
 
 def test_the_report_says_what_the_certificate_does_not_cover() -> None:
-    assert "provenance: the certificate does not cover JoinSlices in the function main" in str(RESULT.report)
+    assert "provenance: the certificate does not cover SlicesToSplit in the function main" in str(RESULT.report)

@@ -16,8 +16,8 @@ RESNET, BERT = EXAMPLES / "resnet_tiny.onnx", EXAMPLES / "bert_tiny.onnx"
 HUNDRED = """
 from passat.ir.op import list_ops
 from passat.rules import RuleSet, constant, library, op, tensors
-from passat.rules.conditions import same_type
-from passat.rules.multi_root import MultiRule
+from passat.rules.guards import same_type
+from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PCall
 from passat.rules.rule import RuleSetMeta
 
@@ -64,10 +64,10 @@ class Pair(RuleSet):
 """
 RAISING = """
 from passat.rules import RuleSet, op, tensors
-from passat.rules.conditions import condition
+from passat.rules.guards import guard
 (x,) = tensors("x")
 
-@condition
+@guard
 def is_odd(x):
     raise KeyError("odd")
 

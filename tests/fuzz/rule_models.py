@@ -22,8 +22,8 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
-from passat.rules.checking.dice import PLAIN, Dice
-from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.draw import SamplingHints, draw
+from passat.rules.checking.sampler import PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import oddness, triers
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -86,21 +86,21 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
     """An instance that the rule accepts, in one of its directions; None where none of many draws is one."""
     ways = list(triers(rule))
     trier: Trier = ways[int(random.integers(len(ways)))]
-    wishes, dice = Wishes(trier.pattern, trier.rule.conditions, [trier.rule.rhs]), Dice(random)
+    hints, sampler = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs]), Sampler(random)
     odd = int(random.integers(2))
     for turn in range(DRAWS):
-        wishes.asking = turn > DRAWS // 6
+        hints.asking = turn > DRAWS // 6
         try:
-            case, dtype = draw(wishes, dice, odd=oddness(trier, odd) if turn % 3 else PLAIN, unknown=turn % 4 == 3)
+            case, dtype = draw(hints, sampler, odd=oddness(trier, odd) if turn % 3 else PLAIN, unknown=turn % 4 == 3)
         except Unfit:
             continue
         trial = trier.try_case(case)
         if "is not a constant" in trial.reason:
-            wishes.want_constants()
+            hints.want_constants()
         if trial.right is not None:
             return trial
         if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
-            wishes.accept(dtype)
+            hints.accept(dtype)
     return None
 
 

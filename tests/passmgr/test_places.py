@@ -40,10 +40,10 @@ x = tensor("x")
 RESNET = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 TUNED = [
     *("ReadOpaque", "SimplifyInference", "FoldConstant", "DynamicToStatic", "FoldBatchNorm", "SimplifyExpr"),
-    *("SimplifyShapes", "JoinSlices"),
-    *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "Raise", "RaiseAttention", "FlattenHiddenState"),
+    *("SimplifyShapes", "SlicesToSplit"),
+    *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "RaiseOps", "RaiseAttention", "CollapseBatchDims"),
     *("Explore", "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul"),
-    *("FlattenRegions", "ContribOperators", "Spell", "SpellSums"),
+    *("CollapseBatchRegions", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),
     "DeadCodeElimination",
 ]
 
@@ -172,12 +172,17 @@ def test_no_place_is_one_sentence() -> None:
 
 
 def test_a_registered_pass_lands_in_the_default_pipeline_and_in_others_that_have_what_it_names(mod: IRModule) -> None:
-    own = make("Lander", after=["FoldConstant"], before=["Spell"])
+    own = make("Lander", after=["FoldConstant"], before=["TargetForms"])
     register_pass("Lander", own)
     at = TUNED.index("FoldConstant") + 1
     assert names(build_pipeline().members) == [*TUNED[:at], "Lander", *TUNED[at:]]
-    assert names(build_pipeline("FoldConstant, SimplifyExpr, Spell").members) == ["FoldConstant", "Lander", "SimplifyExpr", "Spell"]
-    assert names(build_pipeline("FoldConstant, Spell, Lander").members) == ["FoldConstant", "Spell", "Lander"]
+    assert names(build_pipeline("FoldConstant, SimplifyExpr, TargetForms").members) == [
+        "FoldConstant",
+        "Lander",
+        "SimplifyExpr",
+        "TargetForms",
+    ]
+    assert names(build_pipeline("FoldConstant, TargetForms, Lander").members) == ["FoldConstant", "TargetForms", "Lander"]
     assert names(build_pipeline("FoldConstant").members) == ["FoldConstant"]
     with PassContext(0) as ctx:
         build_pipeline()(mod)
@@ -197,13 +202,13 @@ def test_a_pass_of_an_installed_plug_in_lands(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "a_plug_in.py").write_text(
         "from passat.passmgr import function_pass, register_pass\n"
         "@register_pass('Plugged')\n"
-        "@function_pass(opt_level=1, name='Plugged', before=['Spell'])\n"
+        "@function_pass(opt_level=1, name='Plugged', before=['TargetForms'])\n"
         "def plugged(func, mod, ctx):\n"
         "    return func\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     plug_in(monkeypatch, "a_plug_in")
-    at = TUNED.index("Spell")
+    at = TUNED.index("TargetForms")
     assert names(build_pipeline().members) == [*TUNED[:at], "Plugged", *TUNED[at:]]
 
 
@@ -226,13 +231,13 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     Path("mine.py").write_text(
         "from passat.passmgr import function_pass, register_pass\n"
         "@register_pass('Placed')\n"
-        "@function_pass(opt_level=2, name='Placed', after=['FoldConstant'], before=['Spell'])\n"
+        "@function_pass(opt_level=2, name='Placed', after=['FoldConstant'], before=['TargetForms'])\n"
         "def mine(func, mod, ctx):\n"
         "    return func\n"
     )
     order = json.loads(run("order", "--rules", "mine.py", "--json").stdout)["order"]
     assert order[order.index("Placed") - 1] == "FoldConstant"
-    assert "Placed" in run("order", "--rules", "mine.py", "--passes", "FoldConstant,Spell").stdout
+    assert "Placed" in run("order", "--rules", "mine.py", "--passes", "FoldConstant,TargetForms").stdout
     without = run("order", "--rules", "mine.py", "--passes", "FoldConstant")
     assert "Placed" not in without.stdout
     assert without.stderr == (
@@ -246,8 +251,8 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert cycle.exit_code == 2
     assert cycle.stderr == (
-        "error: no order of passes fits what they declare: Spell before DeadCodeElimination before Placed before Spell "
-        "(Placed: after DeadCodeElimination and before Spell); nothing was written\n"
+        "error: no order of passes fits what they declare: TargetForms before DeadCodeElimination before Placed before TargetForms "
+        "(Placed: after DeadCodeElimination and before TargetForms); nothing was written\n"
     )
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))
     unknown = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
@@ -260,10 +265,15 @@ def test_rule_sets_run_around_passes_that_land() -> None:
     class Negations(RuleSet):
         twice = op.negative(op.negative(x)) >> x
 
-    register_pass("Lander", make("Lander", after=["FoldConstant"], before=["Spell"]))
+    register_pass("Lander", make("Lander", after=["FoldConstant"], before=["TargetForms"]))
     default = names(build_pipeline(None, [Negations]).members)
     assert (default[0], default[-1], "Lander" in default) == ("Negations", "Negations", True)
-    assert names(build_pipeline(["FoldConstant", "Spell"], [Negations]).members) == ["FoldConstant", "Lander", "Spell", "Negations"]
+    assert names(build_pipeline(["FoldConstant", "TargetForms"], [Negations]).members) == [
+        "FoldConstant",
+        "Lander",
+        "TargetForms",
+        "Negations",
+    ]
 
 
 def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 from passat.rules.checking.attributes import random_attributes
-from passat.rules.checking.dice import Dice, draw_array
+from passat.rules.checking.sampler import Sampler, draw_array
 
 _MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
 _TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")
@@ -27,34 +27,34 @@ _VALUES = (0.0, 1.0, 1.0, -0.0, 2.0, 0.5, 4.0, -1.0, 3.0)
 class _Builder:
     """Grows a pool of typed expressions."""
 
-    def __init__(self, dice: Dice, tame: bool, stateful: bool) -> None:
-        self.dice = dice
+    def __init__(self, sampler: Sampler, tame: bool, stateful: bool) -> None:
+        self.sampler = sampler
         self.tame = tame
         self.stateful = stateful
-        dtype = dice.pick(("float32", "float32", "float32", "float64", "int32", "int8"))
-        base = dice.pick(((2, 3), (4, 2), (3,), (2, 1, 3), (2, 2, 3), (1, 4), (0, 3), ()))
-        self.params = [Var(f"x{i}", TensorType(self.cut(base), dtype)) for i in range(dice.integer(1, 3))]
+        dtype = sampler.pick(("float32", "float32", "float32", "float64", "int32", "int8"))
+        base = sampler.pick(((2, 3), (4, 2), (3,), (2, 1, 3), (2, 2, 3), (1, 4), (0, 3), ()))
+        self.params = [Var(f"x{i}", TensorType(self.cut(base), dtype)) for i in range(sampler.integer(1, 3))]
         self.pool: list[Expr] = list(self.params)
 
     def cut(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape, or a part of it that broadcasts to it."""
-        return tuple(shape) if self.dice.chance(0.6) else tuple(shape)[self.dice.integer(0, len(shape)) :]
+        return tuple(shape) if self.sampler.chance(0.6) else tuple(shape)[self.sampler.integer(0, len(shape)) :]
 
     def tensor(self, wanted: Callable[[TensorType], bool] = lambda type_: True) -> Expr | None:
         """A tensor of the pool, more often a late one."""
         fitting = [part for part in self.pool if isinstance(part.checked_type, TensorType) and wanted(part.checked_type)]
         if not fitting:
             return None
-        return fitting[-min(self.dice.integer(1, 4), len(fitting))] if self.dice.chance(0.7) else self.dice.pick(fitting)
+        return fitting[-min(self.sampler.integer(1, 4), len(fitting))] if self.sampler.chance(0.7) else self.sampler.pick(fitting)
 
     def constant(self, shape: Sequence[int], dtype: str) -> Constant:
         """A constant that rules like: of one small value, or of a few."""
-        if self.dice.chance(0.6):
-            value = float(self.dice.pick(_VALUES))
+        if self.sampler.chance(0.6):
+            value = float(self.sampler.pick(_VALUES))
             return Constant(Tensor.splat(value if "float" in dtype else int(abs(value)), tuple(shape), dtype))
         if "float" in dtype:
-            return Constant(Tensor.dense(self.dice.generator.integers(1, 9, tuple(shape)) / 4, dtype))
-        return Constant(Tensor.dense(draw_array(self.dice.generator, shape, dtype)))
+            return Constant(Tensor.dense(self.sampler.generator.integers(1, 9, tuple(shape)) / 4, dtype))
+        return Constant(Tensor.dense(draw_array(self.sampler.generator, shape, dtype)))
 
     def grow(self) -> None:
         """Adds an expression, or none where the draw came out ill-typed."""
@@ -74,7 +74,7 @@ class _Builder:
         ]
         kinds += [self.dropped] * 3 if self.stateful else []
         try:
-            made = self.dice.pick(kinds)()
+            made = self.sampler.pick(kinds)()
             if made is not None:
                 self.pool.append(infer_type(made))
         except (InferError, OpTypeError, ValueError):
@@ -82,13 +82,13 @@ class _Builder:
 
     def unary(self) -> Expr | None:
         part = self.tensor()
-        return part and Call(get_op(self.dice.pick(_TAME_UNARY if self.tame else _WILD_UNARY)), [part])
+        return part and Call(get_op(self.sampler.pick(_TAME_UNARY if self.tame else _WILD_UNARY)), [part])
 
     def binary(self) -> Expr | None:
         first, second = self.tensor(), self.tensor()
         if first is None or second is None:
             return None
-        name = self.dice.pick(_BINARY if self.tame else (*_BINARY, "divide"))
+        name = self.sampler.pick(_BINARY if self.tame else (*_BINARY, "divide"))
         return Call(get_op(name), [first, second])
 
     def scaled(self) -> Expr | None:
@@ -99,15 +99,15 @@ class _Builder:
         type_ = part.checked_type
         assert isinstance(type_, TensorType)
         if type_.dtype == "bool":
-            return Call(get_op(self.dice.pick(("logical_and", "logical_or"))), [part, self.constant((), "bool")])
+            return Call(get_op(self.sampler.pick(("logical_and", "logical_or"))), [part, self.constant((), "bool")])
         shape = self.cut([int(dim) for dim in type_.shape if isinstance(dim, int)])
-        constant = self.constant(tuple(1 if self.dice.chance(0.3) else dim for dim in shape), type_.dtype)
-        name = self.dice.pick(("add", "subtract", "multiply", "divide"))
+        constant = self.constant(tuple(1 if self.sampler.chance(0.3) else dim for dim in shape), type_.dtype)
+        name = self.sampler.pick(("add", "subtract", "multiply", "divide"))
         if name == "divide" and "float" not in type_.dtype:
             name = "multiply"
         if name == "divide" and self.tame:
-            constant = Constant(Tensor.splat(self.dice.pick((2.0, 0.5, 3.0)), constant.data.shape, type_.dtype))
-        if name == "divide" or self.dice.chance(0.8):
+            constant = Constant(Tensor.splat(self.sampler.pick((2.0, 0.5, 3.0)), constant.data.shape, type_.dtype))
+        if name == "divide" or self.sampler.chance(0.8):
             return Call(get_op(name), [part, constant])
         return Call(get_op(name), [constant, part])
 
@@ -117,9 +117,9 @@ class _Builder:
             return None
         type_ = part.checked_type
         assert isinstance(type_, TensorType)
-        op = get_op(self.dice.pick(_MOVES))
+        op = get_op(self.sampler.pick(_MOVES))
         shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
-        made = Call(op, [part], op.bind_attrs(random_attributes(op, shape, type_.dtype, self.dice)))
+        made = Call(op, [part], op.bind_attrs(random_attributes(op, shape, type_.dtype, self.sampler)))
         type_ = infer_type(made).checked_type
         return made if isinstance(type_, TensorType) and type_.ndim <= 5 and isinstance(type_.size, int) and type_.size <= 200 else None
 
@@ -127,18 +127,18 @@ class _Builder:
         part = self.tensor()
         if part is None:
             return None
-        parts = [part] * self.dice.pick((1, 1, 2))
+        parts = [part] * self.sampler.pick((1, 1, 2))
         op = get_op("concatenate")
-        return Call(op, [Tuple(parts)], op.bind_attrs({"axis": self.dice.pick((0, -1))}))
+        return Call(op, [Tuple(parts)], op.bind_attrs({"axis": self.sampler.pick((0, -1))}))
 
     def cut_up(self) -> Expr | None:
         wholes = [part for part in self.pool if isinstance(part.checked_type, TupleType)]
-        if wholes and self.dice.chance(0.7):
-            whole = self.dice.pick(wholes)
-            return TupleGetItem(whole, self.dice.integer(0, len(whole.checked_type.fields) - 1))
+        if wholes and self.sampler.chance(0.7):
+            whole = self.sampler.pick(wholes)
+            return TupleGetItem(whole, self.sampler.integer(0, len(whole.checked_type.fields) - 1))
         part = self.tensor()
-        if part is not None and self.dice.chance(0.5):
-            return Call(get_op("split"), [part], get_op("split").bind_attrs({"indices_or_sections": self.dice.pick((1, 2))}))
+        if part is not None and self.sampler.chance(0.5):
+            return Call(get_op("split"), [part], get_op("split").bind_attrs({"indices_or_sections": self.sampler.pick((1, 2))}))
         other = self.tensor()
         return Tuple([part, other]) if part is not None and other is not None else None
 
@@ -148,23 +148,23 @@ class _Builder:
             return None
         type_ = part.checked_type
         assert isinstance(type_, TensorType)
-        columns = self.dice.pick((1, 2, 3))
+        columns = self.sampler.pick((1, 2, 3))
         rows = type_.shape[-1]
         assert isinstance(rows, int)
         weight = self.constant((rows, columns), type_.dtype)
         made: Expr = Call(get_op("nn.matmul"), [part, weight], get_op("nn.matmul").bind_attrs({}))
-        if self.dice.chance(0.5):
+        if self.sampler.chance(0.5):
             made = Call(get_op("add"), [made, self.constant((columns,), type_.dtype)])
-        if self.dice.chance(0.3):
+        if self.sampler.chance(0.3):
             made = Call(get_op("multiply"), [made, self.constant((), type_.dtype)])
         return made
 
     def chosen(self) -> Expr | None:
         first, second = self.tensor(), self.tensor()
-        condition = self.tensor(lambda type_: type_.dtype == "bool")
-        if self.dice.chance(0.5) or condition is None:
-            condition = self.constant((), "bool")
-        return Call(get_op("where"), [condition, first, second]) if first is not None and second is not None else None
+        guard = self.tensor(lambda type_: type_.dtype == "bool")
+        if self.sampler.chance(0.5) or guard is None:
+            guard = self.constant((), "bool")
+        return Call(get_op("where"), [guard, first, second]) if first is not None and second is not None else None
 
     def cast(self) -> Expr | None:
         part = self.tensor(lambda type_: type_.dtype != "bool")
@@ -174,8 +174,8 @@ class _Builder:
         assert isinstance(type_, TensorType)
         wider = {"float32": "float64", "int8": "int32", "int32": "int64"}.get(type_.dtype, type_.dtype)
         op = get_op("cast")
-        through = Call(op, [part], op.bind_attrs({"dtype": self.dice.pick((type_.dtype, wider))}))
-        return Call(op, [through], op.bind_attrs({"dtype": type_.dtype})) if self.dice.chance(0.7) else through
+        through = Call(op, [part], op.bind_attrs({"dtype": self.sampler.pick((type_.dtype, wider))}))
+        return Call(op, [through], op.bind_attrs({"dtype": type_.dtype})) if self.sampler.chance(0.7) else through
 
     def shaped(self) -> Expr | None:
         """A reshape to the shape of the tensor itself, computed."""
@@ -193,10 +193,10 @@ class _Builder:
 
 def build(seed: int, size: int, *, tame: bool = False, stateful: bool = False) -> Function:
     """The program of a seed, of about `size` operations. A tame one has values that reassociation changes by rounding alone."""
-    builder = _Builder(Dice(np.random.default_rng(seed)), tame, stateful)
+    builder = _Builder(Sampler(np.random.default_rng(seed)), tame, stateful)
     for _ in range(size):
         builder.grow()
-    late = builder.pool[-builder.dice.integer(1, 4) :]
+    late = builder.pool[-builder.sampler.integer(1, 4) :]
     body: Expr = late[-1] if len(late) == 1 else Tuple(late)
     function = Function(builder.params, body)
     infer_type(function)

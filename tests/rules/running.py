@@ -20,11 +20,11 @@ from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import PassContext
 from passat.passmgr.pass_info import Statistics
 from passat.rules.checking.case import difference as values_differ
-from passat.rules.checking.dice import EXTREME, PLAIN, draw_array
-from passat.rules.conditions import Refuse
+from passat.rules.checking.sampler import EXTREME, PLAIN, draw_array
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.guards import Reject
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
 
@@ -217,7 +217,7 @@ def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]
             for row in variant.search(graph, [root]):
                 try:
                     _, built = matcher.decide(graph, row)
-                except Refuse as refusal:
+                except Reject as refusal:
                     reasons.append(str(refusal))
                 else:
                     body = rebuild(graph, {node: node for node in range(len(graph))}, built)

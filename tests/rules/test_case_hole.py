@@ -7,7 +7,7 @@ import pytest
 from passat.catalog import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, cases, constant, each, joined, op, operator, parts, rule_pass, tensors
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.conditions import has_rank, is_all
+from passat.rules.guards import has_rank, is_all
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import Pattern
 from passat.rules.typecheck import check_types
@@ -46,7 +46,7 @@ def test_a_rule_stands_for_one_of_each_case() -> None:
     assert list(made) == [f"Weighed.scaled[{name}]" for name in NAMES]
     one = made["Weighed.scaled[row, matmul]"]
     assert repr(one) == "(((x @ w) + b) * c) -> ((x @ (w * c)) + (b * c))"
-    assert [[repr(guard) for guard in direction.conditions] for direction in made.values()] == [
+    assert [[repr(guard) for guard in direction.guards] for direction in made.values()] == [
         ["has_rank(c, 0)"],
         ["has_rank(c, 0)", "has_rank(x, 2)"],
         ["has_rank(c, 0)", "has_rank(b, 1)", "is_all(c, 2)"],

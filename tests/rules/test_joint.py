@@ -8,7 +8,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential
 from passat.passmgr.pass_info import Statistics
-from passat.rules.conditions import same_type
+from passat.rules.guards import same_type
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass

@@ -17,7 +17,7 @@ from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, attribute, constant, each, joined, op, parts, rule_pass, tensors
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.journal import Application, Journal, Run
+from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
 from passat.rules.substitution import same_type
 
@@ -31,10 +31,10 @@ G = relay.var("g", shape=(2, 3))
 
 
 def applied(rules: type[RuleSet], body: Expr, *params: relay.Var) -> list[tuple[Run, Application]]:
-    journal = Journal()
-    with PassContext(config={"rules.journal": journal}):
+    trace = Trace()
+    with PassContext(config={"rules.trace": trace}):
         rule_pass(rules, opt_level=0)(passat.IRModule.from_expr(Function(params, body)))
-    return [(run, application) for run in journal.runs for application in run.applications]
+    return [(run, application) for run in trace.runs for application in run.applications]
 
 
 def part(rules: type[RuleSet], body: Expr, *params: relay.Var, **options: bool) -> Matched:
@@ -161,11 +161,11 @@ def test_every_application_of_a_chain(count: int) -> None:
 
 @pytest.mark.parametrize(("model", "count"), [("bert_tiny", 40), ("resnet_tiny", 20)])
 def test_every_application_of_the_library_to_a_model(model: str, count: int) -> None:
-    journal = Journal()
-    with PassContext(3, config={"rules.journal": journal}):
+    trace = Trace()
+    with PassContext(3, config={"rules.trace": trace}):
         build_pipeline()(load(EXAMPLES / f"{model}.onnx"))
     total = 0
-    for run in journal.runs:
+    for run in trace.runs:
         for application in run.applications:
             total += 1
             found = matched_part(run, application)

@@ -14,16 +14,16 @@ from passat.ir.op import get_op
 from passat.ir.types import TensorType
 from passat.passmgr import Statistics
 from passat.rulefile import RuleFileError, load_rules
-from passat.rules import RuleSet, attribute, conditions, constant, op, tensor, tensors
-from passat.rules.conditions import computed, condition, equals, is_all, is_float
-from passat.rules.multi_root import each, joined, parts
+from passat.rules import RuleSet, attribute, constant, guards, op, tensor, tensors
+from passat.rules.guards import computed, equals, guard, is_all, is_float
+from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import RuleError, constants, number
 from passat.rules.rule import RuleSetMeta
 from tests.rules.running import saturate
 
 KNOWN: dict[str, AnyValue] = {
     **{"x": tensor("x"), "y": tensor("y"), "c": constant("c"), "a": attribute("a"), "b": attribute("b"), "op": op, "math": math},
-    **{"equals": equals, "is_float": is_float, "is_all": is_all, "conditions": conditions, "number": number},
+    **{"equals": equals, "is_float": is_float, "is_all": is_all, "guards": guards, "number": number},
     **{"tensor": tensor, "tensors": tensors, "constant": constant, "constants": constants, "attribute": attribute},
     **{"each": each, "joined": joined, "parts": parts},
 }
@@ -95,13 +95,13 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("x + None", "None cannot stand in a pattern"),
         ("x + 1j", "1j cannot stand in a pattern"),
         ("x + (op.nn.relu(x) >> x)", "cannot stand in a pattern"),
-        ("(op.nn.relu(x) >> x).when(True)", "True is no condition"),
-        ("(op.nn.relu(x) >> x).when(x == y)", "False is no condition"),
+        ("(op.nn.relu(x) >> x).when(True)", "True is no guard"),
+        ("(op.nn.relu(x) >> x).when(x == y)", "False is no guard"),
         (
             "(op.nn.relu(x) >> x).when(is_float)",
-            "is_float is a function; a guard is the call of one that @condition decorates: .when(is_float(x))",
+            "is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
         ),
-        ("(op.nn.relu(x) >> x).when(lambda x: True)", "is a function; a guard is the call of one that @condition decorates"),
+        ("(op.nn.relu(x) >> x).when(lambda x: True)", "is a function; a guard is the call of one that @guard decorates"),
         ("(op.nn.relu(x) >> x).inexact(3)", "say what it changes"),
         ("(op.nn.relu(x) >> x).budget('many')", "a budget is at least one match, not 'many'"),
         ("tensors('')", "holes are named in one text, such as 'x y', not ''"),
@@ -124,7 +124,7 @@ def test_the_sentence_says_what_to_write_instead(text: str, said: str) -> None:
 def test_in_a_rule_file_the_line_is_named_and_no_class_of_python(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rules.py"
     file.write_text(
-        f"from passat.rules import *\nfrom passat.rules.conditions import *\nx, a, b = tensor('x'), attribute('a'), attribute('b')\n\n{text}\n"
+        f"from passat.rules import *\nfrom passat.rules.guards import *\nx, a, b = tensor('x'), attribute('a'), attribute('b')\n\n{text}\n"
     )
     with pytest.raises(RuleFileError) as caught:
         load_rules(file)
@@ -209,7 +209,7 @@ def test_an_element_of_an_attribute() -> None:
 def guarded(answer: AnyValue) -> Callable[[], RuleSetMeta]:
     """A rule set whose guard answers so, or raises it, where an alpha is that of `leaky(0.25)`, and refuses elsewhere."""
 
-    @condition
+    @guard
     def fails(alpha: float) -> AnyValue:
         """Fails."""
         if alpha != 0.25:
@@ -256,7 +256,7 @@ def test_a_guard_answers_with_a_bool_or_a_text(answer: AnyValue) -> None:
             "is_float(x, 3): too many positional arguments",
         ),
         (
-            lambda: op.nn.relu(tensor("x")) >> op.cast(tensor("x"), dtype=conditions.dtype_of()),
+            lambda: op.nn.relu(tensor("x")) >> op.cast(tensor("x"), dtype=guards.dtype_of()),
             "dtype_of(): missing a required argument: 'x'",
         ),
     ],

@@ -47,12 +47,12 @@ def test_attributes_are_kept_where_an_operator_has_any() -> None:
 
 
 def test_guards_and_computed_values_see_the_operator() -> None:
-    from passat.rules.conditions import same_type, shape_of
+    from passat.rules.guards import same_type, shape_of
 
     rule = (extremum(x, y) >> op.broadcast_to(x, shape=shape_of(extremum(x, y)))).when(same_type(x, extremum(x, y)))
     direction = rule.named("Guards.seen").directions()[1]
     assert repr(direction) == "minimum(x, y) -> broadcast_to(x, shape=shape_of(minimum(x, y)))"
-    assert [repr(each) for each in direction.conditions] == ["same_type(x, minimum(x, y))"]
+    assert [repr(each) for each in direction.guards] == ["same_type(x, minimum(x, y))"]
 
 
 def test_it_fires_and_is_counted_under_the_name_of_the_rule() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from passat.catalog import rule_rows, rules_text
-from passat.rules import RuleError, RuleSet, Term, attributes, condition, op, tensors, tensors_of
+from passat.rules import RuleError, RuleSet, Term, attributes, guard, op, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.conditions import same_rank
+from passat.rules.guards import same_rank
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
@@ -51,14 +51,14 @@ def test_it_fires_wherever_the_part_is() -> None:
 
 
 def test_a_guard_about_the_operands_holds_of_each() -> None:
-    @condition
+    @guard
     def are_all(count: int, parts: tuple[Term, ...]) -> bool | str:
         return len(parts) == count or f"{len(parts)} parts"
 
     rule = (op.concatenate((x, *ys), axis=p) >> op.concatenate((*ys, x), axis=p)).when(same_rank(x, ys), are_all(2, (*ys,)))
     one, two = rule.directions()
-    assert [repr(each) for each in one.conditions] == ["same_rank(x, ys1)", "are_all(2, (ys1,))"]
-    assert [repr(each) for each in two.conditions] == ["same_rank(x, ys1)", "same_rank(x, ys2)", "are_all(2, (ys1, ys2))"]
+    assert [repr(each) for each in one.guards] == ["same_rank(x, ys1)", "are_all(2, (ys1,))"]
+    assert [repr(each) for each in two.guards] == ["same_rank(x, ys1)", "same_rank(x, ys2)", "are_all(2, (ys1, ys2))"]
 
 
 def test_the_list_says_how_many() -> None:

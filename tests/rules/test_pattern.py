@@ -4,7 +4,7 @@ from typing import Any as AnyValue
 
 import pytest
 
-from passat.rules.conditions import computed
+from passat.rules.guards import computed
 from passat.rules.pattern import (
     AttrHole,
     Pattern,

@@ -1,12 +1,12 @@
-"""Rules and rule sets: names, directions, conditions, what they may do to values, and what is refused when they are made."""
+"""Rules and rule sets: names, directions, guards, what they may do to values, and what is refused when they are made."""
 
 import re
 from collections.abc import Callable
 
 import pytest
 
-from passat.rules.conditions import computed, condition, has_rank, is_float, same_type, shape_of
-from passat.rules.multi_root import MultiRule, each, joined, parts
+from passat.rules.guards import computed, guard, has_rank, is_float, same_type, shape_of
+from passat.rules.multi_pattern import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import EXACT, FINITE, KEPT, LIBERTIES, MIXED, REASSOCIATE, RESOLVED, Rule, RuleSet, RuleSetMeta
 
@@ -15,7 +15,7 @@ c, d = constants("c d")
 p, q = attributes("p q")
 
 
-@condition
+@guard
 def fits(*values: object) -> bool | str:
     """Always."""
     return True
@@ -49,7 +49,7 @@ def test_rules_are_named_after_their_set() -> None:
 def test_a_rule_prints_as_it_is_written() -> None:
     assert repr(Sums.swap) == "(x + y) -> (y + x)"
     assert repr(Sums.swap.and_back()) == "(x + y) <-> (y + x)"
-    assert repr(Sums.same.conditions) == "(is_float(x),)"
+    assert repr(Sums.same.guards) == "(is_float(x),)"
 
 
 def test_a_rule_knows_where_it_was_written() -> None:
@@ -99,8 +99,8 @@ def test_a_set_may_be_made_by_calling() -> None:
 
 def test_conditions_add_up_in_order() -> None:
     rule = (x + y >> y + x).when(is_float(x)).when(same_type(x, y), has_rank(y, 2))
-    assert [repr(value) for value in rule.conditions] == ["is_float(x)", "same_type(x, y)", "has_rank(y, 2)"]
-    assert not Sums.swap.conditions
+    assert [repr(value) for value in rule.guards] == ["is_float(x)", "same_type(x, y)", "has_rank(y, 2)"]
+    assert not Sums.swap.guards
 
 
 def test_what_rules_do_to_numbers() -> None:
@@ -151,7 +151,7 @@ def test_both_directions() -> None:
         assert direction.math == REASSOCIATE
         assert direction.note == "distributes"
         assert direction.source == rule.source
-        assert repr(direction.conditions) == "(is_float(x),)"
+        assert repr(direction.guards) == "(is_float(x),)"
     assert Sums.swap.directions() == [Sums.swap]
 
 
@@ -175,25 +175,25 @@ def define(value: object) -> RuleSetMeta:
         ),
         (
             lambda: (op.exp(x) >> x).when(is_float(y)),
-            "rule (unnamed) [exp(x) -> x]: the condition is_float(y) uses 'y', which the left side does not bind",
+            "rule (unnamed) [exp(x) -> x]: the guard is_float(y) uses 'y', which the left side does not bind",
         ),
         (
             lambda: (op.exp(x) >> x).when(fits(p)),
-            "rule (unnamed) [exp(x) -> x]: the condition fits(p) uses the attribute 'p', which the left side does not bind",
+            "rule (unnamed) [exp(x) -> x]: the guard fits(p) uses the attribute 'p', which the left side does not bind",
         ),
         (
             lambda: op.transpose(x, axes=half(p)) >> x,
-            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a condition",
+            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a guard",
         ),
         (
             lambda: x + number(half(p)) >> x,
-            "rule (unnamed) [(x + half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a condition",
+            "rule (unnamed) [(x + half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a guard",
         ),
         (lambda: x + constants("x")[0] >> x, "rule (unnamed) [(x + x) -> x]: 'x' is both a tensor and a constant"),
         (lambda: op.exp(c) >> tensors("c")[0], "rule (unnamed) [exp(c) -> c]: 'c' is both a tensor and a constant"),
         (
             lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
-            "rule [exp(x) -> x]: is_float is a function; a guard is the call of one that @condition decorates: .when(is_float(x))",
+            "rule [exp(x) -> x]: is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
         ),
         ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
         (
@@ -222,7 +222,7 @@ def test_what_is_refused(build: Callable[[], object], message: str) -> None:
         build()
     if message.endswith(" "):
         assert str(caught.value).startswith(message)
-        assert str(caught.value).endswith("is no condition; write one with @condition or take one from passat.rules.conditions")
+        assert str(caught.value).endswith("is no guard; write one with @guard or take one from passat.rules.guards")
     else:
         assert str(caught.value) == message
 
@@ -235,7 +235,7 @@ def test_a_comparison_binds_looser_than_a_rule() -> None:
 
 
 def test_sides_are_only_refused_where_no_sample_agrees() -> None:
-    """A flattening keeps matrices as they are; of other tensors a condition may say so."""
+    """A flattening keeps matrices as they are; of other tensors a guard may say so."""
 
     class Flat(RuleSet):
         """Flattenings."""

@@ -8,7 +8,7 @@ import pytest
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
-from passat.rules.conditions import has_rank
+from passat.rules.guards import has_rank
 from passat.rules.library import ParallelProducts, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import RuleError, op, tensors

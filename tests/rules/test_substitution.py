@@ -4,7 +4,7 @@ import pytest
 
 from passat.ir.shape import ANY, SymDim
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType
-from passat.rules.conditions import Refuse, has_rank
+from passat.rules.guards import Reject, has_rank
 from passat.rules.pattern import attribute, op, tensors
 from passat.rules.rule import Rule
 from passat.rules.substitution import bound_keys, same_type, scalar_for
@@ -31,9 +31,9 @@ def test_a_number_has_the_element_type_of_the_left_side_or_none() -> None:
     assert scalar_for(2.0, TensorType((3,), "int8")).dtype == "int8"
     assert scalar_for(float("inf"), TensorType((), "float16")).uniform() == float("inf")
     for value, dtype in ((0.5, "int32"), (300.0, "int8"), (1e30, "float16"), (2.0, "bool"), (0.0, "string")):
-        with pytest.raises(Refuse, match=f"{dtype} has no"):
+        with pytest.raises(Reject, match=f"{dtype} has no"):
             scalar_for(value, TensorType((3,), dtype))
-    with pytest.raises(Refuse, match="a number on the right side needs a left side that is a tensor"):
+    with pytest.raises(Reject, match="a number on the right side needs a left side that is a tensor"):
         scalar_for(1.0, TupleType([]))
 
 

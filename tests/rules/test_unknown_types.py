@@ -14,7 +14,7 @@ from passat.ir.shape import ANY
 from passat.ir.types import TensorType
 from passat.passmgr import PassContext, get_pass, list_passes
 from passat.relay import nn
-from passat.rules.conditions import Term, same_type
+from passat.rules.guards import Term, same_type
 from tests.rules.program_strategies import build
 from tests.rules.running import difference, feeds_of, run
 

@@ -14,7 +14,7 @@ from passat.cli.command import command
 config_app = typer.Typer(no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets")
 app.add_typer(config_app, name="config")
 
-_IN_CODE: Final = frozenset({"Journal"})
+_IN_CODE: Final = frozenset({"Trace"})
 """Types of values that only Python can make."""
 
 

@@ -23,7 +23,7 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     """List the rules: those that Passat has, or those of your own files.
 
     --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, merging, lowering or eager), `kind_in` (its kinds in
-    passes that use it as another one), `holes`, `conditions`, `math`, `nonfinite`, `note`, `source` and `passes`.
+    passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
         from passat.catalog import rule_rows, rules_text

@@ -18,7 +18,7 @@ from passat.page.program import CALL, Node, Program, Strings, program_of, script
 from passat.passmgr.planning.render import step_label, text_width
 from passat.render import cost_text, seconds, verification_text
 from passat.report import Report, RuleReport
-from passat.rules.engine.journal import Run
+from passat.rules.engine.trace import Run
 
 _KINDS: Final = ("call", "input", "output", "other")
 _LINES: Final = 200
@@ -32,7 +32,7 @@ def document(report: Report, record: Record) -> dict[str, AnyValue]:
     """All that a page shows, as plain data. Numbers in the columns of graphs are places in `strings`."""
     strings = Strings()
     runs = record.runs
-    origins = Origins(runs, record.passed)
+    origins = Origins(runs, record.pass_events)
     before, after = program_of(record.before), program_of(record.after)
     (same_before, same_after), near = twins(before, after)
     made = [origins.rule_of(node.expr) if node.kind == CALL else "" for node in after.nodes]

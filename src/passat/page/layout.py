@@ -155,7 +155,7 @@ def _pulls(near: Sequence[Sequence[int]], layer: Sequence[int]) -> list[list[tup
 def _settle(row: Sequence[int], wanted: Sequence[float], x: list[float], widths: Sequence[float]) -> None:
     """Puts the nodes of a row, in this order and without overlap, as near as possible to where they want to be (by least squares)."""
     offsets = [0.0, *accumulate((widths[a] + widths[b]) / 2 + _BETWEEN for a, b in pairwise(row))]
-    blocks: list[tuple[float, int]] = []  # sum of wishes without the offsets, and number of nodes
+    blocks: list[tuple[float, int]] = []  # sum of hints without the offsets, and number of nodes
     for wish, offset in zip(wanted, offsets, strict=False):
         total, count = wish - offset, 1
         while blocks and blocks[-1][0] / blocks[-1][1] > total / count:

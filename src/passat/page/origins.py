@@ -12,10 +12,10 @@ from passat.ir.traverse import post_order
 from passat.page.program import Strings, attrs_text, constant_text, program_of, shown, type_text
 from passat.report import Report
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
-from passat.rules.engine.journal import Run
 from passat.rules.engine.rebuild import parts_of
-from passat.rules.provenance.histories import Histories
-from passat.rules.provenance.trail import Passed, counterparts, identity_of, is_only_rebuilt
+from passat.rules.engine.trace import Run
+from passat.rules.provenance.node_traces import NodeTraces
+from passat.rules.provenance.pass_trace import PassEvent, counterparts, identity_of, is_only_rebuilt
 from passat.rules.rule import without_operators
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 class Record(NamedTuple):
     """The program before and after, the plan of the pipeline, all saturations in order, and how many of these belong to the first run of
-    the pipeline: others made candidates, where the time was to decide. `passed` are the passes of the first run."""
+    the pipeline: others made candidates, where the time was to decide. `pass_events` are the passes of the first run."""
 
     before: IRModule
     after: IRModule
     plan: "Plan"
     runs: Sequence[Run]
     first: int
-    passed: Sequence[Passed] = ()
+    pass_events: Sequence[PassEvent] = ()
 
 
 class Place(NamedTuple):
@@ -44,16 +44,16 @@ class Place(NamedTuple):
 class Origins:
     """What is known of the expressions of all runs, by their identity. The runs keep the expressions alive.
 
-    A rule made a node where it applied first and built it; what later passes only gave other operands stays that rule's. `passed` are the
-    passes between which the runs are: of those without runs, which are walks, what they made is known from what they were given.
+    A rule made a node where it applied first and built it; what later passes only gave other operands stays that rule's. `pass_events` are
+    the passes between which the runs are: of those without runs, which are walks, what they made is known from what they were given.
     """
 
-    def __init__(self, runs: Sequence[Run], passed: Sequence[Passed] = ()) -> None:
+    def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent] = ()) -> None:
         self.places: dict[int, Place] = {}
         self._rules: dict[int, str] = {}
         self._passes: dict[int, str] = {}
         self._named: dict[object, str] = {}
-        walks = [each for each in passed if each.first == each.end and each.before is not each.after]
+        walks = [each for each in pass_events if each.first == each.end and each.before is not each.after]
         for number, run in enumerate(runs):
             while walks and walks[0].end <= number:
                 self._walk(walks.pop(0))
@@ -78,7 +78,7 @@ class Origins:
         """Where an expression can be looked at: in the last e-graph in which there was a choice for it, else in the last at all."""
         return self.places.get(id(expr))
 
-    def _walk(self, walk: Passed) -> None:
+    def _walk(self, walk: PassEvent) -> None:
         """Finds what a pass has made that has no rules. What it only built anew is still the work of whoever had made it."""
         old = {id(expr) for function in walk.before.functions.values() for expr in post_order(function)}
         found = counterparts(walk.before, walk.after)
@@ -274,8 +274,8 @@ def add_statistics(report: Report, record: Record) -> None:
                 for reason, count in statistics.reasons.items():
                     rule.reasons[reason] = rule.reasons.get(reason, 0) + count
     made, calls = made_by_rules(record)
-    histories = Histories(record.runs[: record.first], [each for each in record.passed if each.end <= record.first])
-    taken = set() if report.kept else set(map(without_operators, histories.rules()))
+    node_traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    taken = set() if report.kept else set(map(without_operators, node_traces.rules()))
     eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:
         rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
@@ -289,7 +289,7 @@ def add_statistics(report: Report, record: Record) -> None:
 
 def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
     """How many of the calls of the result each rule made, and how many calls there are."""
-    origins, counts = Origins(record.runs, record.passed), dict[str, int]()
+    origins, counts = Origins(record.runs, record.pass_events), dict[str, int]()
     calls = program_of(record.after, most=1 << 62).calls
     for node in calls:
         rule = origins.rule_of(node.expr)

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import passat
 from passat.page.document import document
 from passat.rules import RuleSet, constant, op, tensors
-from passat.rules.conditions import is_all, same_type
+from passat.rules.guards import is_all, same_type
 
 x, y = tensors("x y")
 c = constant("c")

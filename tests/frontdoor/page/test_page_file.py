@@ -25,7 +25,7 @@ RESNET = EXAMPLES / "resnet_tiny.onnx"
 RULES = '''
 """Rules of a user."""
 from passat.rules import RuleSet, constant, op, tensor
-from passat.rules.conditions import is_all, same_type
+from passat.rules.guards import is_all, same_type
 
 x, c = tensor("x"), constant("c")
 

@@ -1,7 +1,7 @@
 """The rules of `taso_published` with what they need to hold: `TasoExchanges` of the library, and three that the library
 has elsewhere, or in more general forms."""
 
-from passat.rules.conditions import is_float, is_positive
+from passat.rules.guards import is_float, is_positive
 from passat.rules.library import TasoExchanges
 from passat.rules.pattern import attributes, constant, op, tensors
 from passat.rules.rule import RuleSet

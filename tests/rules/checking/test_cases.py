@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from passat.ir.op import list_ops
 from passat.ir.tensor import Array
 from passat.rules.checking.case import Evaluation, Unfit, build, difference, rounding
-from passat.rules.checking.dice import Dice
-from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.relations import covers
-from passat.rules.conditions import equals, is_float
+from passat.rules.checking.sampler import Sampler
+from passat.rules.guards import equals, is_float
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite, Rule
 from tests.rules.building import func, ops, var
@@ -26,10 +26,10 @@ p, q = attributes("p q")
 
 def is_drawn(pattern: Pattern, tries: int) -> bool:
     """Whether one of the drawn cases is well typed."""
-    wishes, dice = Wishes(pattern, ()), Dice(np.random.default_rng(0))
+    hints, sampler = SamplingHints(pattern, ()), Sampler(np.random.default_rng(0))
     for turn in range(tries):
         with contextlib.suppress(Unfit):
-            build(pattern, draw(wishes, dice, unknown=turn % 4 == 3)[0])
+            build(pattern, draw(hints, sampler, unknown=turn % 4 == 3)[0])
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Rules that hardly any random program matches are checked on programs that conditions say: each of them changed in one thing is found out."""
+"""Rules that hardly any random program matches are checked on programs that guards say: each of them changed in one thing is found out."""
 
 from collections.abc import Iterator
 from typing import Any as AnyValue
@@ -22,7 +22,7 @@ NEEDED = {
     "RaiseOps.group_norm": {"is_all", "is_per_channel"},
     "HiddenStates.third_part": {"stacks_rows", "cuts_rows"},
 }
-"""Conditions without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""
+"""Guards without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""
 
 
 def put(node: Pattern, old: Pattern, new: Pattern) -> Pattern:
@@ -39,7 +39,7 @@ def put(node: Pattern, old: Pattern, new: Pattern) -> Pattern:
 def with_right(rule: Rule, right: Pattern) -> Rule:
     """The rule with another right side."""
     kept: dict[str, AnyValue] = {name: getattr(rule, name) for name in ("math", "note", "nonfinite", "kind", "name")}
-    return Rule(rule.lhs, right, rule.conditions, **kept)
+    return Rule(rule.lhs, right, rule.guards, **kept)
 
 
 def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
@@ -97,8 +97,8 @@ def test_a_right_side_with_another_permutation_scale_or_axis_is_found_out(rule: 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.name in NEEDED], ids=lambda rule: rule.name)
 def test_without_a_condition_values_are_wrong(rule: Rule) -> None:
-    for left_out in rule.conditions:
+    for left_out in rule.guards:
         if left_out.function.__name__ in NEEDED[rule.name]:
-            kept = tuple(condition for condition in rule.conditions if condition is not left_out)
+            kept = tuple(guard for guard in rule.guards if guard is not left_out)
             other = Rule(rule.lhs, rule.rhs, kept, math=rule.math, note=rule.note, name=rule.name)
             assert tried(other, 0, 120, enough=1).wrong, f"nothing is wrong without {left_out!r}"

@@ -8,10 +8,10 @@ import pytest
 
 from passat.ir.types import TensorType
 from passat.rules.checking.check_sets import check_rule, check_rules
-from passat.rules.checking.dice import RARE_TYPES
 from passat.rules.checking.report import RuleReport, reports_text, summary
+from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
-from passat.rules.conditions import Term, condition, is_all, is_not_empty, same_type, scalar_of
+from passat.rules.guards import Term, guard, is_all, is_not_empty, same_type, scalar_of
 from passat.rules.pattern import constant, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
@@ -103,7 +103,7 @@ def test_a_difference_that_is_no_rounding_is_preferred_to_the_sign_of_zero() -> 
 USELESS = {
     "ill_typed": ("never matches", "no instance of the left side is well typed: logical_and("),
     "no_such_field": ("never matches", "has no field 1"),
-    "held_back": ("never holds", "the condition never(x) held in none of 2"),
+    "held_back": ("never holds", "the guard never(x) held in none of 2"),
     "raises": ("raises", "has_even_first(x) raises IndexError: tuple index out of range; a reason is to be returned"),
     "of_types": ("types", "the sides have different types in all"),
     "distributes": ("enlarges", "made every instance dearer"),
@@ -193,7 +193,7 @@ def test_a_condition_that_asks_for_constants_gets_them() -> None:
 
 
 def test_what_cannot_be_evaluated_is_said_and_not_called_sound() -> None:
-    @condition
+    @guard
     def is_zero(c: Term) -> bool | str:
         """An integer zero."""
         return c.type.dtype.startswith("int") and c.value().uniform() == 0

@@ -11,8 +11,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.checking.case import Case, Unfit
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.checking.dice import EXTREME, PLAIN, Dice
-from passat.rules.checking.draw import Wishes, draw
+from passat.rules.checking.draw import SamplingHints, draw
+from passat.rules.checking.sampler import EXTREME, PLAIN, Sampler
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import generator_for
 from passat.rules.pattern import Pattern, PCall, PTuple, PVar, attribute, constants, op, tensors
@@ -47,11 +47,11 @@ def chosen(count: int) -> list[Rule]:
 
 @pytest.mark.parametrize("rule", chosen(150), ids=lambda rule: rule.name)
 def test_any_operator_of_any_is_drawn_and_tried(rule: Rule) -> None:
-    wishes, trier = Wishes(rule.lhs, rule.conditions, [rule.rhs]), Trier(rule)
-    dice = Dice(generator_for(rule, 0, 0))
+    hints, trier = SamplingHints(rule.lhs, rule.guards, [rule.rhs]), Trier(rule)
+    sampler = Sampler(generator_for(rule, 0, 0))
     for turn in range(12):
         try:
-            case, _ = draw(wishes, dice, odd=EXTREME if turn % 2 else PLAIN, unknown=turn % 3 == 2)
+            case, _ = draw(hints, sampler, odd=EXTREME if turn % 2 else PLAIN, unknown=turn % 3 == 2)
         except Unfit:
             continue
         assert trier.try_case(case).verdict not in (Verdict.DISAGREES, Verdict.RAISES)

@@ -38,7 +38,7 @@ def test_all_published_rules_are_there_with_guards() -> None:
     guarded, published = ({(rule.lhs.key, rule.rhs.key) for rule in rules if rule.name not in OURS} for rules in (GUARDED, PUBLISHED))
     assert guarded == published
     assert len(published) == len(PUBLISHED) == 29
-    assert not any(rule.conditions for rule in PUBLISHED)
+    assert not any(rule.guards for rule in PUBLISHED)
 
 
 @pytest.mark.parametrize("rule", PUBLISHED, ids=lambda rule: rule.name)

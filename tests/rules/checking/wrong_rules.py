@@ -1,7 +1,7 @@
 """Rules of which something is wrong, one kind after the other, and rules of which nothing is."""
 
-from passat.rules.conditions import Term, condition, has_dtype, has_rank, is_all, is_float, same_type
-from passat.rules.multi_root import each, joined, parts
+from passat.rules.guards import Term, guard, has_dtype, has_rank, is_all, is_float, same_type
+from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -10,13 +10,13 @@ c, d = constants("c d")
 a, p, q = attributes("a p q")
 
 
-@condition
+@guard
 def has_even_first(x: Term) -> bool | str:
     """Raises for a scalar."""
     return int(str(x.type.shape[0])) % 2 == 0
 
 
-@condition
+@guard
 def never(x: Term) -> bool | str:
     """Never holds."""
     return "there is no such tensor"

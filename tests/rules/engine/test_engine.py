@@ -214,8 +214,8 @@ def test_branches_are_optimized_in_turn() -> None:
 
 def test_a_condition_shares_with_what_is_around_it() -> None:
     shared = ops.exp(negated(a))
-    condition = ops.greater(ops.sum(shared, axis=(0, 1)), splat(0.0))
-    function = func(tup(If(condition, a, b), shared))
+    guard = ops.greater(ops.sum(shared, axis=(0, 1)), splat(0.0))
+    function = func(tup(If(guard, a, b), shared))
     after = saturate(function, Arithmetic).function
     assert sorted(operators(after)) == ["exp", "greater", "sum"]
     assert_equal_in_value(function, after, exact=True)

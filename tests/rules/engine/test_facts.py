@@ -12,13 +12,13 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.analysis import Analysis, Made
-from passat.rules.conditions import Term, condition
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
+from passat.rules.guards import Term, guard
 from passat.rules.library import Arithmetic
 from passat.rules.pattern import op, tensors
 from passat.rules.range_guards import never_negative
@@ -139,7 +139,7 @@ def test_floating_point_numbers_do_not_learn_from_unions() -> None:
     assert graph.find(root) != graph.find(graph.operands[root][0])
 
 
-@condition
+@guard
 def is_whole(x: Term) -> bool | str:
     """The elements are whole numbers."""
     return x.fact(WHOLE) is True or "elements may be fractions"

@@ -71,14 +71,14 @@ def test_stateful_calls_are_kept_apart() -> None:
 
 
 def test_regions_are_kept_apart_and_have_operands() -> None:
-    condition = var("c", (), "bool")
-    choice = If(condition, ops.exp(a), a)
-    other = If(condition, ops.exp(a), a)
+    guard = var("c", (), "bool")
+    choice = If(guard, ops.exp(a), a)
+    other = If(guard, ops.exp(a), a)
     graph, _ = loaded(tup(choice, other))
     assert shown(graph) == ["leaf", "region", "region", "tuple"]
     assert graph.operands[1] == graph.operands[2] == (0,)
-    assert graph.leaves == [condition, choice, other]
-    assert outer_parts(choice) == (condition,)
+    assert graph.leaves == [guard, choice, other]
+    assert outer_parts(choice) == (guard,)
 
 
 def test_calls_of_functions_are_regions_around_callee_and_arguments() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.rules import RuleSet, op, phase, rule_pass, tensors
-from passat.rules.conditions import has_rank
+from passat.rules.guards import has_rank
 from passat.rules.rule_pass import RulePass
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import apply, assert_equal_in_value, operators

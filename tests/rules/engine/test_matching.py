@@ -5,9 +5,9 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.ir.shape import SymDim
-from passat.rules.conditions import Refuse, Term, computed, condition, has_rank, is_constant, is_float
 from passat.rules.engine.graph import Graph, Symbol, symbol
 from passat.rules.engine.matching import Matcher
+from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_constant, is_float
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -168,7 +168,7 @@ def test_computed_attributes() -> None:
     def reverse(axes: tuple[int, ...], term: Term) -> tuple[int, ...]:
         """The axes from the back."""
         if term.type.ndim != 2:
-            raise Refuse("no matrix")
+            raise Reject("no matrix")
         return axes[::-1]
 
     rule = op.reverse(op.transpose(x, axes=p), axis=0) >> op.reverse(op.transpose(x, axes=reverse(p, x)), axis=1)
@@ -258,21 +258,21 @@ def test_a_field_that_is_not_there_is_refused() -> None:
     ]
 
 
-# ---- conditions
+# ---- guards
 
 
 def test_conditions_see_terms_that_are_not_in_the_program() -> None:
     rule = (x + y >> y + x).when(
         has_rank(op.sum(x + y, axis=(0,)), 1), is_float(op.concatenate((x, y))), has_rank(op.split(x, indices_or_sections=1)[0], 2)
     )
-    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the conditions tell x and y apart
+    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the guards tell x and y apart
     cube = var("cube", (2, 2, 3))
     (reason, *_) = reasons(cube + var("other", (2, 2, 3)), rule)
     assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
 
 
 def test_a_condition_says_why_it_refuses() -> None:
-    @condition
+    @guard
     def never(term: Term) -> bool | str:
         """Refuses without a reason."""
         return False
@@ -285,7 +285,7 @@ def test_a_condition_says_why_it_refuses() -> None:
 
 
 def test_a_condition_that_fails_names_its_rule() -> None:
-    @condition
+    @guard
     def broken(term: Term) -> bool | str:
         """A mistake."""
         raise KeyError("oh")
@@ -298,7 +298,7 @@ def test_a_condition_that_fails_names_its_rule() -> None:
 def test_known_elements_reach_conditions() -> None:
     seen: list[object] = []
 
-    @condition
+    @guard
     def look(term: Term) -> bool | str:
         """Remembers what is known."""
         seen.append(term.known)
@@ -335,7 +335,7 @@ def test_a_refusal_is_no_error_of_the_program() -> None:
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
     (row,) = matcher.variants[0].search(graph, [root])
-    with pytest.raises(Refuse, match="2 dimensions, not 5"):
+    with pytest.raises(Reject, match="2 dimensions, not 5"):
         matcher.decide(graph, row)
 
 
@@ -352,7 +352,7 @@ def test_symbols_are_one_object_each() -> None:
 
 
 def test_conditions_may_answer_as_numpy_does() -> None:
-    @condition
+    @guard
     def large(term: Term) -> bool | str:
         """Of more than four elements."""
         return np.bool_(term.type.size > 4)  # type: ignore[return-value, operator]  # as a user may write it

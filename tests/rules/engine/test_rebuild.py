@@ -93,12 +93,12 @@ def test_leaves_may_be_replaced() -> None:
 
 def test_regions_get_their_new_operands_and_branches() -> None:
     c = var("c", (), "bool")
-    condition = ops.logical_not(ops.logical_not(c))
-    choice_, other = If(condition, a, b), If(condition, b, a)
+    guard = ops.logical_not(ops.logical_not(c))
+    choice_, other = If(guard, a, b), If(guard, b, a)
     graph, root = loaded(choice_)
     assert rebuild(graph, as_it_is(graph), root) is choice_
     choice = as_it_is(graph)
-    choice[graph.ids[id(condition)]] = graph.ids[id(c)]
+    choice[graph.ids[id(guard)]] = graph.ids[id(c)]
     made = rebuild(graph, choice, root)
     assert isinstance(made, If)
     assert (made.cond, made.true_branch, made.false_branch) == (c, a, b)

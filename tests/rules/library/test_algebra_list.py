@@ -19,7 +19,7 @@ from passat.ir.types import tensor_type
 from passat.passmgr import PassContext
 from passat.pipelines import build_pipeline
 from passat.rules.checking.case import difference
-from passat.rules.checking.dice import ENDLESS, draw_array
+from passat.rules.checking.sampler import ENDLESS, draw_array
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.passes.algebra import explore
 from passat.rules.rule import MIXED

@@ -6,7 +6,7 @@ import pytest
 from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
-from passat.rules.conditions import Term
+from passat.rules.guards import Term
 from passat.rules.library import Products, Weights
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.products import is_power_of_two

@@ -7,7 +7,7 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType
-from passat.rules.conditions import Term
+from passat.rules.guards import Term
 from passat.rules.library import Broadcasts, ChainedViews, Copies, CreationOps, Transposes, Units, Views
 from passat.rules.library.views import loses_nothing
 from passat.rules.rule import Rule, RuleSetMeta

@@ -8,7 +8,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.passmgr import PassContext
-from passat.rules.multi_root import MultiRule, each, joined, parts
+from passat.rules.multi_pattern import MultiRule, each, joined, parts
 from passat.rules.passes.algebra import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
 from passat.rules.pattern import RuleError, tensors
 from tests.rules.building import func, numbers, ops, tup, var

@@ -14,8 +14,8 @@ from passat.ir.module import IRModule
 from passat.ir.text import astext, parse
 from passat.ir.traverse import post_order
 from passat.passmgr import PassContext, get_pass, parse_pipeline, pipeline_text
-from passat.rules.conditions import has_dtype, has_rank, is_all, is_constant, shape_of
-from passat.rules.conditions import same_type as same
+from passat.rules.guards import has_dtype, has_rank, is_all, is_constant, shape_of
+from passat.rules.guards import same_type as same
 from passat.rules.passes import merge_composite
 from passat.rules.passes.merge_composite import MergeComposite, PatternTable, get_pattern_table, register_pattern_table
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
@@ -288,7 +288,7 @@ class TestNamedTables:
         ([("n", "exp")], TypeError, "a pattern is a term of the rule language"),
         ([("n", op.exp(x), has_rank(y, 1))], RuleError, "uses 'y', which the pattern does not bind"),
         ([("n", op.reshape(x, newshape=shape_of(x)))], RuleError, "a value is computed in the pattern"),
-        ([("n", op.exp(x), ["no"])], TypeError, "'no' is no condition"),
+        ([("n", op.exp(x), ["no"])], TypeError, "'no' is no guard"),
     ],
 )
 def test_tables_that_are_refused(table: AnyValue, kind: type[Exception], message: str) -> None:

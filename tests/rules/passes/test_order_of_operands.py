@@ -5,7 +5,16 @@ import pytest
 from passat.passmgr import get_pass
 from tests.rules.passes.golden import becomes
 
-PASSES = ("CanonicalizeOps", "CombineParallelDense", "Explore", "FoldConstant", "FoldScaleAxis", "LinearAlgebra", "SimplifyExpr", "Spell")
+PASSES = (
+    "CanonicalizeOps",
+    "CombineParallelDense",
+    "Explore",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "LinearAlgebra",
+    "SimplifyExpr",
+    "TargetForms",
+)
 PARAMS = "%x: (2, 2), %y: (2, 2)"
 
 

@@ -1,4 +1,4 @@
-"""Raise: normalizations recovered from what exporters make of them, in whatever order and with whatever constants they wrote."""
+"""RaiseOps: normalizations recovered from what exporters make of them, in whatever order and with whatever constants they wrote."""
 
 import pytest
 

@@ -12,14 +12,14 @@ from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.passmgr import Pass, PassContext
 from passat.rules.passes import (
+    collapse_batch_dims,
     default_pipeline,
-    flatten_hidden_state,
     fold_batch_norm,
     raise_attention,
     raise_operators,
     simplify_expr,
     simplify_inference,
-    spell,
+    target_forms,
 )
 from passat.rules.passes.algebra import backward_fold_scale_axis, explore, fold_scale_axis, forward_fold_scale_axis, linear_algebra
 from tests.rules.passes.golden import becomes, program, run, stays
@@ -31,8 +31,8 @@ PASSES: Final[dict[str, Callable[[], Pass]]] = {
     "FoldScaleAxis": fold_scale_axis,
     "LinearAlgebra": linear_algebra,
     "Explore": explore,
-    "Raise": raise_operators,
-    "FlattenHiddenState": flatten_hidden_state,
+    "RaiseOps": raise_operators,
+    "CollapseBatchDims": collapse_batch_dims,
     "default": default_pipeline,
 }
 
@@ -97,7 +97,7 @@ def test_integers_do_not_divide_back(name: str, dtype: str, body: str) -> None:
         (linear_algebra, "%x: (2, 3) int32", 'multiply(cast(%x, dtype="float32"), 0.5f)', "int32, not bool"),
         (raise_operators, "%x: (4, 3) int32", '%0 = exp(cast(%x, dtype="float64")); divide(1f64, sqrt(%0))', ""),
         (
-            flatten_hidden_state,
+            collapse_batch_dims,
             "%x: (6, 4) int32",
             'add(nn.matmul(%x, full(2, shape=[4, 4], dtype="int32")), full(3, shape=[4], dtype="int32"))',
             "is no matrix of floating-point",
@@ -117,7 +117,7 @@ def test_types_that_a_rule_is_not_for(pass_: Callable[[], Pass], signature: str,
         (simplify_expr, "%x: (?, 3)", "ones_like(%x)", "is not static"),
         (simplify_expr, "%x: (?, 3), %y: (3)", "add(%x, zeros_like(%x))", "unknown dimension"),
         (simplify_expr, "%x: (3), %y: (?, 3)", "broadcast_to_like(%x, %y)", "is not static"),
-        (flatten_hidden_state, "%x: (?, 3, 4)", "nn.matmul(%x, full(2f, shape=[4, 5]))", "is no stack of rows of"),
+        (collapse_batch_dims, "%x: (?, 3, 4)", "nn.matmul(%x, full(2f, shape=[4, 5]))", "is no stack of rows of"),
         (
             raise_attention,
             "%q: (?, 2, 5, 4), %k: (?, 2, 4, 5), %v: (?, 2, 5, 4)",
@@ -214,6 +214,6 @@ def test_a_sum_over_no_axes_is_refused_where_it_is_typed() -> None:
 
 def test_pools_over_sizes_that_are_not_known() -> None:
     """Of nothing the mean is no number, and what a pooling makes of it is up to the kernel."""
-    stays(spell(), "%x: (?, 4, ?, ?)", "mean(%x, axis=[-2, -1], keepdims=True)")
-    becomes(spell(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-2, -1], keepdims=True)", "nn.global_avg_pool2d(%x)")
-    stays(spell(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-3, -1], keepdims=True)")
+    stays(target_forms(), "%x: (?, 4, ?, ?)", "mean(%x, axis=[-2, -1], keepdims=True)")
+    becomes(target_forms(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-2, -1], keepdims=True)", "nn.global_avg_pool2d(%x)")
+    stays(target_forms(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-3, -1], keepdims=True)")

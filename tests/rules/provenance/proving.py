@@ -1,4 +1,4 @@
-"""What the tests of provenance share: a run of passes that is written down, its histories, its certificate, and the check of that."""
+"""What the tests of provenance share: a run of passes that is written down, its node_traces, its certificate, and the check of that."""
 
 import json
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, Sequential
-from passat.rules.engine.journal import Journal
+from passat.rules.engine.trace import Trace
 from passat.rules.provenance.checker import Checker, Verdict
-from passat.rules.provenance.histories import Histories, History
-from passat.rules.provenance.trail import Trail
+from passat.rules.provenance.node_traces import NodeTrace, NodeTraces
+from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.writer import Writer, rules_by_name
 from passat.rules.rule import RuleSetMeta
 
 
 class Written(NamedTuple):
-    """A run: the module before and after, what was made of the journal."""
+    """A run: the module before and after, what was made of the trace."""
 
     before: IRModule
     after: IRModule
     certificate: dict[str, AnyValue]
     constants: dict[str, Tensor]
-    histories: Histories
+    node_traces: NodeTraces
 
     @property
     def main(self) -> Function:
@@ -37,14 +37,14 @@ class Written(NamedTuple):
         """The calls of operators in the result."""
         return [node for node in post_order(self.main) if isinstance(node, Call)]
 
-    def history(self, operator: str) -> History:
-        """The history of the one call of an operator."""
+    def node_trace(self, operator: str) -> NodeTrace:
+        """The node_trace of the one call of an operator."""
         (call,) = [call for call in self.calls() if getattr(call.op, "name", "") == operator]
-        return self.histories.of(call)
+        return self.node_traces.of(call)
 
     def steps(self, operator: str) -> list[str]:
         """The steps to the one call of an operator."""
-        return [str(step) for step in self.history(operator).steps]
+        return [str(step) for step in self.node_trace(operator).events]
 
     def check(self, *sets: RuleSetMeta) -> Verdict:
         return check(self.certificate, self.constants, sets)
@@ -64,15 +64,15 @@ def named(expr: Expr, name: str) -> Expr:
 
 def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> Written:
     """Runs passes over a function, each in an e-graph of its own unless `config` says otherwise, and writes down what they do."""
-    journal = Journal()
-    trail = Trail(journal)
+    trace = Trace()
+    pass_trace = PassTrace(trace)
     before = IRModule.from_expr(function)
-    with PassContext(3, config={"rules.cost": "nodes", "rules.journal": journal, "rules.joint": False, **config}, instruments=[trail]):
+    with PassContext(3, config={"rules.cost": "nodes", "rules.trace": trace, "rules.joint": False, **config}, instruments=[pass_trace]):
         after = Sequential(passes)(before)
     writer = Writer()
-    certificate = writer.write(before, trail.passed, journal.runs, after)
-    histories = Histories(journal.runs, trail.passed)
-    return Written(before, after, json.loads(json.dumps(certificate)), writer.terms.constants, histories)
+    certificate = writer.write(before, pass_trace.events, trace.runs, after)
+    node_traces = NodeTraces(trace.runs, pass_trace.events)
+    return Written(before, after, json.loads(json.dumps(certificate)), writer.terms.constants, node_traces)
 
 
 def check(certificate: AnyValue, constants: dict[str, Tensor], sets: Sequence[RuleSetMeta] = ()) -> Verdict:

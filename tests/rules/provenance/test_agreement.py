@@ -1,4 +1,4 @@
-"""What is told of a rule is one thing, whoever tells it: histories, reports, why-not and certificates, for rules of every kind."""
+"""What is told of a rule is one thing, whoever tells it: node_traces, reports, why-not and certificates, for rules of every kind."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -45,17 +45,17 @@ def share_of(kind: str, least: int) -> Sequence[tuple[RuleSetMeta, Rule, Case]]:
 
 def check_agreement(found: Written, sets: Sequence[RuleSetMeta], function: Function, pass_: Pass, config: dict[str, AnyValue]) -> set[str]:
     """Checks that all say the same of each rule that fired; returns the rules that led to the result."""
-    led = set(map(without_operators, found.histories.rules()))
-    expressions = [expr for expr in post_order(found.main) if found.histories.changed(expr)]
+    led = set(map(without_operators, found.node_traces.rules()))
+    expressions = [expr for expr in post_order(found.main) if found.node_traces.changed(expr)]
     fields = range(len(found.main.body.fields) if isinstance(found.main.body, Tuple) else 1)
-    histories = [*map(found.histories.of, expressions), *(found.histories.of_result(found.main.body, place) for place in fields)]
-    explained = {without_operators(step.rule) for history in histories for step in history.steps}
+    node_traces = [*map(found.node_traces.of, expressions), *(found.node_traces.of_result(found.main.body, place) for place in fields)]
+    explained = {without_operators(step.rule) for node_trace in node_traces for step in node_trace.events}
     if found.main.body is not found.before["main"].body:
         assert led <= explained
         assert led <= set(map(without_operators, found.certificate["rules"]))
         if not any("uncovered" in part for part in found.certificate["steps"]):
             assert found.check(*sets).complete
-    fired = dict.fromkeys(application.rule for run in found.histories.runs for application in run.applications)
+    fired = dict.fromkeys(application.rule for run in found.node_traces.runs for application in run.applications)
     with PassContext(3, config=config):
         inquiry = Inquiry(IRModule.from_expr(function), pipeline=pass_)
         taken = {without_operators(name) for name in fired if inquiry.answer(name).verdict is Kind.TAKEN}
@@ -102,8 +102,8 @@ def test_of_rules_that_join_all_say_the_same(name: str) -> None:
 def test_without_a_rule_that_is_said_not_to_be_taken_the_result_costs_no_more(name: str) -> None:
     function = func(LIST[name].program())
     found = written(function, [linear_algebra()], **{"rules.math": LIST[name].math, "rules.cost": "roofline"})
-    led = set(map(without_operators, found.histories.rules()))
-    fired = {without_operators(application.rule) for run in found.histories.runs for application in run.applications}
+    led = set(map(without_operators, found.node_traces.rules()))
+    fired = {without_operators(application.rule) for run in found.node_traces.runs for application in run.applications}
     for rule in sorted(fired - led):
         other = apply(linear_algebra(), function, rules__math=LIST[name].math, rules__disabled=[rule])
         assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
@@ -119,7 +119,7 @@ def test_of_the_default_pipeline_all_say_the_same(function: Function) -> None:
 def test_joining_rules_add_nothing_to_the_e_graph() -> None:
     function = func(tup(ops.exp((x + y) + z), ops.tanh(x + (z + y))))
     found = written(function, [RulePass(linear_algebra().sets[-2:], name="Joining")])
-    (run,) = found.histories.runs
+    (run,) = found.node_traces.runs
     assert run.applications
     assert not any(application.made for application in run.applications)
     assert len(run.graph) == run.initial

@@ -16,7 +16,7 @@ from passat.ir.op import Op
 from passat.ir.traverse import with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, tensors
-from passat.rules.conditions import Term, computed
+from passat.rules.guards import Term, computed
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import (

@@ -15,8 +15,8 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order, rewrite
 from passat.rules import library
-from passat.rules.conditions import Term, computed, condition
 from passat.rules.cost import Roofline, program_cost
+from passat.rules.guards import Term, computed, guard
 from passat.rules.library import Arithmetic, Constants, Inference, Units, Weights
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
@@ -197,7 +197,7 @@ def test_which_constants_are_equal_is_part_of_the_answer() -> None:
     assert_equal_in_value(function, outcome.function, exact=True)
 
 
-@condition
+@guard
 def falls(weight: Term) -> bool | str:
     """The elements never rise: something that only all of them tell."""
     return bool(np.all(np.diff(weight.value().numpy().reshape(-1)) <= 0)) or "they rise"

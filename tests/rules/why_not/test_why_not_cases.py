@@ -12,9 +12,9 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequential
-from passat.rules.conditions import has_rank, is_constant
+from passat.rules.guards import has_rank, is_constant
 from passat.rules.library import Arithmetic
-from passat.rules.multi_root import each, joined, parts
+from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.passes import (
     dynamic_to_static,
     eliminate_common_subexpr,
@@ -305,7 +305,7 @@ CASES: dict[str, Case] = {
         NEAREST + "output 0 of split 'Split' is taken, not output 1 (4 of 5 parts agree)",
         Kind.NEAR,
     ),
-    "a condition": Case(
+    "a guard": Case(
         "Units.unit[multiply]",
         at("Mul", ops.multiply(X, splat(2.0))),
         small,
@@ -313,14 +313,14 @@ CASES: dict[str, Case] = {
         "not 1",
         Kind.REFUSED,
     ),
-    "a condition on the element type": Case(
+    "a guard on the element type": Case(
         "Arithmetic.quotient_of_negatives",
         at("Div", ops.divide(ops.negative(var("i", dtype="int32")), ops.negative(var("j", dtype="int32")))),
         small,
         "it matches at 'Div' (in FoldBatchNorm and SimplifyExpr) and is refused: is_float(x): the elements are int32, not floating-point numbers",
         Kind.REFUSED,
     ),
-    "a condition at two of three places": Case(
+    "a guard at two of three places": Case(
         "Own.matrix",
         tup(*(at(f"Tanh_{n}", ops.tanh(var(f"t{n}", (2,) * n))) for n in (1, 2, 3))),
         own,
@@ -371,7 +371,7 @@ CASES: dict[str, Case] = {
         "Inference.dropout", X, fold_constant, "no pass of the pipeline has it; SimplifyInference does", Kind.NOT_RUN
     ),
     "a pipeline that is not in the pipeline": Case(
-        "HiddenStates.product", X, fold_constant, "no pass of the pipeline has it; FlattenHiddenState does", Kind.NOT_RUN
+        "HiddenStates.product", X, fold_constant, "no pass of the pipeline has it; CollapseBatchDims does", Kind.NOT_RUN
     ),
     "a limit of rounds": Case(
         "Chain.then",

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.rules.conditions import Refuse
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
+from passat.rules.guards import Reject
 from passat.rules.library import Arithmetic, Broadcasts, ChainedViews, Constants, Copies, Transposes, Units, Views
 from passat.rules.rule import Rule
 from passat.rules.why_not import Inquiry, Kind
@@ -24,7 +24,7 @@ RULES: Final = [
     for each in rules.rules
     for rule in each.directions()
 ]
-# Without conditions: what is compared is the left side alone.
+# Without guards: what is compared is the left side alone.
 BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
 
 
@@ -40,7 +40,7 @@ def test_a_match_is_a_complete_alignment(function: Function) -> None:
         for row in matches:
             try:
                 matcher.bind(graph, row)
-            except Refuse:
+            except Reject:
                 continue
             held[row[0]].add(row)
         aligner = Aligner(matcher, view)

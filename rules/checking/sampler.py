@@ -17,7 +17,7 @@ RARE_TYPES: Final = tuple(sorted(NAMES - {*ALL_TYPES, "string"}))
 """Element types that few operators take: narrow ones, complex numbers."""
 
 
-class Dice:
+class Sampler:
     """Random choices from a generator. `most` bounds ranks, `largest` sizes."""
 
     def __init__(self, generator: Generator, *, most: int = 4, largest: int = 4) -> None:
@@ -123,13 +123,13 @@ def _integers(generator: Generator, shape: tuple[int, ...], kind: "np.dtype[np.g
     return values.astype(kind)
 
 
-def draw_constant(dice: Dice, shape: tuple[int, ...], dtype: str, literals: Sequence[float], odd: Odd = PLAIN) -> Tensor:
+def draw_constant(sampler: Sampler, shape: tuple[int, ...], dtype: str, literals: Sequence[float], odd: Odd = PLAIN) -> Tensor:
     """A constant: of one value (one that the rule names, or another), stored once or element by element, or of several values."""
-    if dice.chance(0.55):
-        values = literals if literals and dice.chance(0.6) else _NUMBERS[odd]
-        return uniform(dice.pick(values), shape, dtype, stored_once=dice.chance(0.5))
-    array = draw_array(dice.generator, shape, dtype, odd)
-    if dice.chance(0.4) and array.dtype.kind not in "bc":
+    if sampler.chance(0.55):
+        values = literals if literals and sampler.chance(0.6) else _NUMBERS[odd]
+        return uniform(sampler.pick(values), shape, dtype, stored_once=sampler.chance(0.5))
+    array = draw_array(sampler.generator, shape, dtype, odd)
+    if sampler.chance(0.4) and array.dtype.kind not in "bc":
         with np.errstate(all="ignore"):
             array = np.abs(array)
     return Tensor.dense(array)

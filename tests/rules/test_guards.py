@@ -1,4 +1,4 @@
-"""Conditions and computed attributes: what they accept, and the reasons that they give."""
+"""Guards and computed attributes: what they accept, and the reasons that they give."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from passat.ir.attrs import Attrs
 from passat.ir.shape import ANY, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules import conditions as known
-from passat.rules.conditions import Condition, Refuse, Term, computed, condition
+from passat.rules import guards as known
+from passat.rules.guards import Guard, Reject, Term, computed, guard
 from passat.rules.pattern import Computed, tensors
 
 x, y = tensors("x y")
@@ -24,7 +24,7 @@ def holding(value: object, dtype: str = "float32") -> Term:
     return Term(TensorType(tensor.shape, dtype), tensor)
 
 
-def ask(value: Condition | Computed) -> object:
+def ask(value: Guard | Computed) -> object:
     """The answer on plain arguments."""
     return value.function(*value.args)
 
@@ -117,7 +117,7 @@ MATRIX, WIDE, NAMED, UNKNOWN = typed(2, 3), typed(2, 3, dtype="float64"), typed(
     ],
     ids=lambda value: "" if isinstance(value, (bool, str, tuple, float)) else value.function.__name__,
 )
-def test_answers(asked: Condition | Computed, answer: object) -> None:
+def test_answers(asked: Guard | Computed, answer: object) -> None:
     assert ask(asked) == answer
 
 
@@ -133,8 +133,8 @@ def test_answers(asked: Condition | Computed, answer: object) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else value.function.__name__,
 )
-def test_refusals(asked: Condition | Computed, reason: str) -> None:
-    with pytest.raises(Refuse) as caught:
+def test_refusals(asked: Guard | Computed, reason: str) -> None:
+    with pytest.raises(Reject) as caught:
         ask(asked)
     assert str(caught.value) == reason
 
@@ -161,7 +161,7 @@ def test_what_a_term_tells() -> None:
 
 
 def test_conditions_of_ones_own() -> None:
-    @condition
+    @guard
     def is_long(term: Term, least: int) -> bool | str:
         """The vector is long."""
         return term.type.shape[0] >= least or f"{term.type!r} is short"  # type: ignore[operator]  # static in this test

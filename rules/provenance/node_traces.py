@@ -1,7 +1,7 @@
 """Where the parts of a result come from: from each expression back through the passes to those of the input.
 
-The runs of a journal know the node that each new expression was made of, and which application of a rule made that node. What the rule
-matched has a history in turn: in the same saturation, or in the program that went in.
+The runs of a trace know the node that each new expression was made of, and which application of a rule made that node. What the rule
+matched has a node_trace in turn: in the same saturation, or in the program that went in.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -12,16 +12,16 @@ from passat.ir.expr import Call, Constant, Expr, Function, If, Match, Tuple, Tup
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
-from passat.rules.engine.journal import Run
+from passat.rules.engine.trace import Run
 from passat.rules.engine.variant import Placed
-from passat.rules.provenance.trail import Passed, Proof, counterparts, is_only_rebuilt, operands
+from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, operands
 
 FOLDED = "computed from constants"
 STATIC = "made static"
 REWRITTEN = "rewritten"
 
 
-class Step(NamedTuple):
+class Event(NamedTuple):
     """What was done: in which pass, which rule (or `FOLDED`, `STATIC`, `REWRITTEN`), and the names of the nodes of the input at which."""
 
     pass_name: str
@@ -32,29 +32,29 @@ class Step(NamedTuple):
         return f"{self.pass_name}: {self.rule}{' at ' if self.at else ''}{', '.join(self.at)}"
 
 
-class History(NamedTuple):
+class NodeTrace(NamedTuple):
     """The steps that led to an expression, each with its place in the order in which they happened, and the nodes of the input that the
     expression was made of."""
 
     sources: tuple[str, ...] = ()
-    dated: tuple[tuple[tuple[int, int], Step], ...] = ()
+    dated: tuple[tuple[tuple[int, int], Event], ...] = ()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def events(self) -> tuple[Event, ...]:
         """The steps in order."""
         return tuple(dict.fromkeys(step for _, step in sorted(self.dated)))
 
 
-def merged(histories: Iterable[History], steps: Iterable[tuple[tuple[int, int], Step]] = (), sources: Iterable[str] = ()) -> History:
-    """Several histories as one, with further steps and sources."""
+def merged(node_traces: Iterable[NodeTrace], steps: Iterable[tuple[tuple[int, int], Event]] = (), sources: Iterable[str] = ()) -> NodeTrace:
+    """Several node_traces as one, with further steps and sources."""
     names: dict[str, None] = {}
-    taken: dict[tuple[tuple[int, int], Step], None] = {}
-    for history in histories:
-        names.update(dict.fromkeys(history.sources))
-        taken.update(dict.fromkeys(history.dated))
+    taken: dict[tuple[tuple[int, int], Event], None] = {}
+    for node_trace in node_traces:
+        names.update(dict.fromkeys(node_trace.sources))
+        taken.update(dict.fromkeys(node_trace.dated))
     names.update(dict.fromkeys(source for source in sources if source))
     taken.update(dict.fromkeys(steps))
-    return History(tuple(names), tuple(taken))
+    return NodeTrace(tuple(names), tuple(taken))
 
 
 def name_of(expr: Expr) -> str:
@@ -68,15 +68,15 @@ def name_of(expr: Expr) -> str:
 _Key = tuple[int, int]
 """A node of a run, by their numbers; an expression is (-1, its identity)."""
 _EXPR = -1
-_Dated = tuple[tuple[int, int], Step]
+_Dated = tuple[tuple[int, int], Event]
 _Needs = tuple[list[_Key], list[_Dated], list[str]]
-"""Other histories, further steps, and names of the input."""
+"""Other node_traces, further steps, and names of the input."""
 
 
-class Histories:
-    """The histories of all expressions that passes have made."""
+class NodeTraces:
+    """The node_traces of all expressions that passes have made."""
 
-    def __init__(self, runs: Sequence[Run], passed: Sequence[Passed]) -> None:
+    def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent]) -> None:
         self.runs = runs
         self._made: dict[int, tuple[Expr, int, int]] = {}
         self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
@@ -84,16 +84,16 @@ class Histories:
         self._bodies: dict[int, tuple[Expr, int | None]] = {}
         """For the body of a function what it was before, and the run that changed it; None where a walk did."""
         self._indexes: dict[int, Index] = {}
-        self._known: dict[_Key, History] = {}
+        self._known: dict[_Key, NodeTrace] = {}
         self._exprs: dict[int, Expr] = {}
-        for each in passed:
+        for each in pass_events:
             for number in range(each.first, each.end):
                 self._collect(number)
             if each.after is not each.before:
                 self._compare(each)
 
-    def of(self, expr: Expr) -> History:
-        """The history of an expression of the result."""
+    def of(self, expr: Expr) -> NodeTrace:
+        """The node_trace of an expression of the result."""
         return self._solve((_EXPR, self._keep(expr)))
 
     def changed(self, expr: Expr) -> bool:
@@ -102,8 +102,8 @@ class Histories:
             expr = self._rebuilt[id(expr)]
         return id(expr) in self._made or id(expr) in self._elsewhere
 
-    def of_result(self, body: Expr, place: int) -> History:
-        """The history of what stands in a place of the results of a body: of what was put there for what stood there."""
+    def of_result(self, body: Expr, place: int) -> NodeTrace:
+        """The node_trace of what stands in a place of the results of a body: of what was put there for what stood there."""
         needs: list[_Key] = []
         dated: list[_Dated] = []
         seen: set[int] = set()
@@ -146,7 +146,7 @@ class Histories:
             self._made.setdefault(id(expr), (expr, number, node))
             stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
 
-    def _compare(self, each: Passed) -> None:
+    def _compare(self, each: PassEvent) -> None:
         """Finds what a pass has made otherwise than by rules, and what it has only built anew because of that."""
         old: set[int] = set()
         for function in each.before.functions.values():
@@ -170,9 +170,9 @@ class Histories:
         self._exprs[id(expr)] = expr
         return id(expr)
 
-    # ---- histories
+    # ---- node_traces
 
-    def _solve(self, wanted: _Key) -> History:
+    def _solve(self, wanted: _Key) -> NodeTrace:
         known = self._known
         stack = [wanted]
         begun: dict[_Key, _Needs] = {}
@@ -190,7 +190,7 @@ class Histories:
         return known[wanted]
 
     def _needs(self, key: _Key) -> _Needs:
-        """What a history consists of: other histories, further steps, and names of the input."""
+        """What a node_trace consists of: other node_traces, further steps, and names of the input."""
         run, which = key
         if run != _EXPR:
             return self._index(run).needs(which, self._keep)
@@ -203,7 +203,7 @@ class Histories:
         before = [(_EXPR, self._keep(self._rebuilt[which]))] if which in self._rebuilt else []
         if which in self._elsewhere:
             at, pass_name = self._elsewhere[which][1:]
-            return before, [((at, 0), Step(pass_name, REWRITTEN, tuple(names)))], names
+            return before, [((at, 0), Event(pass_name, REWRITTEN, tuple(names)))], names
         return before, [], [] if before else names
 
     def _index(self, number: int) -> "Index":
@@ -231,7 +231,7 @@ class Index:
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
     def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
-        """Of what the history of a node consists, or that of the application in the place ~node."""
+        """Of what the node_trace of a node consists, or that of the application in the place ~node."""
         graph = self.graph
         if node < 0:
             return self._applied(~node)
@@ -247,7 +247,7 @@ class Index:
         return ([] if origin is None else [(_EXPR, keep(origin))]), [], []
 
     def expression(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
-        """Of what the history of a new expression consists: of its node's, and of what replaced its operands by others that were there
+        """Of what the node_trace of a new expression consists: of its node's, and of what replaced its operands by others that were there
         before."""
         known, dated, sources = self.needs(node, keep)
         needs, steps, names = [*known], [*dated], [*sources]
@@ -315,7 +315,7 @@ class Index:
         return others <= self.used and any(self.run.applications[other].rule == application.rule for other in others)
 
     def replaced(self, one: int, other: int, but: Set[int] = frozenset()) -> tuple[list[_Key], list[_Dated]]:
-        """Of what the history of a replacement consists: of one node by another one of its class; `but` are applications that are told of
+        """The parts of the trace of one node replaced by another one of its e-class; `but` are applications that are already listed
         elsewhere."""
         applied = [self._applied(place) for place in sorted(self.proof.applications([(one, other)]) - but)]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
@@ -332,7 +332,7 @@ class Index:
         return found
 
     def result(self, place: int, keep: Callable[[Expr], int]) -> tuple[list[_Key], list[_Dated]]:
-        """Of what the history of a replacement consists: of a result of the body by what was taken out in its place."""
+        """Of what the node_trace of a replacement consists: of a result of the body by what was taken out in its place."""
         body, graph = self.run.body, self.graph
         field = body.fields[place] if isinstance(body, Tuple) else body
         node = graph.ids[id(field)]
@@ -343,7 +343,7 @@ class Index:
         return needs, dated
 
     def _applied(self, place: int) -> _Needs:
-        """Of what the history of an application consists: of those of the nodes that it matched, and of what made these stand there."""
+        """Of what the node_trace of an application consists: of those of the nodes that it matched, and of what made these stand there."""
         if place in self._applications:
             return self._applications[place]
         application, graph = self.run.applications[place], self.graph
@@ -357,7 +357,7 @@ class Index:
                 if name:
                     at[name] = None
                     break
-        step = Step(self.run.pass_of(application.rule), application.rule, tuple(at))
+        step = Event(self.run.pass_of(application.rule), application.rule, tuple(at))
         rests = self.proof.applications([pair for placed in application.matched for pair in self._rests_on(placed)]) - {place}
         keys = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
         self._applications[place] = keys, [((self.number, 1 + place), step)], []
@@ -367,7 +367,7 @@ class Index:
         """What happened to an expression as the program was loaded: the eager rule that was applied, else `what`."""
         name = name_of(expr)
         rule = self._eager.get(id(expr), what)
-        return (self.number, 0), Step(self.run.pass_of(rule), rule, (name,) if name else ())
+        return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
 
 
 def _parts(expr: Expr) -> Sequence[Expr]:

@@ -1,6 +1,6 @@
 """Rules with several roots: time against the number of calls, twelve products for each input.
 
-    python benchmarks/multi_root.py --sizes 500 1000 2000 4000 8000
+    python benchmarks/multi_pattern.py --sizes 500 1000 2000 4000 8000
 
 Every input is read by twelve products with constants of their own; one rule takes the twelve together. The time is that of the whole
 pass, from a typed function to the extracted one; the last column is the time for each call, which stays where growth is linear.

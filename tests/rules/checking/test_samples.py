@@ -1,26 +1,26 @@
-"""Conditions say how to draw what they hold of, and rules meet real instances."""
+"""Guards say how to draw what they hold of, and rules meet real instances."""
 
 import numpy as np
 import pytest
 
 from passat.ir.tensor import Array
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.checking.dice import Dice
+from passat.rules.checking.sampler import Sampler
 from passat.rules.checking.trying import tried
-from passat.rules.conditions import Term, condition, same_shape
-from passat.rules.drafts import Draft, Drafts
+from passat.rules.guards import Term, guard, same_shape
 from passat.rules.pattern import RuleError, constants, op, tensors
+from passat.rules.samples import Sample, Samples
 
 (x,) = tensors("x")
 (c,) = constants("c")
 
 
-def _a_reversal(dice: Dice, c: Draft) -> Drafts:
-    def flipped(dice: Dice, shape: tuple[int, ...]) -> Array:
+def _a_reversal(sampler: Sampler, c: Sample) -> Samples:
+    def flipped(sampler: Sampler, shape: tuple[int, ...]) -> Array:
         return np.eye(shape[0])[::-1]
 
-    size = dice.full()
-    return [Draft(shape=(size, size), elements=flipped)]
+    size = sampler.full()
+    return [Sample(shape=(size, size), elements=flipped)]
 
 
 def _is_reversal(c: Term) -> bool | str:
@@ -28,8 +28,8 @@ def _is_reversal(c: Term) -> bool | str:
     return (value.ndim == 2 and np.array_equal(value, np.eye(len(value))[::-1])) or "the constant reverses nothing"
 
 
-luckily = condition(_is_reversal)
-knowingly = condition(draw=_a_reversal)(_is_reversal)
+luckily = guard(_is_reversal)
+knowingly = guard(strategy=_a_reversal)(_is_reversal)
 
 
 def test_what_luck_only_finds_trivial_instances_of_is_refused_where_the_condition_says_more() -> None:
@@ -43,18 +43,18 @@ def test_what_luck_only_finds_trivial_instances_of_is_refused_where_the_conditio
 
 
 def test_what_a_condition_raises_while_it_says_is_told() -> None:
-    def broken(dice: Dice, x: Draft) -> Drafts:
+    def broken(sampler: Sampler, x: Sample) -> Samples:
         raise KeyError("size")
 
-    seldom = condition(draw=broken)(lambda term: "never")
+    seldom = guard(strategy=broken)(lambda term: "never")
     with pytest.raises(RuleError, match="says of instances raised KeyError: 'size'"):
         tried((op.nn.relu(x) >> x).when(seldom(x)).named("Mine.seldom"), 0, 60)
 
 
 def test_constants_that_conditions_want_infinite_may_be_so() -> None:
-    """A rule of finite values is compared where its own condition wants minus infinity."""
+    """A rule of finite values is compared where its own guard wants minus infinity."""
 
-    @condition(draw=lambda dice, c: [Draft(elements=(float("-inf"),))])
+    @guard(strategy=lambda sampler, c: [Sample(elements=(float("-inf"),))])
     def is_least(c: Term) -> bool | str:
         return bool(np.all(np.isneginf(c.value().numpy()))) or "not minus infinity"
 

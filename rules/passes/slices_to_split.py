@@ -1,4 +1,4 @@
-"""The pass JoinSlices: slices of one tensor that cut it in parts, one behind the other, are those of one split.
+"""The pass SlicesToSplit: slices of one tensor that cut it in parts, one behind the other, are those of one split.
 
 Exporters write chunks of a tensor as slices, as a split, or as a sequence of which each element is read by itself; of one split the target
 has one node for all parts. That slices go together is seen in all of them at once, so this is a walk.
@@ -16,18 +16,18 @@ from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
 
-@register_pass("relay._transform.JoinSlices")
+@register_pass("relay._transform.SlicesToSplit")
 @dataclass(frozen=True)
-class JoinSlices(FunctionPass):
+class SlicesToSplit(FunctionPass):
     """Slices that cut a tensor along one axis in parts become a split: two of them at least, without gaps. Elements of sequences of parts
     are such slices."""
 
-    info = PassInfo(2, "JoinSlices", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
+    info = PassInfo(2, "SlicesToSplit", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Joins the slices of one function."""
         infer_type(func)
-        return join_slices(slice_sequences(func))
+        return slices_to_split(slice_sequences(func))
 
 
 def slice_sequences(function: Function) -> Function:
@@ -95,7 +95,7 @@ def _lengths(whole: Call, size: int) -> list[int] | None:
     return lengths
 
 
-def join_slices(function: Function) -> Function:
+def slices_to_split(function: Function) -> Function:
     """The function with a split for slices that are the parts of a tensor; itself where there are none."""
     found: dict[tuple[int, int], dict[range, list[Call]]] = {}
     for node in post_order(function):

@@ -9,9 +9,9 @@ from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
 from passat.passmgr.pass_info import Statistics
-from passat.rules.conditions import has_rank, is_constant
+from passat.rules.guards import has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.multi_root import MultiRule, each, joined, parts
+from passat.rules.multi_pattern import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass

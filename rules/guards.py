@@ -1,8 +1,8 @@
-"""Conditions and computed attributes: named Python functions over types, constants and attributes of a match.
+"""Guards and computed attributes: named Python functions over types, constants and attributes of a match.
 
-A condition answers True, or the reason why it refuses. A computed attribute returns its value or raises `Refuse(reason)`.
+A guard answers True, or the reason why it refuses. A computed attribute returns its value or raises `Reject(reason)`.
 Where a rule names a term, the function gets a `Term`: its type, its constant where it is one, and what is known of its elements.
-A condition that random instances seldom satisfy says how to draw those that do (`passat.rules.drafts`).
+A guard that random instances seldom satisfy says how to draw those that do (`passat.rules.samples`).
 """
 
 import functools
@@ -21,20 +21,20 @@ from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.drafts import Draft, Drafts, Drawing
 from passat.rules.pattern import Computed, RuleError
+from passat.rules.samples import Sample, Samples, Strategy
 from passat.rules.symbolic import Symbolic
 
 if TYPE_CHECKING:
-    from passat.rules.checking.dice import Dice
+    from passat.rules.checking.sampler import Sampler
 
 
-class Refuse(Exception):
+class Reject(Exception):
     """Raised where a rule does not apply to a match, as by a computed attribute that has no value there; its text is the reason."""
 
 
 class Term:
-    """What a condition sees of an expression: its type, its constant value, what is known of its elements before a run."""
+    """What a guard sees of an expression: its type, its constant value, what is known of its elements before a run."""
 
     __slots__ = ("_known", "constant", "type_")
 
@@ -50,7 +50,7 @@ class Term:
     def type(self) -> TensorType:
         """The type of a tensor. Refuses for anything else."""
         if not isinstance(self.type_, TensorType):
-            raise Refuse(f"{self.type_!r} is not the type of a tensor")
+            raise Reject(f"{self.type_!r} is not the type of a tensor")
         return self.type_
 
     @property
@@ -71,30 +71,30 @@ class Term:
     def value(self) -> Tensor:
         """The constant. Refuses where the term is none."""
         if self.constant is None:
-            raise Refuse("is not a constant")
+            raise Reject("is not a constant")
         return self.constant
 
 
-class Condition(Symbolic):
-    """A condition of a rule: a named function applied to holes, terms and plain values; `draw` says how to draw what it holds of."""
+class Guard(Symbolic):
+    """A guard of a rule: a named function applied to holes, terms and plain values; `strategy` says how to draw what it holds of."""
 
-    __slots__ = ("_text", "args", "draw", "function")
+    __slots__ = ("_text", "args", "function", "strategy")
     kind = "a guard"
     comparison = "guards that all have to hold are listed, .when(a, b); for anything else write one guard"
 
-    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], draw: Drawing | None = None) -> None:
+    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], strategy: Strategy | None = None) -> None:
         self.function = function
         self.args = tuple(args)
-        self.draw = draw
+        self.strategy = strategy
         self._text: str | None = None
 
     def __repr__(self) -> str:
-        if self._text is None:  # each refusal shows its condition
+        if self._text is None:  # each refusal shows its guard
             self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
         return self._text
 
     def refusal(self, answer: object, rule: str) -> str:
-        """Why the condition of a rule refuses, where its function has answered so; the empty text where it holds. Raises RuleError for an
+        """Why the guard of a rule refuses, where its function has answered so; the empty text where it holds. Raises RuleError for an
         answer that is neither a bool nor a text."""
         if answer is True:
             return ""
@@ -111,25 +111,25 @@ _Function = Callable[..., bool | str]
 
 
 @overload
-def condition(function: _Function) -> Callable[..., Condition]: ...
+def guard(function: _Function) -> Callable[..., Guard]: ...
 
 
 @overload
-def condition(*, draw: Drawing) -> Callable[[_Function], Callable[..., Condition]]: ...
+def guard(*, strategy: Strategy) -> Callable[[_Function], Callable[..., Guard]]: ...
 
 
-def condition(
-    function: _Function | None = None, *, draw: Drawing | None = None
-) -> Callable[..., Condition] | Callable[[_Function], Callable[..., Condition]]:
-    """Makes a condition of a function that returns True or the reason of its refusal (False gives its name as the reason).
+def guard(
+    function: _Function | None = None, *, strategy: Strategy | None = None
+) -> Callable[..., Guard] | Callable[[_Function], Callable[..., Guard]]:
+    """Makes a guard of a function that returns True or the reason of its refusal (False gives its name as the reason).
 
-    `@condition(draw=...)` says also how to draw what it holds of (`passat.rules.drafts.Drawing`).
+    `@guard(strategy=...)` says also how to draw what it holds of (`passat.rules.samples.Strategy`).
     """
 
-    def decorate(function: _Function) -> Callable[..., Condition]:
+    def decorate(function: _Function) -> Callable[..., Guard]:
         @functools.wraps(function)
-        def make(*args: AnyValue) -> Condition:
-            return Condition(function, args, draw)
+        def make(*args: AnyValue) -> Guard:
+            return Guard(function, args, strategy)
 
         return make
 
@@ -137,7 +137,7 @@ def condition(
 
 
 def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
-    """Makes a computed attribute of a function that returns the attribute's value or raises Refuse."""
+    """Makes a computed attribute of a function that returns the attribute's value or raises Reject."""
 
     @functools.wraps(function)
     def make(*args: AnyValue) -> Computed:
@@ -146,11 +146,11 @@ def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
     return make
 
 
-def _of_value(dice: "Dice", c: Draft, value: float) -> Drafts:
-    return [Draft(elements=(value,))]
+def _of_value(sampler: "Sampler", c: Sample, value: float) -> Samples:
+    return [Sample(elements=(value,))]
 
 
-@condition(draw=_of_value)
+@guard(strategy=_of_value)
 def is_all(c: Term, value: float) -> bool | str:
     """Every element of the constant is `value`."""
     element = c.value().uniform()
@@ -159,19 +159,19 @@ def is_all(c: Term, value: float) -> bool | str:
     return bool(element == value) or f"the elements of the constant are {element}, not {value}"
 
 
-@condition
+@guard
 def is_uniform(c: Term) -> bool | str:
     """All elements of the constant are one value."""
     return c.value().uniform() is not None or "the elements of the constant differ"
 
 
-@condition
+@guard
 def is_constant(x: Term) -> bool | str:
     """The term is a constant."""
     return x.constant is not None or "is not a constant"
 
 
-@condition
+@guard
 def knows_all_elements(x: Term) -> bool | str:
     """All elements of the small tensor of integers, or bools, are known before a run."""
     elements = x.known
@@ -181,7 +181,7 @@ def knows_all_elements(x: Term) -> bool | str:
     return not unknown or f"the element {unknown[0]!r} is known in a run only"
 
 
-@condition
+@guard
 def same_type(x: Term, y: Term) -> bool | str:
     """Both terms certainly have one shape and element type."""
     if x.type_ != y.type_:
@@ -196,48 +196,48 @@ def _is_certain(type_: Type) -> bool:
     return isinstance(type_, TensorType) and not any(isinstance(dim, Any) for dim in type_.shape)
 
 
-@condition
+@guard
 def keeps_type(x: Term, whole: Term) -> bool | str:
     """What is computed of a tensor and constants, element by element, has the type of the tensor, though its sizes may be unknown: where a
     constant enlarges it, the size is that of the constant, which is known."""
     return x.type == whole.type or f"the types differ: {x.type!r} and {whole.type!r}"
 
 
-@condition
+@guard
 def same_dtype(x: Term, y: Term) -> bool | str:
     """Both tensors have one element type."""
     return x.type.dtype == y.type.dtype or f"the element types differ: {x.type.dtype} and {y.type.dtype}"
 
 
-@condition
+@guard
 def is_float(x: Term) -> bool | str:
     """The elements are floating-point numbers."""
     return x.type.dtype in FLOATS or f"the elements are {x.type.dtype}, not floating-point numbers"
 
 
-def _of_dtype(dice: "Dice", x: Draft, dtype: str) -> Drafts:
-    return [Draft(dtype=dtype)]
+def _of_dtype(sampler: "Sampler", x: Sample, dtype: str) -> Samples:
+    return [Sample(dtype=dtype)]
 
 
-@condition(draw=_of_dtype)
+@guard(strategy=_of_dtype)
 def has_dtype(x: Term, dtype: str) -> bool | str:
     """The tensor has that element type."""
     return x.type.dtype == dtype or f"the elements are {x.type.dtype}, not {dtype}"
 
 
-@condition
+@guard
 def has_rank(x: Term, rank: int) -> bool | str:
     """The tensor has that many dimensions."""
     return x.type.ndim == rank or f"the tensor has {x.type.ndim} dimensions, not {rank}"
 
 
-@condition
+@guard
 def equals(a: AnyValue, b: AnyValue) -> bool | str:
     """Two attributes are equal."""
     return bool(a == b) or f"{a!r} is not {b!r}"
 
 
-@condition
+@guard
 def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str:
     """The permutation leaves every axis in its place. A permutation of None reverses the axes of `x`."""
     if axes is None:
@@ -255,7 +255,7 @@ def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term | N
     """
     given = first if first is not None else then
     if given is None and x is None:
-        raise Refuse("neither permutation says how many axes there are")
+        raise Reject("neither permutation says how many axes there are")
     rank = x.type.ndim if given is None and x is not None else len(given or ())
     a, b = (tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes) for axes in (first, then))
     return tuple(a[axis] for axis in b)
@@ -266,7 +266,7 @@ def shape_of(x: Term) -> tuple[int, ...]:
     """The shape of a tensor, which must be static."""
     type_ = x.type
     if not type_.is_static:
-        raise Refuse(f"{type_!r} is not static")
+        raise Reject(f"{type_!r} is not static")
     return tuple(int(dim) for dim in type_.shape)  # type: ignore[arg-type]  # static: all are integers
 
 
@@ -281,15 +281,15 @@ def scalar_of(c: Term) -> float:
     """The one value of a uniform constant."""
     element = c.value().uniform()
     if element is None:
-        raise Refuse("the elements of the constant differ")
+        raise Reject("the elements of the constant differ")
     return float(element)
 
 
-def _of_one_shape(dice: "Dice", x: Draft, y: Draft) -> Drafts:
-    return None if x.shape is None and y.shape is None else [Draft(shape=y.shape), Draft(shape=x.shape)]
+def _of_one_shape(sampler: "Sampler", x: Sample, y: Sample) -> Samples:
+    return None if x.shape is None and y.shape is None else [Sample(shape=y.shape), Sample(shape=x.shape)]
 
 
-@condition(draw=_of_one_shape)
+@guard(strategy=_of_one_shape)
 def same_shape(x: Term, y: Term) -> bool | str:
     """Both tensors certainly have one shape, whatever their elements are."""
     if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
@@ -297,13 +297,13 @@ def same_shape(x: Term, y: Term) -> bool | str:
     return True
 
 
-@condition
+@guard
 def same_rank(x: Term, y: Term) -> bool | str:
     """Both tensors have as many dimensions."""
     return x.type.ndim == y.type.ndim or f"they have {x.type.ndim} and {y.type.ndim} dimensions"
 
 
-@condition
+@guard
 def same_size(x: Term, y: Term, axis: int) -> bool | str:
     """Both tensors are certainly as long along an axis: with axis 1, they have as many channels."""
     if not all(-term.type.ndim <= axis < term.type.ndim for term in (x, y)):
@@ -312,51 +312,53 @@ def same_size(x: Term, y: Term, axis: int) -> bool | str:
     return same_dim(a, b) or f"along axis {axis} the sizes are {a!r} and {b!r}"
 
 
-@condition
+@guard
 def is_integer(x: Term) -> bool | str:
     """The elements are integers."""
     return x.type.dtype in INTEGERS or f"the elements are {x.type.dtype}, not integers"
 
 
-@condition
+@guard
 def is_not_empty(x: Term) -> bool | str:
     """The tensor certainly has elements."""
     return all(at_least(dim, 1) for dim in x.type.shape) or f"{x.type!r} may be empty"
 
 
-@condition
+@guard
 def is_not_negative(c: Term) -> bool | str:
     """Every element of the constant is finite, and not below zero."""
     found = _elements(c)
     return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or no number"
 
 
-def _above_zero(dice: "Dice", c: Draft) -> Drafts:
-    return [Draft(elements=dice.pick([(0.5, 1.0, 2.0, 3.0), lambda dice, shape: np.exp(dice.generator.normal(size=shape))]))]
+def _above_zero(sampler: "Sampler", c: Sample) -> Samples:
+    return [Sample(elements=sampler.pick([(0.5, 1.0, 2.0, 3.0), lambda sampler, shape: np.exp(sampler.generator.normal(size=shape))]))]
 
 
-@condition(draw=_above_zero)
+@guard(strategy=_above_zero)
 def is_positive(c: Term) -> bool | str:
     """Every element of the constant is finite, and above zero."""
     found = _elements(c)
     return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is not above zero, infinite or no number"
 
 
-def _no_zero(dice: "Dice", c: Draft) -> Drafts:
-    return [Draft(elements=dice.pick([(1.0, -1.0, 0.5, 2.0, -3.0), lambda dice, shape: np.exp(dice.generator.normal(size=shape))]))]
+def _no_zero(sampler: "Sampler", c: Sample) -> Samples:
+    return [
+        Sample(elements=sampler.pick([(1.0, -1.0, 0.5, 2.0, -3.0), lambda sampler, shape: np.exp(sampler.generator.normal(size=shape))]))
+    ]
 
 
-@condition(draw=_no_zero)
+@guard(strategy=_no_zero)
 def has_no_zero(c: Term) -> bool | str:
     """No element of the constant is zero."""
     return bool(np.all(c.value().numpy() != 0)) or "an element of the constant is 0"
 
 
-def _all_finite(dice: "Dice", c: Draft) -> Drafts:
-    return [Draft(elements=dice.pick([(0.0, 1.0, -1.0, 2.0, -1e4), lambda dice, shape: dice.generator.normal(size=shape)]))]
+def _all_finite(sampler: "Sampler", c: Sample) -> Samples:
+    return [Sample(elements=sampler.pick([(0.0, 1.0, -1.0, 2.0, -1e4), lambda sampler, shape: sampler.generator.normal(size=shape)]))]
 
 
-@condition(draw=_all_finite)
+@guard(strategy=_all_finite)
 def is_finite(c: Term) -> bool | str:
     """All elements of the constant are finite."""
     return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or no number"
@@ -365,18 +367,18 @@ def is_finite(c: Term) -> bool | str:
 def _elements(c: Term) -> npt.NDArray[np.float64]:
     array = c.value().numpy()
     if array.dtype.kind == "c":
-        raise Refuse("the elements are complex numbers")
+        raise Reject("the elements are complex numbers")
     with np.errstate(all="ignore"):
         return array.astype(np.float64)
 
 
-@condition
+@guard
 def is_ungrouped(attrs: Attrs) -> bool | str:
     """The convolution has one group."""
     return attrs.groups == 1 or f"it has {attrs.groups} groups"
 
 
-@condition
+@guard
 def is_channels_first(attrs: Attrs) -> bool | str:
     """Channels are axis 1 of the data of a convolution or pooling, and output channels the first of its weight."""
     data = attrs.get("data_layout", attrs.get("layout", ""))
@@ -384,7 +386,7 @@ def is_channels_first(attrs: Attrs) -> bool | str:
     return (data.startswith("NC") and weight[:2] in ("OI", "IO")) or f"the layouts are {data} and {weight}"
 
 
-@condition
+@guard
 def is_usual_convolution(attrs: Attrs) -> bool | str:
     """The convolution has one group, and channels are axis 1 of its data."""
     usual = attrs.get("data_layout", "NC").startswith("NC") and attrs.get("kernel_layout", "OI")[:2] in ("OI", "IO")
@@ -393,24 +395,24 @@ def is_usual_convolution(attrs: Attrs) -> bool | str:
     ) or f"it has {attrs.get('groups')} groups, and data laid out as {attrs.get('data_layout')}"
 
 
-@condition
+@guard
 def is_unpadded(attrs: Attrs) -> bool | str:
     """The convolution or pooling does not pad."""
     return not np.any(np.asarray(attrs.padding)) or f"it pads by {attrs.padding}"
 
 
-@condition
+@guard
 def has_unit_strides(attrs: Attrs) -> bool | str:
     """The convolution or pooling goes by steps of one."""
     return bool(np.all(np.asarray(attrs.strides) == 1)) or f"its strides are {attrs.strides}"
 
 
-def _an_axis(dice: "Dice", axis: Draft, which: int, x: Draft) -> Drafts:
+def _an_axis(sampler: "Sampler", axis: Sample, which: int, x: Sample) -> Samples:
     rank = len(x.shape) if x.shape is not None else 0
-    return [Draft(value=dice.pick([which, which % rank, which % rank - rank]) if -rank <= which < rank else which)]
+    return [Sample(value=sampler.pick([which, which % rank, which % rank - rank]) if -rank <= which < rank else which)]
 
 
-@condition(draw=_an_axis)
+@guard(strategy=_an_axis)
 def is_axis(axis: int | None, which: int, x: Term) -> bool | str:
     """The axis, from the front or from the end, is a certain one of the tensor."""
     rank = x.type.ndim

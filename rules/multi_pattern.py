@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 from typing import Any as AnyValue
 
-from passat.rules.conditions import Condition
+from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
 from passat.rules.rule import EXACT, MERGING, Rule
 
@@ -94,7 +94,7 @@ def parts(whole: Pattern, *, axis: int | CaseValue) -> Parts:
 
 
 class MultiRule(Rule):
-    """A rule with several roots, made by `each(...) >> parts(...)`. `lhs` is the pattern of one root; conditions hold for each match by
+    """A rule with several roots, made by `each(...) >> parts(...)`. `lhs` is the pattern of one root; guards hold for each match by
     itself. Attributes that the pattern binds are equal in all matches that are taken together.
 
     >>> from passat.rules.pattern import tensors
@@ -106,12 +106,12 @@ class MultiRule(Rule):
     __slots__ = ("left", "right")
 
     def __init__(
-        self, left: Each, right: Parts, conditions: tuple[Condition, ...] = (), *, math: str = EXACT, note: str = "", **named: AnyValue
+        self, left: Each, right: Parts, guards: tuple[Guard, ...] = (), *, math: str = EXACT, note: str = "", **named: AnyValue
     ) -> None:
         self.left = left
         self.right = right
         named.update(back=False, kind=MERGING)
-        super().__init__(left.pattern, right.whole, conditions, math=math, note=note, **named)
+        super().__init__(left.pattern, right.whole, guards, math=math, note=note, **named)
 
     def _check_sides(self) -> None:
         shared = {hole.name for hole in self.left.shared}
@@ -122,11 +122,11 @@ class MultiRule(Rule):
                 raise RuleError(f"{self._where()}: {node!r} joins what is no hole of its own in each match")
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        kept = {"conditions": self.conditions, **self._said()}
+        kept = {"guards": self.guards, **self._said()}
         given = {**kept, **changes}
         for name in ("back", "kind", "matches"):
             given.pop(name, None)
-        return MultiRule(self.left, self.right, given.pop("conditions"), **given)
+        return MultiRule(self.left, self.right, given.pop("guards"), **given)
 
     def of_kind(self, kind: str) -> "MultiRule":
         """Itself where the kind is merging. Raises RuleError for other kinds."""
@@ -137,17 +137,17 @@ class MultiRule(Rule):
     def branches(self, at_least: int) -> "MultiRule":
         """The rule where it takes so many calls at least."""
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
-        return MultiRule(left, self.right, self.conditions, **self._said())
+        return MultiRule(left, self.right, self.guards, **self._said())
 
     def _said(self) -> dict[str, AnyValue]:
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
 
-    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, conditions: tuple[Condition, ...]) -> "MultiRule":
+    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "MultiRule":
         from passat.rules.expansion import filled  # which needs this module
 
         left = each(lhs, sharing=self.left.shared, at_least=self.left.at_least)
         said = {**self._said(), "name": self.name and f"{self.name}[{choice}]"}
-        return MultiRule(left, parts(rhs, axis=filled(self.right.axis, choice)), conditions, **said)
+        return MultiRule(left, parts(rhs, axis=filled(self.right.axis, choice)), guards, **said)
 
     def lowering(self) -> "Rule":
         """Refused: calls that run together are an alternative, not what an operator is made of."""

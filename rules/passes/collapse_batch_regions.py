@@ -1,4 +1,4 @@
-"""The pass FlattenRegions: whole regions of stacks of rows become regions of matrices.
+"""The pass CollapseBatchRegions: whole regions of stacks of rows become regions of matrices.
 
 A product of a stack by a weight, and the bias or the residual that is added to it, take two nodes; those of a matrix take one, which is
 ONNX Runtime's Gemm (see `rules/library/hidden_state.py`, whose rules count calls and know of biases). What the sum of a region is worth is
@@ -33,22 +33,24 @@ _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 
 
-@register_pass("relay._transform.FlattenRegions")
+@register_pass("relay._transform.CollapseBatchRegions")
 @dataclass(frozen=True)
-class FlattenRegions(FunctionPass):
+class CollapseBatchRegions(FunctionPass):
     """Stacks of rows become matrices, where products take in more biases and residuals than reshapes are put in."""
 
-    info = PassInfo(3, "FlattenRegions", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
+    info = PassInfo(
+        3, "CollapseBatchRegions", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"]
+    )
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Flattens the stacks of one function. Programs that were read from an opset before 15 stay as they are, and where rounding must
         not change (`rules.math`) all do: products of another shape may sum in another order."""
         frame = mod.attrs.get("onnx")
         too_old = frame is not None and frame.version < _SINCE
-        return func if too_old or ctx.get_config("rules.math") == EXACT else flatten_regions(func)
+        return func if too_old or ctx.get_config("rules.math") == EXACT else collapse_batch_regions(func)
 
 
-def flatten_regions(function: Function) -> Function:
+def collapse_batch_regions(function: Function) -> Function:
     """The function with matrices for stacks in the regions where that takes fewer calls; itself where there are none."""
     order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
     regions = [region for region in _regions(order) if region.gain(function.body) > 0]

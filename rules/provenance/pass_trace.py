@@ -10,11 +10,11 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.journal import Application, Journal
+from passat.rules.engine.trace import Application, Trace
 
 
-class Passed(NamedTuple):
-    """A pass that ran by itself, not as a pipeline of others; how many runs the journal had before and after it."""
+class PassEvent(NamedTuple):
+    """A pass that ran by itself, not as a pipeline of others; how many runs the trace had before and after it."""
 
     name: str
     before: IRModule
@@ -23,27 +23,27 @@ class Passed(NamedTuple):
     end: int
 
 
-class Trail(PassInstrument):
-    """Writes down the passes that run, in order; `journal` is told what their saturations do."""
+class PassTrace(PassInstrument):
+    """Writes down the passes that run, in order; `trace` is told what their saturations do."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.passed: list[Passed] = []
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.events: list[PassEvent] = []
         self._open: list[tuple[IRModule, int, int]] = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Notes where a pass begins."""
-        self._open.append((mod, len(self.passed), len(self.journal.runs)))
+        self._open.append((mod, len(self.events), len(self.trace.runs)))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Notes what a pass has made, unless passes inside it have been noted."""
         before, count, first = self._open.pop()
-        if len(self.passed) == count:
-            self.passed.append(Passed(info.name, before, mod, first, len(self.journal.runs)))
+        if len(self.events) == count:
+            self.events.append(PassEvent(info.name, before, mod, first, len(self.trace.runs)))
 
-    def since(self, run: int) -> list[Passed]:
+    def since(self, run: int) -> list[PassEvent]:
         """The passes that have been noted, with runs counted from that one."""
-        return [each._replace(first=each.first - run, end=each.end - run) for each in self.passed]
+        return [each._replace(first=each.first - run, end=each.end - run) for each in self.events]
 
 
 def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:

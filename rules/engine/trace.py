@@ -32,7 +32,7 @@ class Application(NamedTuple):
     round: int
 
 
-class Refused(NamedTuple):
+class Rejected(NamedTuple):
     """A match that a rule refused, and why."""
 
     matcher: "Matcher"
@@ -58,12 +58,12 @@ class Run(NamedTuple):
     stages: "Sequence[Stage]"
     saturation: "Saturation"
     applications: Sequence[Application]
-    refused: Mapping[str, Sequence[Refused]]
+    refused: Mapping[str, Sequence[Rejected]]
     members: Mapping[int, Sequence[int]]
     provenance: Mapping[int, tuple[str, int]]
     space: "Space | None"
     choice: Mapping[int, int] | None
-    put_off: Set[str] = frozenset()
+    banned: Set[str] = frozenset()
     owners: Mapping[str, str] = MappingProxyType({})
 
     def pass_of(self, rule: str) -> str:
@@ -71,12 +71,12 @@ class Run(NamedTuple):
         return self.owners.get(rule, self.pass_name)
 
 
-class Journal:
-    """Collects the runs of all rule passes of a context (`rules.journal`). Functions are taken whole then, and nothing from the cache, so
+class Trace:
+    """Collects the runs of all rule passes of a context (`rules.trace`). Functions are taken whole then, and nothing from the cache, so
     that every step is seen. It keeps the graphs alive.
 
     >>> from passat.passmgr import PassContext
-    >>> PassContext(config={"rules.journal": Journal()}).get_config("rules.journal").runs
+    >>> PassContext(config={"rules.trace": Trace()}).get_config("rules.trace").runs
     []
     """
 
@@ -107,7 +107,7 @@ class Journal:
         self.runs.append(
             Run(
                 *(self.pass_name, self.function, body, result, graph, root, initial, tuple(stages), saturator.result),
-                *(steps.applications, steps.refused, saturator.members, saturator.provenance, space, choice, steps.put_off, self.owners),
+                *(steps.applications, steps.refused, saturator.members, saturator.provenance, space, choice, steps.banned, self.owners),
             )
         )
 
@@ -117,11 +117,11 @@ class Steps:
 
     def __init__(self) -> None:
         self.applications: list[Application] = []
-        self.refused: dict[str, list[Refused]] = {}
-        self.put_off: set[str] = set()
+        self.refused: dict[str, list[Rejected]] = {}
+        self.banned: set[str] = set()
 
     def refuse(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
         """Keeps a refusal, of each rule the first `KEPT`."""
         known = self.refused.setdefault(matcher.name, [])
         if len(known) < KEPT:
-            known.append(Refused(matcher, row, reason, round_))
+            known.append(Rejected(matcher, row, reason, round_))

@@ -1,10 +1,10 @@
-"""JoinSlices: slices that are the parts of a tensor come from one split."""
+"""SlicesToSplit: slices that are the parts of a tensor come from one split."""
 
 import onnx
 import pytest
 
 from passat.optimizer import optimize
-from passat.rules.passes.join_slices import JoinSlices
+from passat.rules.passes.slices_to_split import SlicesToSplit
 from tests.rules.passes.golden import becomes, stays
 
 DATA = "%x: (4, 6)"
@@ -13,7 +13,7 @@ HALVES = "%0 = strided_slice(%x, begin=[3], end=[9223372036854775807], axes=[1])
 
 def test_halves() -> None:
     becomes(
-        JoinSlices(),
+        SlicesToSplit(),
         DATA,
         HALVES + "divide(%0, %1)",
         "%0 = split(%x, indices_or_sections=2, axis=1); divide(%0.1, %0.0)",
@@ -23,7 +23,7 @@ def test_halves() -> None:
 
 def test_parts_of_different_sizes_and_one_that_is_read_twice() -> None:
     becomes(
-        JoinSlices(),
+        SlicesToSplit(),
         DATA,
         "%0 = strided_slice(%x, begin=[0], end=[2], axes=[1]); %1 = strided_slice(%x, begin=[2], end=[-1], strides=[1], axes=[1]);"
         "%2 = strided_slice(%x, begin=[-1], end=[6], axes=[1]); (%0, %1, %2, strided_slice(%x, begin=[0], end=[-4], axes=[1]))",
@@ -33,7 +33,7 @@ def test_parts_of_different_sizes_and_one_that_is_read_twice() -> None:
 
 def test_slices_of_slices() -> None:
     becomes(
-        JoinSlices(),
+        SlicesToSplit(),
         DATA,
         HALVES + "%2 = strided_slice(%0, begin=[0], end=[1], axes=[0]); %3 = strided_slice(%0, begin=[1], end=[4], axes=[0]); (%1, %2, %3)",
         "%0 = split(%x, indices_or_sections=2, axis=1); %1 = split(%0.1, indices_or_sections=[1], axis=0); (%0.0, %1.0, %1.1)",
@@ -57,7 +57,7 @@ def test_slices_of_slices() -> None:
     ],
 )
 def test_what_stays(signature: str, body: str) -> None:
-    stays(JoinSlices(), signature, body)
+    stays(SlicesToSplit(), signature, body)
 
 
 KEPT = {"SplitToSequence", "SequenceAt", "Sub"}
@@ -81,5 +81,5 @@ def test_elements_of_sequences(split: str, shape: str, wanted: set[str]) -> None
         {{ q = {split} a = SequenceAt(q, zero) b = SequenceAt(q, one) y = Sub(a, b) }}
         """
     )
-    result = optimize(model, passes="JoinSlices", verify=wanted != KEPT)
+    result = optimize(model, passes="SlicesToSplit", verify=wanted != KEPT)
     assert {node.op_type for node in result.model.graph.node} == wanted

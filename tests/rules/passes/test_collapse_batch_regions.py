@@ -1,11 +1,11 @@
-"""FlattenRegions: regions of stacks of rows as regions of matrices."""
+"""CollapseBatchRegions: regions of stacks of rows as regions of matrices."""
 
 import numpy as np
 import pytest
 
 from passat.ir.expr import Function
 from passat.ir.tensor import Tensor
-from passat.rules.passes.flatten_regions import FlattenRegions, flatten_regions
+from passat.rules.passes.collapse_batch_regions import CollapseBatchRegions, collapse_batch_regions
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.passes.golden import becomes, program, stays
 from tests.rules.passes.golden import run as run_pass
@@ -24,7 +24,7 @@ def layers(count: int) -> str:
 
 
 def test_many_layers_work_on_matrices() -> None:
-    found = run_pass(FlattenRegions(), program(SIGNATURE, layers(5)))["main"]
+    found = run_pass(CollapseBatchRegions(), program(SIGNATURE, layers(5)))["main"]
     assert isinstance(found, Function)
     linear = ["nn.matmul", "nn.bias_add", "nn.relu"]
     names = operators(found)
@@ -34,40 +34,40 @@ def test_many_layers_work_on_matrices() -> None:
 
 
 def test_few_layers_stay() -> None:
-    stays(FlattenRegions(), SIGNATURE, layers(4))
-    stays(FlattenRegions(), "%x: (b, 3, 4), %w: (4, 4), %c: (4)", layers(2))
+    stays(CollapseBatchRegions(), SIGNATURE, layers(4))
+    stays(CollapseBatchRegions(), "%x: (b, 3, 4), %w: (4, 4), %c: (4)", layers(2))
 
 
 @pytest.mark.parametrize("sizes", ["2, 3", "b, 3"])
 def test_numbers_make_a_stack_with_one_open_size(sizes: str) -> None:
-    found = run_pass(FlattenRegions(), program(f"%x: ({sizes}, 4), %w: (4, 4), %c: (4)", layers(3)))["main"]
+    found = run_pass(CollapseBatchRegions(), program(f"%x: ({sizes}, 4), %w: (4, 4), %c: (4)", layers(3)))["main"]
     assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "nn.relu", "reshape"]
 
 
 def test_products_take_in_residuals() -> None:
     signature, reshaped = "%x: (2, 3, 4), %w: (4, 4), %v: (4, 4), %u: (4, 4)", "reshape(%x, newshape=[-1, 4])"
     becomes(
-        FlattenRegions(),
+        CollapseBatchRegions(),
         signature,
         "%0 = add(%x, nn.matmul(%x, %w)); %1 = add(%0, nn.matmul(%0, %v)); add(%1, nn.matmul(%1, %u))",
         f"%0 = {reshaped}; %1 = add(%0, nn.matmul(%0, %w)); %2 = add(%1, nn.matmul(%1, %v));"
         "%3 = add(%2, nn.matmul(%2, %u)); reshape(%3, newshape=[2, 3, 4])",
     )
-    stays(FlattenRegions(), signature, "%0 = add(%x, nn.matmul(%x, %w)); add(%0, nn.matmul(%0, %v))")
+    stays(CollapseBatchRegions(), signature, "%0 = add(%x, nn.matmul(%x, %w)); add(%0, nn.matmul(%0, %v))")
 
 
 def test_sums_of_integers_are_no_biases() -> None:
-    stays(FlattenRegions(), "%x: (2, 3, 4) int32, %w: (4, 4) int32, %c: (4) int32", layers(6))
+    stays(CollapseBatchRegions(), "%x: (2, 3, 4) int32, %w: (4, 4) int32, %c: (4) int32", layers(6))
 
 
 def test_what_others_read_is_a_stack_again_once() -> None:
     body = layers(6).rpartition(";")[0] + "; nn.batch_matmul(%11, transpose(%11, axes=[0, 2, 1]), transpose_b=False)"
-    found = run_pass(FlattenRegions(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
+    found = run_pass(CollapseBatchRegions(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
     assert operators(found).count("reshape") == 2
 
 
 def test_nothing_is_done_where_rounding_must_not_change() -> None:
-    stays(FlattenRegions(), SIGNATURE, layers(8), rules__math="exact")
+    stays(CollapseBatchRegions(), SIGNATURE, layers(8), rules__math="exact")
 
 
 x = var("x", ("batch", "sequence", 4))
@@ -89,7 +89,7 @@ def network(blocks: int) -> Function:
 
 def test_values_are_the_same() -> None:
     before = network(2)
-    after = flatten_regions(before)
+    after = collapse_batch_regions(before)
     names = operators(after)
     assert names.count("nn.bias_add") == 8
     assert names.count("dyn.reshape") == 7  # the heads of each product, and the result
@@ -99,7 +99,7 @@ def test_values_are_the_same() -> None:
 
 @pytest.mark.parametrize("sizes", [(0, 3), (2, 0), (0, 0)])
 def test_there_may_be_no_rows(sizes: tuple[int, int]) -> None:
-    after = flatten_regions(network(2))
+    after = collapse_batch_regions(network(2))
     (found,) = run(after, [Tensor.dense(np.zeros((*sizes, 4)), "float32")])
     assert found.shape == (*sizes, 4)
 
@@ -112,6 +112,6 @@ def test_what_comes_in_as_matrix_stays_one() -> None:
     for _ in range(3):
         hidden = ops.nn.relu(ops.nn.matmul(hidden, weight) + bias)
     before = func(ops.reshape(hidden, newshape=(-1, 4)))
-    after = flatten_regions(before)
+    after = collapse_batch_regions(before)
     assert operators(after) == ["reshape", "nn.matmul", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3]
     assert_equal_in_value(before, after, exact=False)

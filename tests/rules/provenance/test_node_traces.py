@@ -1,4 +1,4 @@
-"""Histories: which rules, in which passes, led to a node, and of which nodes of the input it was made."""
+"""NodeTraces: which rules, in which passes, led to a node, and of which nodes of the input it was made."""
 
 from passat.ir.expr import Call, Expr, Function, If, Let, Var
 from passat.ir.infer import infer_type
@@ -49,17 +49,17 @@ def chain(left: Expr, right: Expr) -> Expr:
 def test_a_node_that_a_rule_made_names_the_rule_and_what_it_matched() -> None:
     found = written(func(chain(a, b)), [rule_pass(Words, name="First")])
     assert found.steps("exp") == ["First: Words.squared at product"]
-    assert found.history("exp").sources == ("product", "e1", "e2")
-    assert found.history("add").sources == ("product", "e1", "e2"), "the sum inside was made with it"
+    assert found.node_trace("exp").sources == ("product", "e1", "e2")
+    assert found.node_trace("add").sources == ("product", "e1", "e2"), "the sum inside was made with it"
 
 
 def test_what_nobody_touched_is_the_inputs_own() -> None:
     function = func(tup(chain(a, b), named(ops.tanh(a), "kept")))
     found = written(function, [rule_pass(Words, name="First")])
-    assert found.history("tanh").steps == ()
-    assert found.history("tanh").sources == ("kept",)
+    assert found.node_trace("tanh").events == ()
+    assert found.node_trace("tanh").sources == ("kept",)
     (kept,) = [call for call in found.calls() if getattr(call.op, "name", "") == "tanh"]
-    assert not found.histories.changed(kept)
+    assert not found.node_traces.changed(kept)
 
 
 def test_chains_go_back_through_two_and_three_passes() -> None:
@@ -70,20 +70,20 @@ def test_chains_go_back_through_two_and_three_passes() -> None:
     assert two.steps("exp") == ["First: Zeros.zero at zero", "Third: Words.squared at product"]
     three = written(func(whole), passes)
     assert three.steps("exp") == ["First: Zeros.zero at zero", "Second: Twice.negated at back", "Third: Words.squared at product"]
-    assert set(three.history("exp").sources) == {"product", "e1", "e2", "zero", "back"}
+    assert set(three.node_trace("exp").sources) == {"product", "e1", "e2", "zero", "back"}
 
 
 def test_chains_inside_one_saturation_are_followed_in_order() -> None:
     """exp(a) * exp(-b) becomes exp(a + -b), and that sum a - b."""
     found = written(func(chain(a, named(ops.negative(b), "minus"))), [rule_pass(Words, name="Only")])
     assert found.steps("subtract") == ["Only: Words.squared at product", "Only: Words.difference at minus"]
-    assert found.history("subtract").sources == ("product", "e1", "e2", "minus")
+    assert found.node_trace("subtract").sources == ("product", "e1", "e2", "minus")
 
 
 def test_a_node_whose_operand_went_away_says_by_which_rule() -> None:
     found = written(func(named(ops.tanh(named(ops.add(a, const(0.0)), "zero")), "top")), [rule_pass(Zeros, name="First")])
     assert found.steps("tanh") == ["First: Zeros.zero at zero"]
-    assert found.history("tanh").sources == ("top", "zero")
+    assert found.node_trace("tanh").sources == ("top", "zero")
 
 
 def test_rules_with_several_roots_name_all_of_them() -> None:
@@ -92,7 +92,7 @@ def test_rules_with_several_roots_name_all_of_them() -> None:
     found = written(func(body), [rule_pass(Together, ConstantFolding, name="Joint")])
     assert found.steps("nn.matmul") == ["Joint: Together.matmul at m0, m1, m2"]
     assert found.steps("split") == found.steps("nn.matmul")
-    assert found.history("nn.matmul").sources == ("m0", "m1", "m2")
+    assert found.node_trace("nn.matmul").sources == ("m0", "m1", "m2")
 
 
 def test_folding_and_static_forms_are_steps() -> None:
@@ -107,8 +107,8 @@ def test_folding_and_static_forms_are_steps() -> None:
 def test_equal_nodes_that_became_one_are_the_inputs_own() -> None:
     twice = named(ops.add(named(ops.exp(a), "one"), named(ops.exp(a), "two")), "sum")
     found = written(func(twice), [eliminate_common_subexpr()])
-    assert found.history("exp").sources == ("one",)
-    assert found.history("exp").steps == ()
+    assert found.node_trace("exp").sources == ("one",)
+    assert found.node_trace("exp").events == ()
 
 
 def test_lowering_is_a_step() -> None:
@@ -161,8 +161,8 @@ def test_what_a_walk_only_made_anew_keeps_its_history() -> None:
     assert found.steps("abs") == []
     assert found.steps("negative") == ["Sigmoids: rewritten at end"]
     (kept,) = [call for call in found.calls() if call.op is get_op("cos")]
-    assert found.history("cos").sources == ("far",)
-    assert not found.histories.changed(kept), "it computes what it did, of what the walk has changed"
+    assert found.node_trace("cos").sources == ("far",)
+    assert not found.node_traces.changed(kept), "it computes what it did, of what the walk has changed"
 
 
 def test_branches_are_explained_like_everything_else() -> None:
@@ -178,7 +178,7 @@ def test_lets_are_taken_apart_and_what_is_in_them_is_said_to_be_rewritten() -> N
     bound = Var("t", a.checked_type)
     body = Let(bound, chain(a, b), ops.tanh(bound))
     found = written(func(body, a, b), [rule_pass(Words, name="First")])
-    assert all(step.pass_name == "First" for call in found.calls() for step in found.histories.of(call).steps)
+    assert all(step.pass_name == "First" for call in found.calls() for step in found.node_traces.of(call).events)
     assert found.steps("exp"), "the pass is named, even where the rule is not"
 
 
@@ -192,7 +192,7 @@ class Two(RuleSet):
 def test_rules_that_made_what_others_matched_led_to_the_result() -> None:
     found = written(func(named(ops.add(const(2.0), named(ops.exp(ops.log(a)), "e")), "top")), [rule_pass(Two, name="Only")])
     assert found.steps("sigmoid") == ["Only: Two.first at e", "Only: Two.second at top"]
-    assert found.histories.rules() == {"Two.first", "Two.second"}
+    assert found.node_traces.rules() == {"Two.first", "Two.second"}
 
 
 def test_what_follows_for_calls_above_names_the_rule_below() -> None:
@@ -208,4 +208,4 @@ def test_what_follows_for_calls_above_names_the_rule_below() -> None:
     found = written(func(body), [rule_pass(Joins, name="Only")])
     assert found.steps("abs") == ["Only: Joins.swapped at left"]
     assert found.steps("exp") == []
-    assert found.histories.rules() == {"Joins.swapped"}
+    assert found.node_traces.rules() == {"Joins.swapped"}

@@ -1,0 +1,45 @@
+"""TargetForms: the ways to write things that ONNX Runtime runs fastest."""
+
+from passat.rules.passes import target_forms
+from passat.rules.passes.target import AvoidSkipLayerNorm
+from tests.rules.passes.golden import becomes, stays
+
+ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"
+
+
+def test_a_sum_that_only_a_normalization_reads() -> None:
+    becomes(AvoidSkipLayerNorm(), ROWS, "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)")
+
+
+def test_a_sum_that_others_read_stays() -> None:
+    stays(AvoidSkipLayerNorm(), ROWS, "%0 = add(%x, %y); (nn.layer_norm(%0, %g, %b), %0)")
+
+
+def test_a_sum_that_broadcasts_or_has_another_rank_stays() -> None:
+    stays(AvoidSkipLayerNorm(), "%x: (2, 3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
+    stays(AvoidSkipLayerNorm(), "%x: (3, 4), %y: (3, 4), %g: (4), %b: (4)", "nn.layer_norm(add(%x, %y), %g, %b)")
+
+
+def test_a_mean_over_the_plane() -> None:
+    becomes(target_forms(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)", "nn.global_avg_pool2d(%x)")
+    stays(target_forms(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3])")
+    stays(target_forms(), "%x: (2, 3, 4)", "mean(%x, axis=[2], keepdims=True)")
+
+
+def test_sums_alone() -> None:
+    before, after = "nn.layer_norm(add(%x, %y), %g, %b)", "%0 = (%x, %y); nn.layer_norm(elemwise_sum(%0), %g, %b)"
+    becomes(AvoidSkipLayerNorm(), ROWS, before, after)
+    stays(AvoidSkipLayerNorm(), ROWS, "nn.relu(add(%x, %y))")
+    stays(AvoidSkipLayerNorm(), "%x: (2, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)")
+
+
+def test_a_mean_over_the_plane_of_any_number_of_samples() -> None:
+    becomes(target_forms(), "%x: (n, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)", "nn.global_avg_pool2d(%x)")
+    stays(target_forms(), "%x: (n, 3, h, w)", "mean(%x, axis=[2, 3], keepdims=True)")  # of nothing a mean is no number
+
+
+def test_a_size_that_is_copied_is_counted() -> None:
+    becomes(target_forms(), "%x: (n, 12)", "reshape(%x, newshape=[0, 3, 4])", "reshape(%x, newshape=[-1, 3, 4])")
+    stays(target_forms(), "%x: (n, m, 12)", "reshape(%x, newshape=[0, 0, 3, 4])")
+    stays(target_forms(), "%x: (2, 12)", "reshape(%x, newshape=[0, 3, 4])")
+    stays(target_forms(), "%x: (n, 2, 6)", "reshape(%x, newshape=[0, -1])")
