@@ -1,0 +1,145 @@
+"""Runs TVM's own tests of Relay, from a checkout of TVM, against Passat: `python -m tests.conformance.run_tvm CHECKOUT`.
+
+    git clone --depth 1 --branch v0.18.0 https://github.com/apache/tvm
+    python -m tests.conformance.run_tvm tvm
+
+The names of `tvm` are Passat's (`tvm_names`), and nothing else is changed. Each file is run in a process of its own, with limits on memory and time.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "pass manager": ("pass_manager", "pass_instrument"),
+    "passes": (
+        *("pass_fold_constant", "pass_eliminate_common_subexpr", "pass_dead_code_elimination", "pass_simplify_expr"),
+        *("pass_simplify_inference", "pass_fold_scale_axis", "pass_combine_parallel_conv2d", "pass_combine_parallel_dense"),
+        *("pass_combine_parallel_batch_matmul", "pass_canonicalize_cast", "pass_fast_math", "op_fast_math"),
+    ),
+    "language and text": (
+        *("ir_parser", "ir_text_printer", "ir_nodes", "ir_bind", "ir_well_formed", "ir_structural_equal_hash", "ir_module", "ir_op"),
+        *("expr_functor", "type_functor", "type_infer", "type_solver", "typecall", "dataflow_pattern", "backend_interpreter"),
+        *("pass_to_a_normal_form", "pass_vars", "call_graph", "pass_check_kind", "pass_unmatched_cases", "recast", "analysis_feature"),
+        *("analysis_basic_block_normal_form", "const", "json_compact", "debug", "executor"),
+    ),
+    "more passes": (
+        *("pass_alter_op_layout", "pass_convert_op_layout", "pass_inline", "pass_gradient", "pass_merge_composite", "pass_annotate_target"),
+        *("pass_partition_graph", "pass_fake_quantization_to_integer", "py_converter", "adt", "pass_remove_unused_functions"),
+        *("pass_fuse_ops", "pass_defuse_ops", "pass_dynamic_to_static", "pass_div_to_mul", "pass_eta_expand", "pass_lambda_lift"),
+        *("pass_defunctionalization", "pass_partial_eval", "pass_to_basic_block_normal_form", "pass_to_cps", "pass_to_graph_normal_form"),
+        *(
+            "pass_legalize",
+            "pass_merge_compiler_regions",
+            "pass_flatten_atrous_conv",
+            "pass_fold_explicit_padding",
+            "pass_lazy_gradient_init",
+        ),
+        *(
+            "analysis_extract_operators",
+            "analysis_extract_intermediate_expr",
+            "simplify_fc_transpose",
+            "pass_split_args",
+            "pass_qnn_legalize",
+        ),
+    ),
+}
+"""The test files that are run, by subject, without `test_` and `.py`."""
+SECONDS: Final = 600
+MEMORY: Final = 6 << 30
+
+
+@dataclass
+class Found:
+    """What came of one file: names of tests that passed and were skipped, and why others failed."""
+
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return len(self.passed) + len(self.failed)
+
+
+def run_file(path: Path) -> Found:
+    """Runs the tests of one file."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "log.json")
+        command = [sys.executable, "-m", "pytest", str(path), "-q", "-p", "tests.conformance.tvm_plugin", "-p", "no:cacheprovider"]
+        command += ["-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib", "--continue-on-collection-errors"]
+        environment = os.environ | {"PASSAT_CONFORMANCE_LOG": str(log), "PYTHONPATH": os.getcwd()}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, preexec_fn=_limit_memory
+            )
+            ending = f"the process ended with code {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}"
+        except subprocess.TimeoutExpired:
+            ending = f"the file takes longer than {SECONDS} s"
+        found = Found()
+        lines = log.read_text().splitlines() if log.exists() else []
+        for name, outcome, reason in map(json.loads, lines):
+            if outcome == "failed":
+                found.failed[name] = reason
+            else:
+                getattr(found, outcome).append(name)
+        if not lines or not ending.startswith(("the process ended with code 0", "the process ended with code 1")):
+            found.failed["(the file)"] = " ".join(ending.split())
+        return found
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def table(results: dict[str, Found]) -> Iterable[str]:
+    """Lines of a Markdown table: how many tests pass, by file."""
+    yield "| group | file | passed | of | skipped |"
+    yield "| :-- | :-- | --: | --: | --: |"
+    whole: Counter[str] = Counter()
+    for group, files in GROUPS.items():
+        there = [(file, results[file]) for file in files if file in results]
+        for file, found in there:
+            yield f"| {group} | `test_{file}.py` | {len(found.passed)} | {found.total} | {len(found.skipped) or ''} |"
+        passed, total = sum(len(found.passed) for _, found in there), sum(found.total for _, found in there)
+        if there:
+            yield f"| **{group}** | | **{passed}** | **{total}** | |"
+        whole += Counter(passed=passed, total=total)
+    yield f"| **all** | | **{whole['passed']}** | **{whole['total']}** | |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path, help="a checkout of TVM (tag v0.18.0)")
+    parser.add_argument("files", nargs="*", help="test files, without test_ and .py; all by default")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--failures", action="store_true", help="say of each test that fails why")
+    options = parser.parse_args(arguments)
+    tests = options.checkout / "tests" / "python" / "relay"
+    if not tests.is_dir():
+        parser.error(f"{tests} is not there: {options.checkout} is not a checkout of TVM v0.18")
+    files = options.files or [file for group in GROUPS.values() for file in group]
+    unknown = [file for file in files if not (tests / f"test_{file}.py").exists()]
+    if unknown:
+        parser.error(f"{tests} has no test_{unknown[0]}.py")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = dict(zip(files, pool.map(lambda file: run_file(tests / f"test_{file}.py"), files), strict=True))
+    print("\n".join(table(results)))
+    if options.failures:
+        for file, found in results.items():
+            for name, reason in found.failed.items():
+                print(f"{file}::{name}: {reason}")
+
+
+if __name__ == "__main__":
+    main()

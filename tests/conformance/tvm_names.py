@@ -1,0 +1,106 @@
+"""A `tvm` whose names are Passat's, for running TVM's own tests: a table of modules, and no feature.
+
+Python looks for `tvm.relay.testing` here. What it gets is a module that hands on what the modules of Passat in the table have. A name that none
+of them has can be imported, since one missing name would keep all tests of a file from running; using it raises AttributeError.
+"""
+
+import importlib
+import sys
+from collections.abc import MutableSequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final, NoReturn
+
+TABLE: Final[dict[str, tuple[str, ...]]] = {
+    "tvm": ("passat", "passat.ir", "passat.runtime", "passat.relay"),
+    "tvm.contrib": (),
+    "tvm.error": ("passat.error",),
+    "tvm.ir": ("passat.ir", "passat.relay"),
+    "tvm.ir.instrument": ("passat.instrument",),
+    "tvm.ir.transform": ("passat.transform",),
+    "tvm.nd": ("passat.nd",),
+    "tvm.parser": ("passat.parser",),
+    "tvm.relay": ("passat.relay",),
+    "tvm.relay.backend": ("passat.runtime",),
+    "tvm.relay.op.nn": ("passat.relay.nn",),
+    "tvm.runtime": ("passat.runtime", "passat.nd"),
+    "tvm.target": ("passat.target",),
+    "tvm.testing": ("passat.testing",),
+    "tvm.transform": ("passat.transform",),
+}
+"""Modules of TVM and the modules of Passat that have their names. `tvm.relay.X` is `passat.relay.X` where there is such a module, and what
+`tvm.relay` is else, as `tvm.ir.X` is what `tvm.ir` is."""
+
+
+def targets(name: str) -> tuple[str, ...]:
+    """The modules of Passat that stand for a module of TVM."""
+    if name in TABLE:
+        return TABLE[name]
+    own = "passat" + name.removeprefix("tvm")
+    try:
+        importlib.import_module(own)
+    except ImportError:
+        return targets(name.rpartition(".")[0])
+    return (own,)
+
+
+class Missing:
+    """A name that Passat does not have."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise AttributeError(f"Passat has no {self.name}")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (object,)
+
+    __call__ = __getitem__ = __enter__ = __iter__ = __instancecheck__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+
+class Names(ModuleType):
+    """A module of TVM's name that hands on what modules of Passat have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: MutableSequence[str] = []
+        self.sides = [importlib.import_module(target) for target in targets(name)]
+        listed = [getattr(side, "__all__", ()) for side in self.sides]
+        self.__all__ = sorted(set().union(*listed))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        inner = f"{self.__name__}.{name}"
+        if inner in sys.modules or inner in TABLE:
+            return importlib.import_module(inner)
+        for side in self.sides:
+            found = getattr(side, name, self)
+            if found is not self:
+                return found
+        return Missing(inner)
+
+
+class Finder(MetaPathFinder, Loader):
+    """Finds `tvm` and every module inside it."""
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] == "tvm" else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Names(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def install() -> None:
+    """Puts the names in place, for this process."""
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,42 @@
+"""A plugin of pytest for the process that runs a file of TVM's: Passat under TVM's names, and what came of each test as a line of JSON."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.tvm_names import install
+
+LOG = "PASSAT_CONFORMANCE_LOG"
+"""The environment variable that names the file of outcomes."""
+
+
+def pytest_configure() -> None:
+    install()
+
+
+def _note(name: str, outcome: str, reason: str = "") -> None:
+    with Path(os.environ[LOG]).open("a") as log:
+        print(json.dumps([name, outcome, reason]), file=log)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        _note("(the file)", "failed", _reason(report))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    name = report.nodeid.rpartition("::")[2]
+    if report.when == "call" or not report.passed:
+        if report.when == "teardown":
+            return
+        _note(name, report.outcome, _reason(report) if report.failed else "")
+
+
+def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """The last line of an error and where it was raised."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return " ".join(str(report.longrepr).split())[-300:]
+    return f"{Path(crash.path).name}:{crash.lineno}: {' '.join(crash.message.split())[:300]}"
