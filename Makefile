@@ -77,7 +77,7 @@ documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
 	$(BIN)/python tests/house/test_documents.py
 
 docs: $(VENV)/.docs  ## Build the documentation into build/docs; warnings and dead links are errors
-	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs
 
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

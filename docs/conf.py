@@ -28,6 +28,8 @@ python_maximum_signature_line_length = 100
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
 
+smartquotes = False
+
 html_theme = "furo"
 html_title = f"Passat {__version__}"
 html_copy_source = False

@@ -342,8 +342,7 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
     that run it."""
-    passes = registered_rule_passes() if sets is None else []
-    run_by = runners(passes)
+    run_by = runners(registered_rule_passes())
     rows: dict[str, RuleRow] = {}
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):

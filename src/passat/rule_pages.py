@@ -45,18 +45,50 @@ that a left side does not name may be anything. What holes for operators, cases 
 """
 
 
-def library_page() -> str:
-    """The page of the whole library."""
+def library_table() -> str:
+    """The rule sets of the library in a table, and which passes run at each level."""
+    run_by = runners(_library_passes())
     subjects = library_subjects()
-    known = {rules for subject in subjects for rules in subject.sets}
-    passes = [
-        (name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(rules.base for rules in pass_.sets)
-    ]  # users register passes too
+    sets = sorted((rules for subject in subjects for rules in subject.sets), key=lambda rules: rules.__name__)
+    rows = [
+        (
+            f"[{rules.__name__}](reference/every-rule.md#{rules.__name__.lower()})",
+            str(len(rules)),
+            ", ".join(sorted({rule.kind for rule in rules})),
+            _about(rules.__doc__ or ""),
+            ", ".join(map(_code, run_by.get(rules, {}))),
+        )
+        for rules in sets
+    ]
     return _page(
-        "# The rules",
-        "What Passat rewrites, made of the rules themselves by `passat rules doc`. [engine.md](engine.md) tells how rules are run, "
-        "[trust.md](trust.md) how they are checked, [passes.md](passes.md) what a pipeline is. `tests/rules/library/` has a program for "
-        "each rule on which it fires, and one on which it does not; `passat rules why-not` says why one did not fire on a model.",
+        "# Rules",
+        f"The library has {sum(map(len, sets))} rules in {len(sets)} rule sets. `passat rules list SET` prints the rules of a set, "
+        "`passat rules doc SET` also what their guards mean, and `passat rules why-not MODEL` why a rule did not fire on a model. "
+        "`passat rules doc` makes this page.",
+        "## Rule sets",
+        _table(("rule set", "rules", "kind", "about", "run by"), rows),
+        "## Levels",
+        "The passes that `passat optimize` runs, in this order, at each level of `-O` (3 is the default):",
+        _levels(),
+    )
+
+
+def _library_passes() -> list[tuple[str, RulePass]]:
+    """The passes that run sets of the library alone: users register passes too."""
+    known = {rules for subject in library_subjects() for rules in subject.sets}
+    return [(name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(rules.base for rules in pass_.sets)]
+
+
+def _about(doc: str) -> str:
+    """The first sentence of a docstring."""
+    return _text(re.split(r"(?<=[.:]) ", " ".join(doc.partition("\n\n")[0].split()))[0].rstrip(":"))
+
+
+def library_page() -> str:
+    """All rules of the library, each with its equation and guards."""
+    subjects = library_subjects()
+    passes = _library_passes()
+    return _page(
         _INTRODUCTION,
         _contents(subjects),
         *_pipeline(),
@@ -113,28 +145,25 @@ def _link(rules: RuleSetMeta) -> str:
 
 def _contents(subjects: Sequence[Subject]) -> str:
     count = sum(len(rules) for subject in subjects for rules in subject.sets)
-    rows = []
-    for subject in subjects:
-        first = re.split(r"(?<=[.:]) ", " ".join(subject.doc.split("\n\n")[0].split()))[0].rstrip(":")
-        rows.append(
-            (_code(subject.path.rpartition("/")[2]), _text(first), ", ".join(f"{_link(each)} ({len(each)})" for each in subject.sets))
-        )
+    rows = [
+        (_code(subject.path.rpartition("/")[2]), _about(subject.doc), ", ".join(f"{_link(each)} ({len(each)})" for each in subject.sets))
+        for subject in subjects
+    ]
     return f"There are {count} rules, in these files of `rules/library/`:\n\n" + _table(("file", "about", "sets, with their rules"), rows)
 
 
-def _pipeline() -> list[str]:
-    """What the default pipeline runs at each level, and with which sets."""
+def _levels() -> str:
+    """Which passes of the default pipeline run at each level."""
     pipeline = default_pipeline()
     running = [{id(step.pass_) for step in pipeline.plan(PassContext(opt_level=level)).walk() if step.runs} for level in LEVELS]
-    members = list(leaves(pipeline))
-    rows = [(pass_.info.name, *("yes" if id(pass_) in ran else "" for ran in running)) for pass_ in members]
-    told = dict.fromkeys(_pass(pass_.info.name, pass_) for pass_ in members)
-    return [
-        "## The default pipeline",
-        "What `passat optimize` runs, in this order, at each level of `-O` (3 unless said otherwise):",
-        _table(("pass", *(f"`-O{level}`" for level in LEVELS)), rows),
-        "\n".join(told),
-    ]
+    rows = [(pass_.info.name, *("yes" if id(pass_) in ran else "" for ran in running)) for pass_ in leaves(pipeline)]
+    return _table(("pass", *(f"`-O{level}`" for level in LEVELS)), rows)
+
+
+def _pipeline() -> list[str]:
+    """The passes of the default pipeline, with their sets."""
+    told = dict.fromkeys(_pass(pass_.info.name, pass_) for pass_ in leaves(default_pipeline()))
+    return ["## The default pipeline", "In this order:", "\n".join(told)]
 
 
 def _other_passes(passes: Sequence[tuple[str, RulePass]]) -> list[str]:

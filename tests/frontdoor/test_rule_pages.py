@@ -1,5 +1,6 @@
 """Pages on rules: what is told of each rule, and `passat rules doc`."""
 
+import json
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ from passat.catalog import (
 )
 from passat.cli.app import app
 from passat.pipelines import build_pipeline
-from passat.rule_pages import library_page, page
+from passat.rule_pages import library_page, library_table, page
 from passat.rules import library
 from passat.rules.guards import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
@@ -75,8 +76,23 @@ def test_every_set_has_a_heading_that_links_lead_to(whole: str) -> None:
     assert len(headings) == len(re.findall(r"^### ", whole, re.MULTILINE))
 
 
-def test_the_page_tells_which_passes_run_at_each_level(whole: str) -> None:
-    lines = [line for line in whole.splitlines() if re.fullmatch(r"\| \w+ \|(( yes)? +\|){5}", line)]
+def test_the_table_has_a_row_for_each_set() -> None:
+    rows = dict(re.findall(r"^\| \[(\w+)\]\(\S+\) \| (\d+) \|", library_table(), re.MULTILINE))
+    sets = {rules.__name__: str(len(rules)) for subject in library_subjects() for rules in subject.sets}
+    assert rows == sets
+    assert "| [FastMath](reference/every-rule.md#fastmath) | 4 | lowering |" in library_table()
+    assert len(library_table().splitlines()) < 120
+
+
+def test_rules_of_one_set_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(RULES)
+    result = CliRunner().invoke(app, ["rules", "list", "FastMath", str(tmp_path / "mine.py"), "--json"])
+    rows = {row["name"]: row["passes"] for row in json.loads(result.stdout)}
+    assert rows == {**{rule.name: ["FastMath"] for rule in FastMath}, "Mine.relu": []}
+
+
+def test_the_table_tells_which_passes_run_at_each_level() -> None:
+    lines = [line for line in library_table().splitlines() if re.fullmatch(r"\| \w+ \|(( yes)? +\|){5}", line)]
     rows = {
         name: tuple(cell == "yes" for cell in cells)
         for name, *cells in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
@@ -92,7 +108,7 @@ def test_the_page_stays_of_a_size_that_can_be_read(whole: str) -> None:
 
 def test_no_cell_of_a_table_breaks_it(whole: str) -> None:
     widths: list[int] = []
-    for line in [*whole.splitlines(), ""]:
+    for line in [*whole.splitlines(), "", *library_table().splitlines(), ""]:
         if line.startswith("| "):
             widths.append(len(re.findall(r"(?<!\\)\|", line)))
         elif widths:

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 
 
 @command(rules_app, "list")
-def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
-    """List the rules: those that Passat has, or those of your own files.
+def list_rules(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name (default: the whole library)", show_default=False
+        ),
+    ] = None,
+    rules: RulesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List rules: those of the library, of some of its sets, or of your own files.
 
     --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, merging, lowering or eager), `kind_in` (its kinds in
     passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
@@ -28,7 +37,7 @@ def list_rules(rules: RulesOption = None, as_json: JsonOption = False) -> None:
     with errors(as_json):
         from passat.catalog import rule_rows, rules_text
 
-        rows = rule_rows(load(rules) if rules else None)
+        rows = rule_rows([*(rule_sets(what) if what else ()), *load(rules)] if what or rules else None)
         print(json.dumps(rows, indent=2) if as_json else rules_text(rows))
 
 
@@ -81,7 +90,7 @@ def rules_doc(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.py|SET]...",
-            help="Rule files, and sets of the library by name (default: the whole library, with the passes that run it)",
+            help="Rule files, and sets of the library by name (default: a table of all sets of the library)",
             show_default=False,
         ),
     ] = None,
@@ -93,9 +102,9 @@ def rules_doc(
     with errors(as_json=False):
         check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
         from passat.catalog import subjects_of
-        from passat.rule_pages import library_page, page
+        from passat.rule_pages import library_table, page
 
-        text = page(subjects_of(rule_sets(what))) if what else library_page()
+        text = page(subjects_of(rule_sets(what))) if what else library_table()
         if output is None:
             print(text, end="")
         else:
