@@ -45,7 +45,12 @@ nitpick_ignore = [
         *(f"passmgr.decorators.{kind}PassDecorator" for kind in ("Function", "Module", "PrimFunc")),
         *(f"passmgr.decorators.Transforms{kind}" for kind in ("Function", "Module", "PrimFunc")),
         *("rules.engine.report.EngineReport", "rules.holes.CaseCondition", "rules.provenance.checker.Verdict"),
-        *("rules.multi_root.Each", "rules.multi_root.PJoined", "rules.multi_root.Parts", "rules.provenance.plain.CertificateError"),
+        *(
+            "rules.multi_pattern.Each",
+            "rules.multi_pattern.PJoined",
+            "rules.multi_pattern.Parts",
+            "rules.provenance.plain.CertificateError",
+        ),
         *("rules.symbolic.AttributeTerm", "rules.symbolic.OperatorTerm", "rules.symbolic.Symbolic"),
     )
 ]
