@@ -10,6 +10,8 @@ from typing import Any as AnyValue
 from typing import NamedTuple, TypeAlias
 
 from passat.ir.attrs import Attrs
+from passat.ir.dataflow.pattern import DFPattern
+from passat.ir.dataflow.rewriting import partition
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.known import known_value
@@ -199,7 +201,7 @@ class TableEntry(NamedTuple):
     """A row of a table, read."""
 
     name: str
-    pattern: Pattern
+    pattern: Pattern | DFPattern
     guards: tuple[Guard, ...]
     check: Check | None
 
@@ -253,6 +255,10 @@ def _read(row: object) -> TableEntry:
     if isinstance(check, Guard):
         check = (check,)
     guards = () if callable(check) else tuple(check)
+    if isinstance(pattern, DFPattern):
+        if guards:
+            raise TypeError(f"the check of a dataflow pattern is a function of the expression that it matched, not {check!r}")
+        return TableEntry(name, pattern, (), check if callable(check) else None)
     return TableEntry(name, check_pattern(pattern, guards), guards, check if callable(check) else None)
 
 
@@ -262,10 +268,11 @@ class MergeComposite(FunctionPass):
     """Puts calls of functions with the attribute `Composite` in the place of what the patterns of a table match.
 
     The table is a list of `(name, pattern)` or `(name, pattern, check)`, or the name of one that is registered
-    (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language; put larger ones first: those that come first take what
-    they find, from the results of the program on, and what one has taken no other gets. Nothing but the root of a match may be used
-    outside of it. What a `constant` hole or a number matches goes into the function, what a `tensors` hole matches becomes an argument.
-    `PartitionedFromPattern` names the operators in it. Other passes leave such functions as they are (`passat.ir.sealed`).
+    (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language, or TVM's (`relay.dataflow_pattern`); put larger
+    ones first: those that come first take what they find, from the results of the program on, and what one has taken no other gets.
+    Nothing but the root of a match may be used outside of it. What a `constant` hole or a number matches goes into the function, what a
+    `tensors` hole matches becomes an argument. `PartitionedFromPattern` names the operators in it. Other passes leave such functions as
+    they are (`passat.ir.sealed`).
     """
 
     pattern_table: str | PatternTable = ()
@@ -281,19 +288,37 @@ class MergeComposite(FunctionPass):
         """Merges in one function."""
         for entry in read_table(self.pattern_table):
             infer_type(func)
-            merger = _Merger(func, entry, lambda text: ctx.remark(self.info.name, text))
-            func = merger.run()
-            if merger.count:
-                ctx.record(self.info.name, f"merged:{entry.name}", merger.count)
+            if isinstance(entry.pattern, DFPattern):
+                func, count = _partitioned(func, entry.name, entry.pattern, entry.check)
+            else:
+                merger = _Merger(func, entry, entry.pattern, lambda text: ctx.remark(self.info.name, text))
+                func, count = merger.run(), merger.count
+            if count:
+                ctx.record(self.info.name, f"merged:{entry.name}", count)
         return func
+
+
+def _partitioned(function: Function, name: str, pattern: DFPattern, check: Check | None) -> tuple[Function, int]:
+    """The function with calls in the place of what a dataflow pattern matches, and how many."""
+    taken = []
+
+    def wanted(match: Expr) -> bool:
+        taken.append(check is None or bool(check(match)))
+        return taken[-1]
+
+    made = partition(pattern, function, {"Composite": name}, wanted)
+    assert isinstance(made, Function)
+    infer_type(made)
+    return made, sum(taken)
 
 
 class _Merger:
     """Finds one pattern in one function. `count` is how many functions that made."""
 
-    def __init__(self, function: Function, entry: TableEntry, remark: Callable[[str], None]) -> None:
+    def __init__(self, function: Function, entry: TableEntry, pattern: Pattern, remark: Callable[[str], None]) -> None:
         self._function = function
         self._entry = entry
+        self._pattern = pattern
         self._remark = remark
         self._order = post_order(function, into=lambda node: node is function or not is_sealed(node))
         self._readers: dict[int, list[Expr]] = {}
@@ -332,7 +357,7 @@ class _Merger:
         for node in reversed(self._order):
             if id(node) in self._taken:
                 continue
-            for match in matches(self._entry.pattern, node):
+            for match in matches(self._pattern, node):
                 if self._is_free(match) and self._is_wanted(match):
                     self._taken |= match.inner
                     found[id(node)] = match

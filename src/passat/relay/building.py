@@ -20,6 +20,7 @@ from passat.ir.expr import Call, Constant, Expr, Tuple, Var, const
 from passat.ir.infer import infer_type
 from passat.ir.infer_error import InferError
 from passat.ir.op import Op, get_op, list_ops
+from passat.ir.ops.emitting import shortest
 from passat.ir.shape import Dim
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
@@ -122,11 +123,12 @@ def operand(name: str, what: str, value: object, kind: object = TensorType) -> E
 
 
 def attribute(what: str, value: object, annotation: object) -> AnyValue:
-    """A value as an attribute of that annotation. Raises TypeError that names `what`."""
+    """A value as an attribute of that annotation; a 32-bit float in its shortest form. Raises TypeError that names `what`."""
     try:
-        return convert(plain(value), annotation)
+        found = convert(plain(value), annotation)
     except TypeError as error:
         raise TypeError(f"{what}: {show_annotation(annotation)} is wanted, {value!r} is given") from error
+    return shortest(found) if isinstance(found, float) and found == np.float32(found) else found
 
 
 def plain(value: object) -> object:

@@ -12,8 +12,13 @@ def run_infer_type(expr: Expr) -> Expr:
     return run_opt_pass(expr, InferType())
 
 
-def run_opt_pass(expr: Expr, opt_pass: Pass) -> Expr:
-    """What a pass makes of an expression: of a function a function, of anything else the body of a function of its free variables."""
+def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
+    """What a pass makes of an expression: of a function a function, of anything else the body of a function of its free variables.
+
+    Raises ValueError for `import_prelude`: there is no prelude yet.
+    """
+    if import_prelude:
+        raise ValueError("import_prelude=True: there is no prelude yet")
     if not isinstance(opt_pass, Pass):
         raise TypeError(f"opt_pass is a pass, not {opt_pass!r}")
     entry = opt_pass(IRModule.from_expr(expr))["main"]

@@ -1,0 +1,120 @@
+"""Replaces what dataflow patterns match: by what a callback returns, or by calls of functions."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.dataflow.groups import PARTITIONED, Group, groups
+from passat.ir.dataflow.pattern import DFPattern
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Call, Expr, Function, Var
+from passat.ir.infer import infer_module, infer_type
+from passat.ir.module import IRModule
+from passat.ir.traverse import children, post_order, with_children
+
+_ROUNDS: Final = 100
+
+
+class DFPatternCallback:
+    """A pattern and what takes the place of its matches. A subclass sets `pattern` and overrides `callback`.
+
+    `require_type`: types are inferred before the pattern is looked for. `rewrite_once`: after the first round that changed something it is
+    not looked for again.
+    """
+
+    def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
+        self.pattern: DFPattern | None = None
+        self.require_type = require_type
+        self.rewrite_once = rewrite_once
+
+    def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, Sequence[Expr]]) -> Expr:
+        """What takes the place of a match: of `pre` before its parts were rewritten, of `post` since. `node_map` has what each pattern
+        stands for, rewritten."""
+        raise NotImplementedError(f"{type(self).__name__} must override callback")
+
+    def rewrite(self, expr: Expr) -> Expr:
+        """The expression with all matches replaced, over and over, until nothing changes."""
+        return rewrite(self, expr)
+
+
+def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Expr, mod: IRModule | None = None) -> Expr:
+    """The expression after all callbacks, in turns, until none changes anything. `mod` has the functions
+    that the expression calls by name. Raises RuntimeError if that takes more than 100 rounds."""
+    todo = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
+    for callback in todo:
+        if not isinstance(callback.pattern, DFPattern):
+            raise ValueError(f"{type(callback).__name__} has no pattern; set self.pattern in __init__")
+    for _ in range(_ROUNDS):
+        before = expr
+        for callback in list(todo):
+            last = expr
+            if callback.require_type and mod is not None:
+                infer_module(mod)
+            if callback.require_type:
+                infer_type(expr)
+            expr = _round(callback, expr)
+            if callback.rewrite_once and not _same(last, expr):
+                todo.remove(callback)
+        if _same(before, expr):
+            return expr
+    raise RuntimeError(f"{_ROUNDS} rounds of rewriting, and still something changes: callbacks may undo each other")
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    return a is b or structural_equal(a, b, map_free_vars=True)
+
+
+def _round(callback: DFPatternCallback, expr: Expr) -> Expr:
+    assert callback.pattern is not None
+    found = groups(callback.pattern, expr)
+    if not found:
+        return expr
+
+    def replaced(node: Expr, made: Expr, done: Mapping[int, Expr]) -> Expr:
+        group = found.get(id(node))
+        if group is None:
+            return made
+        now = {id(node): made}
+        parts = {pattern: [now.get(id(part)) or done[id(part)] for part in nodes] for pattern, nodes in group.found.items()}
+        return callback.callback(node, made, parts)
+
+    return _rebuilt(expr, replaced)
+
+
+def partition(
+    pattern: DFPattern, expr: Expr, attrs: Mapping[str, AnyValue] | None = None, check: Callable[[Expr], bool] = lambda match: True
+) -> Expr:
+    """The expression with a call of a new function in the place of each match that `check` agrees to. The functions have the attributes
+    `attrs`, and `PartitionedFromPattern`, which says what is in them."""
+    found = groups(pattern, expr)
+    if not found:
+        return expr
+    numbers = {key: number for number, key in enumerate(found)}
+
+    def replaced(node: Expr, made: Expr, done: Mapping[int, Expr]) -> Expr:
+        group = found.get(id(node))
+        if group is None or not check(node):
+            return made
+        function = _extracted(group, numbers[id(node)])
+        named = function.with_attr({PARTITIONED: group.name, **(attrs or {})})
+        return Call(named, [done[id(part)] for part in group.inputs], span=node.span)
+
+    return _rebuilt(expr, replaced)
+
+
+def _extracted(group: Group, number: int) -> Function:
+    """A function of the inputs that computes the root; where the types of the program are known, with those of its parameters."""
+    typed = group.root._checked_type is not None
+    params = [Var(f"FunctionVar_{number}_{i}", part._checked_type if typed else None) for i, part in enumerate(group.inputs)]
+    made: dict[int, Expr] = {id(part): param for part, param in zip(group.inputs, params, strict=True)}
+    for node in group.inner:
+        made[id(node)] = with_children(node, [made[id(part)] for part in children(node)])
+    return Function(params, made[id(group.root)])
+
+
+def _rebuilt(root: Expr, replaced: Callable[[Expr, Expr, Mapping[int, Expr]], Expr]) -> Expr:
+    """The expression with what `replaced` returns for each node, given the node, the same with its parts replaced, and all that is done."""
+    done: dict[int, Expr] = {}
+    for node in post_order(root):
+        done[id(node)] = replaced(node, with_children(node, [done[id(part)] for part in children(node)]), done)
+    return done[id(root)]
