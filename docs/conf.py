@@ -31,6 +31,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 smartquotes = False
 
 html_theme = "furo"
+html_extra_path = ["extra"]
 html_title = f"Passat {__version__}"
 html_copy_source = False
 html_show_sphinx = False

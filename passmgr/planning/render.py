@@ -31,6 +31,7 @@ def to_json(plan: "Plan") -> str:
     """An object: pipeline, opt_level, resolve, order (names that run), steps (nested) and notes."""
     return json.dumps(
         {
+            "schema": "plan-1",
             "pipeline": plan.name,
             "opt_level": plan.opt_level,
             "resolve": plan.resolve,

@@ -90,7 +90,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The explanation as plain data for JSON."""
-        return {"nodes": [asdict(node) for node in self.nodes]}
+        return {"schema": "explanation-1", "nodes": [asdict(node) for node in self.nodes]}
 
     def to_json(self) -> str:
         """The explanation as a JSON object."""

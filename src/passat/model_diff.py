@@ -74,7 +74,7 @@ class ModelDiff:
         changes = [change._asdict() for change in self.changes]
         differences = [{**asdict(each), "instances": [instance._asdict() for instance in each.instances]} for each in self.differences]
         counts = {"node_count_before": node_count(self.nodes_before), "node_count_after": node_count(self.nodes_after)}
-        return {"equal": self.equal, **counts, **asdict(self), "changes": changes, "differences": differences}
+        return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self), "changes": changes, "differences": differences}
 
     def to_json(self) -> str:
         """The difference as a JSON object."""

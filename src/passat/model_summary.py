@@ -130,7 +130,7 @@ class ModelSummary:
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The summary as plain data for JSON."""
-        return {**asdict(self), "node_count": self.node_count}
+        return {"schema": "inspect-1", **asdict(self), "node_count": self.node_count}
 
     def to_json(self) -> str:
         """The summary as a JSON object."""

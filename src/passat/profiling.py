@@ -84,7 +84,7 @@ class ModelProfile:
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The profile as plain data for JSON."""
-        return {**asdict(self), "verdict": self.verdict}
+        return {"schema": "profile-1", **asdict(self), "verdict": self.verdict}
 
     def to_json(self) -> str:
         """The profile as a JSON object."""

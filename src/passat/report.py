@@ -123,6 +123,7 @@ class Report:
     def to_dict(self) -> dict[str, AnyValue]:
         """The report as plain data for JSON, with the two node counts."""
         return {
+            "schema": "report-1",
             "source": self.source,
             "output": self.output,
             "node_count_before": self.node_count_before,

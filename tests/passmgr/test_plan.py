@@ -117,6 +117,7 @@ def test_json() -> None:
     register_pass("Saturate", Saturate)
     plan = Sequential([Sequential([Saturate(2)], name="in")]).plan(PassContext())
     assert json.loads(plan.to_json()) == {
+        "schema": "plan-1",
         "pipeline": "sequential",
         "opt_level": 2,
         "resolve": "graph",
