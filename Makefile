@@ -15,6 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 WHEEL := build/wheel
+TORCH := build/torch
 MODEL ?= examples/models/bert_tiny.onnx
 JOBS ?= 2
 SECONDS ?= 3600
@@ -73,6 +74,9 @@ nightly: audit  ## Run the tests and the audit whole: all that is drawn at rando
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 
+torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in an environment of their own with PyTorch
+	$(TORCH)/venv/bin/python -m pytest tests/torch_compile
+
 documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
 	$(BIN)/python tests/house/test_documents.py
 
@@ -99,6 +103,11 @@ $(VENV)/.dev: $(VENV)/.base pyproject.toml
 
 $(VENV)/.docs: $(VENV)/.dev
 	$(PIP) install --group docs
+	@touch $@
+
+$(TORCH)/.ready: pyproject.toml
+	@$(FIND_PYTHON); "$$found" -m venv $(TORCH)/venv
+	$(PIP) --python $(TORCH)/venv/bin/python install --editable . --group torch
 	@touch $@
 
 SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/null)

@@ -138,7 +138,7 @@ def module_name(path: Path) -> str:
         ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py")),
         ("typer", ("src/passat/",)),
         ("rich", ("src/passat/",)),
-        ("torch", ()),
+        ("torch", ("src/passat/torch_backend.py", "src/passat/torch_graph.py")),
     ],
 )
 def test_a_package_is_imported_where_it_belongs(package: str, allowed: tuple[str, ...]) -> None:

@@ -1,0 +1,200 @@
+"""The backend "passat" of `torch.compile`: exports to ONNX, optimizes, runs on ONNX Runtime. It computes no gradients.
+
+    torch.compile(model, backend="passat", options={"opt_level": 3})
+
+The options are the keywords of `passat.optimize`. A graph that cannot run on ONNX Runtime runs in PyTorch instead, and a FallbackWarning
+says why. Weights are constants of the optimized model: after a change of them it is exported and optimized again. The logger `passat.torch`
+tells what was optimized.
+"""
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.passat_error import PassatError
+from passat.optimizer import optimize_with
+from passat.runner import Runner, loadable
+from passat.settings import ArgumentError, Settings
+from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, difference, export, outputs_of, split
+
+MOST_VERSIONS: Final = 16
+"""How many values of the weights one graph is optimized for. Weights that change more often are no constants."""
+_LONGEST: Final = 300
+_LOG: Final = logging.getLogger("passat.torch")
+
+
+class FallbackWarning(UserWarning):
+    """A graph runs in PyTorch, not on ONNX Runtime. The message says why."""
+
+
+def backend(graph: GraphModule, examples: Sequence[AnyValue], **options: AnyValue) -> Callable[..., tuple[AnyValue, ...]]:
+    """Compiles a graph of TorchDynamo. It is exported when it is called first.
+
+    Raises ArgumentError for a keyword of `torch.compile` other than `options`, TypeError and ValueError for options that `passat.optimize`
+    does not take.
+    """
+    settings = options.pop("options", None) or {}
+    if options:
+        raise ArgumentError(f'torch.compile(..., backend="passat") takes options={{...}}, not {", ".join(options)}')
+    return Compiled(graph, examples, Settings(**settings))
+
+
+@dataclass(frozen=True)
+class Version:
+    """A graph with some values of its weights: the session that runs it, None where PyTorch does. `held` keeps the weights alive, so that
+    no other tensor gets the identity of one."""
+
+    runner: Runner | None
+    held: tuple[Tensor, ...]
+
+
+class Compiled:
+    """A compiled graph: called with tensors and numbers, it returns the results of the graph."""
+
+    def __init__(self, graph: GraphModule, examples: Sequence[AnyValue], settings: Settings) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._places: Split = split(graph, examples)
+        self._versions: dict[tuple[tuple[int, int], ...], Version] = {}
+        self._outputs: Outputs | None = None
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, *arguments: AnyValue) -> tuple[AnyValue, ...]:
+        """Runs the graph."""
+        import torch
+
+        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments):
+            return self._in_torch(
+                arguments, "gradients may be needed: weights or inputs require them. Call the model under torch.no_grad(), for inference"
+            )
+        weights = tuple(arguments[place] for place in self._places.weights)
+        key = tuple((id(weight), _changes(weight)) for weight in weights)
+        version = self._versions.get(key)
+        if version is None:
+            with self._lock:
+                version = self._versions.get(key)
+                if version is None:
+                    version, results = self._compile(arguments, weights)
+                    self._versions[key] = version
+                    if results is not None:
+                        return results
+        if version.runner is None:
+            return _run_graph(self._graph, arguments)
+        try:
+            return self._run(version.runner, arguments)
+        except Exception as error:  # ONNX Runtime's errors have no common base
+            self._versions[key] = Version(None, weights)
+            return self._in_torch(arguments, _reason(error))
+
+    def _compile(self, arguments: Sequence[AnyValue], weights: tuple[Tensor, ...]) -> tuple[Version, tuple[AnyValue, ...] | None]:
+        """The session for the present weights, and the results of the first run where there are any already."""
+        if len(self._versions) >= MOST_VERSIONS:
+            self._versions.clear()
+            self._warn(f"its weights have changed {MOST_VERSIONS} times")
+            self._compile = self._only_torch  # type: ignore[method-assign]  # from now on
+            return self._only_torch(arguments, weights)
+        try:
+            runner = self._optimized(arguments)
+            results = self._run(runner, arguments)
+            if self._settings.verify:
+                self._compare(results, arguments)
+        except Exception as error:  # torch, its exporter and ONNX Runtime raise errors of many kinds
+            _LOG.debug("a graph runs in PyTorch", exc_info=error)
+            self._warn(_reason(error))
+            return Version(None, weights), None
+        return Version(runner, weights), results
+
+    def _only_torch(self, arguments: Sequence[AnyValue], weights: tuple[Tensor, ...]) -> tuple[Version, None]:
+        self._versions.clear()
+        return Version(None, weights), None
+
+    def _optimized(self, arguments: Sequence[AnyValue]) -> Runner:
+        import torch
+
+        devices = {str(each.device) for each in arguments if isinstance(each, torch.Tensor)} - {"cpu"}
+        if devices:
+            raise UnsupportedError(f"its tensors are on {', '.join(sorted(devices))}: ONNX Runtime runs on the CPU here")
+        self._outputs = outputs_of(self._graph)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of the exporter, about its own ways
+            program = export(self._graph, arguments, self._places)
+            result = optimize_with(program, self._settings)
+        report = result.report
+        _LOG.info(
+            "a graph of %d nodes became %d, in %.3g s", report.node_count_before, report.node_count_after, sum(report.seconds.values())
+        )
+        with loadable(result.model) as model:
+            return Runner(model, threads=torch.get_num_threads(), optimize="all", arena=True)
+
+    def _run(self, runner: Runner, arguments: Sequence[AnyValue]) -> tuple[AnyValue, ...]:
+        assert self._outputs is not None
+        given = [_to_numpy(arguments[place]) for place in self._places.inputs]
+        feed = {spec.name: value for spec, value in zip(runner.inputs, given, strict=True)}
+        values = [_to_torch(value) for value in runner.run(feed)]
+        return self._outputs.pick(arguments, values)
+
+    def _compare(self, results: Sequence[AnyValue], arguments: Sequence[AnyValue]) -> None:
+        """Raises UnsupportedError where the results are not those of PyTorch."""
+        import torch
+
+        for found, wanted in zip(results, _run_graph(self._graph, arguments), strict=True):
+            said = difference(found, wanted) if isinstance(wanted, torch.Tensor) else ""
+            if said:
+                raise UnsupportedError(f"its exported program returns {said}")
+
+    def _in_torch(self, arguments: Sequence[AnyValue], why: str) -> tuple[AnyValue, ...]:
+        self._warn(why)
+        return _run_graph(self._graph, arguments)
+
+    def _warn(self, why: str) -> None:
+        """Warns, once for each reason."""
+        if why not in self._warned:
+            self._warned.add(why)
+            warnings.warn(f"a graph runs in PyTorch, not on ONNX Runtime: {why}", FallbackWarning, stacklevel=4)
+
+
+def _run_graph(graph: GraphModule, arguments: Sequence[AnyValue]) -> tuple[AnyValue, ...]:
+    return tuple(graph(*arguments))
+
+
+def _changes(weight: Tensor) -> int:
+    """How often a tensor was changed in place, as far as PyTorch counts that."""
+    try:
+        return int(weight._version)
+    except RuntimeError:  # made under torch.inference_mode()
+        return -1
+
+
+def _to_numpy(tensor: Tensor) -> AnyValue:
+    import torch
+
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _to_torch(value: AnyValue) -> Tensor:
+    import numpy as np
+    import torch
+
+    value = np.require(value, requirements="W")
+    if value.dtype.name == "bfloat16":
+        return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(value)
+
+
+def _reason(error: BaseException) -> str:
+    """Why a graph does not run on ONNX Runtime: the first sentence of the error that caused all others."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    text = first if len(first) <= _LONGEST else f"{first[:_LONGEST]} ..."
+    return text if isinstance(error, PassatError) else f"{type(error).__name__}: {text}"
