@@ -36,7 +36,7 @@ from passat.cli import main
 HOME: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = {"docs/rules.md": "passat rules doc"}
 DOCUMENTS: Final = ("README.md", *sorted({str(path.relative_to(HOME)) for path in (HOME / "docs").rglob("*.md")} - {*PAGES}))
-BLOCK: Final = re.compile(r"(^<!-- not run: .+ -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK: Final = re.compile(r"(^<!-- not run: [^\n]+ -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE: Final = re.compile(r"^ *(?:`{3,}|~{3,}|:{3,})(\S*)", re.MULTILINE)
 SHOWN: Final = ("text", "json", "toml", "yaml", "ini", "make", "diff", "html", "cpp", "mlir", "c", "dockerfile", "mermaid")
 """Languages that are not executed. Directives of the site have names in braces."""
