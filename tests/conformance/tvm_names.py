@@ -9,7 +9,7 @@ import sys
 from collections.abc import MutableSequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, NoReturn
 
 TABLE: Final[dict[str, tuple[str, ...]]] = {
@@ -48,7 +48,9 @@ def targets(name: str) -> tuple[str, ...]:
 
 
 class Missing:
-    """A name that Passat does not have."""
+    """A name that Passat does not have. While tests are collected it may be used, as a decorator or for a constant of the file; then no more."""
+
+    collecting = True
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,15 +58,23 @@ class Missing:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise AttributeError(f"Passat has no {self.name}")
 
+    def __call__(self, *args: Any, **_: Any) -> Any:
+        if not Missing.collecting:
+            self._refuse()
+        decorated = len(args) == 1 and isinstance(args[0], (FunctionType, type))
+        return args[0] if decorated else Missing(f"{self.name}()")
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (object,)
 
-    __call__ = __getitem__ = __enter__ = __iter__ = __instancecheck__ = _refuse
+    __getitem__ = __enter__ = __iter__ = __instancecheck__ = _refuse
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> "Missing":
         if name.startswith("__"):
             raise AttributeError(name)
-        self._refuse()
+        if not Missing.collecting:
+            self._refuse()
+        return Missing(f"{self.name}.{name}")
 
 
 class Names(ModuleType):

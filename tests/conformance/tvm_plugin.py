@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.tvm_names import install
+from tests.conformance.tvm_names import Missing, install
 
 LOG = "PASSAT_CONFORMANCE_LOG"
 """The environment variable that names the file of outcomes."""
@@ -14,6 +14,10 @@ LOG = "PASSAT_CONFORMANCE_LOG"
 
 def pytest_configure() -> None:
     install()
+
+
+def pytest_collection_finish() -> None:
+    Missing.collecting = False
 
 
 def _note(name: str, outcome: str, reason: str = "") -> None:
