@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
-from typing import cast, overload
+from typing import Final, cast, overload
 
 from passat.ir.expr import BaseFunc, Constructor, Expr, Function, GlobalVar
 from passat.ir.types import GlobalTypeVar, TypeVar
+
+_OPENED: Final = 60
+"""Lines of a module that a notebook does not fold away."""
 
 
 class TypeData:
@@ -196,3 +199,9 @@ class IRModule:
         return pretty_print(self)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from passat.ir.markup import block, folded
+
+        shown, names = str(self), ", ".join(f"@{var.name_hint}" for var in self.functions)
+        return folded(f"IRModule: {names or 'no function'}", block(shown), opened=shown.count("\n") < _OPENED)

@@ -426,6 +426,11 @@ class RuleSetMeta(type):
     def __len__(cls) -> int:
         return len(cls.rules)
 
+    def _repr_html_(cls) -> str:
+        from passat.rules.notebook import set_html  # only for notebooks
+
+        return set_html(cls)
+
 
 class RuleSet(metaclass=RuleSetMeta):
     """A named group of rules: each class attribute that is a rule. The docstring says what the rules are about.

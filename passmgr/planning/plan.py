@@ -123,6 +123,9 @@ class Plan:
 
         return plan_svg(self)
 
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
     def to_json(self) -> str:
         """The plan as JSON."""
         from passat.passmgr.planning.render import to_json

@@ -85,6 +85,12 @@ class ModelDiff:
 
         return diff_text(self)
 
+    def _repr_html_(self) -> str:
+        from passat.notebook import html
+        from passat.summary_text import render_diff
+
+        return html(render_diff(self))
+
 
 def diff(
     before: ModelLike, after: ModelLike, *, folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None)

@@ -141,6 +141,12 @@ class ModelSummary:
 
         return summary_text(self)
 
+    def _repr_html_(self) -> str:
+        from passat.notebook import html
+        from passat.summary_text import render_summary
+
+        return html(render_summary(self))
+
 
 def inspect(
     model: ModelLike, *, folder: str | os.PathLike[str] | None = None, custom_ops: Sequence[str | os.PathLike[str]] = ()

@@ -86,6 +86,9 @@ class Result:
 
         write_page(path, self.report, self.record)
 
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     def __repr__(self) -> str:
         report = self.report
         verified = report.verification is not None and report.verification.equal

@@ -95,6 +95,12 @@ class ModelProfile:
 
         return profile_text(self)
 
+    def _repr_html_(self) -> str:
+        from passat.notebook import html
+        from passat.summary_text import render_profile
+
+        return html(render_profile(self))
+
 
 def profile(
     before: ModelLike,

@@ -140,6 +140,12 @@ class Report:
 
         return report_text(self)
 
+    def _repr_html_(self) -> str:
+        from passat.notebook import html
+        from passat.render import render_report
+
+        return html(render_report(self))
+
     @contextlib.contextmanager
     def clock(self, step: str) -> Iterator[None]:
         """Takes the seconds of a step."""

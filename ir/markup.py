@@ -1,0 +1,43 @@
+"""HTML for notebooks: escaped text, tables, and parts that are folded away."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+MOST_LINES: Final = 400
+"""Lines of a text that are shown."""
+
+
+def text(value: str) -> str:
+    """Text as HTML: escaped, and without characters that cannot be seen.
+
+    >>> text("a < b\\x1b")
+    'a &lt; b\ufffd'
+    """
+    return escape("".join(char if char.isprintable() or char in " \n" else "\N{REPLACEMENT CHARACTER}" for char in value))
+
+
+def block(value: str) -> str:
+    """Lines of text as they are; of long texts the first ones."""
+    lines = value.splitlines()
+    shown = lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        shown.append(f"... and {len(lines) - MOST_LINES} more lines")
+    content = text("\n".join(shown))
+    return f'<pre style="line-height: 1.3">{content}</pre>'
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool] = ()) -> str:
+    """A table of texts. `right` says which columns stand to the right."""
+    sides = ["right" if at < len(right) and right[at] else "left" for at in range(len(headings))]
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        made = [f'<{tag} style="text-align: {side}">{text(cell)}</{tag}>' for cell, side in zip(cells, sides, strict=True)]
+        return f"<tr>{''.join(made)}</tr>"
+
+    return f"<table>{row(headings, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
+
+
+def folded(title: str, content: str, *, opened: bool = False) -> str:
+    """A part under its title, which opens and closes it. `content` is HTML."""
+    return f"<details{' open' if opened else ''}><summary>{text(title)}</summary>{content}</details>"
