@@ -10,7 +10,7 @@
 .SUFFIXES:
 # Without bytecode each process that a test starts would compile all of Passat.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel documents docs clean
+.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel notebook torch versions documents docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -73,6 +73,10 @@ nightly: audit  ## Run the tests and the audit whole: all that is drawn at rando
 	PASSAT_SOAK=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
+
+notebook: $(VENV)/.dev  ## Run the notebook under examples as Jupyter does
+	$(PIP) install --group notebook
+	$(BIN)/python -m pytest tests/house/test_notebook_example.py
 
 torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in an environment of their own with PyTorch
 	$(TORCH)/venv/bin/python -m pytest tests/torch_compile
