@@ -211,10 +211,15 @@ def _made_elsewhere(what: str) -> AnyValue:
 
 
 def program_cost(root: Expr, model: CostModel) -> float:
-    """The cost of a program, counting shared parts once. Calls on constants alone are free, since they are folded before the program runs.
+    """The cost of a program, counting shared parts once."""
+    return sum((cost for _, cost in call_costs(root, model)), 0.0)
+
+
+def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
+    """The calls of a program with their costs. Calls on constants alone are left out, since they are folded before the program runs.
     A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition."""
     constant: set[int] = set()
-    total = 0.0
+    found: list[tuple[Call, float]] = []
     nodes = post_order(root)
     along = _taken_along(root, nodes)
     for node in nodes:
@@ -229,12 +234,12 @@ def program_cost(root: Expr, model: CostModel) -> float:
             cost = price(model, node.op, types, result, node.attrs, known)
             if node.op.name == "nn.bias_add" and id(node) not in along:
                 cost = max(cost, price_apart(model, types, result, node.attrs.axis, known))
-            total += cost
+            found.append((node, cost))
         elif isinstance(node, (Tuple, TupleGetItem)):
             parts = node.fields if isinstance(node, Tuple) else (node.tuple_value,)
             if all(id(part) in constant for part in parts):
                 constant.add(id(node))
-    return total
+    return found
 
 
 def _taken_along(root: Expr, nodes: Sequence[Expr]) -> set[int]:

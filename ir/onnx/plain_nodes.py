@@ -63,7 +63,7 @@ def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
     """What is different of the attributes of two nodes, graphs aside."""
     before, after = ({each.name: each for each in node.attribute if not (each.HasField("g") or each.graphs)} for node in (mine, theirs))
     for name in sorted({*before, *after}):
-        shown = [_shown(side[name]) if name in side else "" for side in (before, after)]
+        shown = [attribute_text(side[name]) if name in side else "" for side in (before, after)]
         if name not in before:
             yield f"{name} is new: {shown[1]}"
         elif name not in after:
@@ -72,7 +72,8 @@ def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
             yield f"{name}: {shown[0]} became {shown[1]}" if shown[0] != shown[1] else f"{name} is another tensor"
 
 
-def _shown(attribute: AttributeProto) -> str:
+def attribute_text(attribute: AttributeProto) -> str:
+    """The value of an attribute, shortened; of a tensor its type."""
     if attribute.ref_attr_name:
         return f"that of the call, {attribute.ref_attr_name}"
     value: AnyValue = helper.get_attribute_value(attribute)

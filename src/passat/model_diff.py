@@ -101,34 +101,46 @@ def diff(
     no difference; they help to find out which nodes correspond. Raises OnnxError.
     """
     one, other = open_source(before, folders[0]), open_source(after, folders[1])
-    from passat.ir.onnx.alignment import Alignment, Whole, function_body
-    from passat.ir.onnx.frame import opsets_of
-    from passat.ir.onnx.same_graph import Numbering
-
     found = ModelDiff(
         *(one.name, other.name, histogram(one.proto), histogram(other.proto), bytes_of(one.proto), bytes_of(other.proto)),
         interface=list(_interface(one.proto, other.proto)),
     )
-    wholes = (Whole(one.folder, opsets_of(one.proto)), Whole(other.folder, opsets_of(other.proto)))
-    numbering = Numbering()
-    main = Alignment((one.proto.graph, other.proto.graph), wholes, numbering)
-    found.same = sum(pair.same for pair in main.pairs)
-    found.moved = len(main.pairs) - found.same
-    waiting: list[tuple[str, Alignment]] = [("", main)]
-    for title, mine, theirs in _functions(one.proto, other.proto, found.interface):
-        bodies = (Whole(one.folder, opsets_of(mine)), Whole(other.folder, opsets_of(theirs)))
-        waiting.append((title, Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)))
-    while waiting:
-        where, aligned = waiting.pop(0)
+    for where, aligned in alignments((one.proto, one.folder), (other.proto, other.folder), found.interface):
+        if not where:
+            found.same = sum(pair.same for pair in aligned.pairs)
+            found.moved = len(aligned.pairs) - found.same
         found.differences += _grouped(aligned, where)
         found.interface += _other_outputs(aligned, where)
         for pair in aligned.pairs:
             if not pair.same:
-                found.changes += _changes(aligned, pair.before, pair.after)
+                found.changes += changes(aligned, pair.before, pair.after)
+    return found
+
+
+def alignments(
+    one: "tuple[ModelProto, str | None]", other: "tuple[ModelProto, str | None]", said: list[str] | None = None
+) -> "Iterator[tuple[str, Alignment]]":
+    """The correspondence of the main graphs of two models, given with the folders of their external data, then of their local functions
+    and subgraphs, each with where it is. What functions differ in besides their bodies goes to `said`. Raises OnnxError."""
+    from passat.ir.onnx.alignment import Alignment, Whole, function_body
+    from passat.ir.onnx.frame import opsets_of
+    from passat.ir.onnx.same_graph import Numbering
+
+    (before, folder), (after, other_folder) = one, other
+    numbering = Numbering()
+    main = Alignment((before.graph, after.graph), (Whole(folder, opsets_of(before)), Whole(other_folder, opsets_of(after))), numbering)
+    waiting: list[tuple[str, Alignment]] = [("", main)]
+    for title, mine, theirs in _functions(before, after, [] if said is None else said):
+        bodies = (Whole(folder, opsets_of(mine)), Whole(other_folder, opsets_of(theirs)))
+        waiting.append((title, Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)))
+    while waiting:
+        where, aligned = waiting.pop(0)
+        yield where, aligned
+        for pair in aligned.pairs:
+            if not pair.same:
                 for title, graphs in _graphs(aligned.before.nodes[pair.before], aligned.after.nodes[pair.after]):
                     inner = Alignment(graphs, aligned.wholes, numbering, outer=aligned, by_place=True)
                     waiting.append((f"{where}, {title}".removeprefix(", "), inner))
-    return found
 
 
 def _graphs(mine: "NodeProto", theirs: "NodeProto") -> "Iterator[tuple[str, tuple[GraphProto, GraphProto]]]":
@@ -249,7 +261,7 @@ def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
     return sorted(made, key=lambda each: -len(each.instances))
 
 
-def _changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
+def changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
     """What is different of a node that is in both models, beside what it reads."""
     from passat.ir.onnx.alignment import called
     from passat.ir.onnx.plain_nodes import changed_attributes

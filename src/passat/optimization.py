@@ -189,7 +189,18 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
         runs, first = tracing.trace.runs[tracing.begin :], tracing.end - tracing.begin
         pass_events = tracing.pass_trace.since(tracing.begin)
-        tracing.record = Record(given.module, outcome.module, made.pipeline.plan(outcome.context), runs, first, pass_events)
+        tracing.record = Record(
+            models=(given.source.proto, outcome.model),
+            folder=given.source.folder,
+            before=given.module,
+            after=outcome.module,
+            written=tracing.written,
+            prices=job.prices,
+            plan=made.pipeline.plan(outcome.context),
+            runs=runs,
+            first=first,
+            pass_events=pass_events,
+        )
         add_statistics(report, tracing.record)
 
 

@@ -11,21 +11,25 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.collector import collector_paused
+from passat.ir.onnx.flat_graph import INPUT, NODE, OUTPUT
+from passat.ir.tensor import Tensor
 from passat.ir.whole_file import write_whole
-from passat.page.layout import CROWD, HEIGHT, HUB, lay_out
 from passat.page.origins import Origins, Record, egraphs_of, silent_rules
-from passat.page.program import CALL, Node, Program, Strings, program_of, script_json, shown, twins
-from passat.passmgr.planning.render import step_label, text_width
+from passat.page.regions import Comparison, compare, explain, grouped, savings
+from passat.page.sides import Side, details, input_of, is_counted, result_of, spelling
+from passat.page.texts import Strings, constant_text, script_json, shown
+from passat.passmgr.planning.render import step_label
 from passat.render import cost_text, seconds, verification_text
 from passat.report import Report, RuleReport
 from passat.rules.engine.trace import Run
 
-_KINDS: Final = ("call", "input", "output", "other")
+_KINDS: Final = (NODE, INPUT, OUTPUT)
 _LINES: Final = 200
-"""Of each list of sentences so many are told."""
+"""The longest list of sentences that is shown."""
 _PLAN: Final = 300
 """A plan of more passes is not drawn."""
-_WIDTHS: Final = (58, 240)
+MOST: Final = 25_000
+"""Of larger models the first nodes are shown."""
 
 
 def document(report: Report, record: Record) -> dict[str, AnyValue]:
@@ -33,21 +37,19 @@ def document(report: Report, record: Record) -> dict[str, AnyValue]:
     strings = Strings()
     runs = record.runs
     origins = Origins(runs, record.pass_events)
-    before, after = program_of(record.before), program_of(record.after)
-    (same_before, same_after), near = twins(before, after)
-    made = [origins.rule_of(node.expr) if node.kind == CALL else "" for node in after.nodes]
-    remade = {number for number, rule in enumerate(made) if rule}
-    graphs = {
-        "before": _graph(before, [twin < 0 or twin in remade for twin in same_before], near[0], [""] * len(before.nodes), origins, strings),
-        "after": _graph(after, [twin < 0 or i in remade for i, twin in enumerate(same_after)], near[1], made, origins, strings),
-    }
+    sides = input_of(record), result_of(record)
+    found = compare(record, sides)
+    known = details(record, sides[0], after=False), details(record, sides[1], after=True)
+    explain(found, sides, (known[0][1], known[1][1]), origins)
+    saved = savings(found)
     return {
         "head": _head(report),
-        "graphs": graphs,
-        "rules": [_rule(rule) for rule in report.rules],
+        "graphs": {name: _graph(at, sides[at], found, known[at], origins, strings) for at, name in enumerate(("before", "after"))},
+        "regions": grouped(found, sides, MOST),
+        "rules": [_rule(rule, saved.get(rule.name, (0.0, 0, 0))) for rule in report.rules],
         "silent": [shown(name, 120) for name in silent_rules(record)],
         "runs": [_run(run, number < record.first) for number, run in enumerate(runs)],
-        "egraphs": egraphs_of(runs, strings),
+        "egraphs": egraphs_of(runs, strings, spelling(sides)),
         "passes": [
             {
                 "name": shown(run.name, 120),
@@ -103,8 +105,11 @@ def _head(report: Report) -> dict[str, AnyValue]:
     }
 
 
-def _rule(rule: RuleReport) -> dict[str, AnyValue]:
+def _rule(rule: RuleReport, saved: tuple[float, int, int]) -> dict[str, AnyValue]:
     return {
+        "saving": saved[0],
+        "regions": saved[1],
+        "removed": saved[2],
         "name": shown(rule.name, 120),
         "matched": rule.matched,
         "refused": rule.refused,
@@ -116,42 +121,62 @@ def _rule(rule: RuleReport) -> dict[str, AnyValue]:
     }
 
 
+_COLUMNS: Final = (
+    *("kind", "counted", "label", "attrs", "type", "name", "outputs", "where", "cost", "rule", "pass", "operands", "place", "twin"),
+    "state",
+)
+
+
 def _graph(
-    program: Program, changed: list[bool], twin: list[int], rules: list[str], origins: Origins, strings: Strings
+    at: int, side: Side, found: Comparison, known: tuple[list[str], list[float]], origins: Origins, strings: Strings
 ) -> dict[str, AnyValue]:
-    """A program in columns. Operands are numbers of nodes; where below 0, `-1 - number` of the text of a constant."""
-    widths = [_width(node) for node in program.nodes]
-    layout = lay_out([[part for part in node.operands if isinstance(part, int)] for node in program.nodes], widths)
-    columns: dict[str, list[AnyValue]] = {
-        name: [] for name in ("kind", "label", "attrs", "type", "name", "outputs", "function", "rule", "pass", "operands", "place")
-    }
-    for node, rule in zip(program.nodes, rules, strict=True):
-        place = origins.place_of(node.expr)
+    """A model in columns. Operands are numbers of nodes; where below 0, `-1 - number` of the text of a constant."""
+    names = (
+        "kind",
+        "counted",
+        "label",
+        "attrs",
+        "type",
+        "name",
+        "outputs",
+        "where",
+        "cost",
+        "rule",
+        "pass",
+        "operands",
+        "place",
+        "twin",
+        "state",
+    )
+    columns: dict[str, list[AnyValue]] = {name: [] for name in names}
+    for number, node in enumerate(side.nodes[:MOST]):
+        place = side.place(number, origins)
+        rule = side.rule(number, origins) if at else ""
+        twin = found.twins[at][number]
+        texts = {
+            "label": shown(node.operator, 80),
+            "attrs": shown(", ".join(f"{shown(name, 60)}={shown(value, 160)}" for name, value in node.attributes.items())),
+            "type": known[0][number],
+            "name": shown(node.name),
+            "where": shown(node.where, 200),
+            "rule": rule,
+            "pass": "" if rule or not at else shown(side.pass_name(number, origins), 120),
+        }
+        for name, text in texts.items():
+            columns[name].append(strings.number(text))
         columns["kind"].append(_KINDS.index(node.kind))
-        for name in ("label", "attrs", "type", "name", "function"):
-            columns[name].append(strings.number(getattr(node, name)))
-        columns["outputs"].append([strings.number(output) for output in node.outputs if output != node.name])
-        columns["rule"].append(strings.number(rule))
-        columns["pass"].append(strings.number("" if rule else shown(origins.pass_of(node.expr), 120)))
-        columns["operands"].append([part if isinstance(part, int) else -1 - strings.number(part) for part in node.operands])
+        columns["counted"].append(int(is_counted(node)))
+        columns["outputs"].append([strings.number(shown(output)) for output in node.outputs[:8] if output != node.name])
+        columns["cost"].append(float(f"{known[1][number]:.4g}"))
+        columns["operands"].append([part if isinstance(part, int) else -1 - strings.number(_constant(part)) for part in node.operands])
         columns["place"].append(0 if place is None else list(place))
-    return {
-        "total": program.total,
-        "height": HEIGHT,
-        "hub": HUB,
-        "crowd": CROWD,
-        "x": layout.x,
-        "y": layout.y,
-        "column": layout.column,
-        "width": [round(width) for width in widths],
-        "changed": [int(each) for each in changed],
-        "twin": twin,
-        **columns,
-    }
+        columns["twin"].append(twin if twin < MOST else -1)
+        columns["state"].append(found.states[at][number])
+    return {"total": len(side.nodes), **columns}
 
 
-def _width(node: Node) -> float:
-    return min(max(text_width(node.label, 13) + 20, _WIDTHS[0]), _WIDTHS[1])
+def _constant(part: "Tensor | str") -> str:
+    return shown(part) if isinstance(part, str) else constant_text(part)
 
 
 def _run(run: Run, first: bool) -> dict[str, AnyValue]:
@@ -189,7 +214,10 @@ def _sentences(texts: list[str]) -> list[str]:
     return [*(shown(text, 600) for text in texts[:_LINES]), *more]
 
 
-_SCRIPTS: Final = ("elements.js", "drawing.js", "canvas.js", "graphs.js", "tables.js", "rounds.js", "egraph.js", "page.js")
+_SCRIPTS: Final = (
+    *("vendored/dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
+    *("egraph.js", "page.js"),
+)
 """In the order in which they run: each uses what those before it define."""
 
 
@@ -206,7 +234,7 @@ def page_text(report: Report, record: Record) -> str:
     cannot run, wherever it might come to stand.
     """
     style = _read("page.css")
-    script = "".join(f"{_read(name)}\n" for name in _SCRIPTS)
+    script = f"/*\n{_read('vendored/dagre.LICENSE')}*/\n" + "".join(f"{_read(name)}\n" for name in _SCRIPTS)
     source = os.path.basename(report.source) or report.source
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "

@@ -39,6 +39,19 @@ function isolated(value) {
   return element("bdi", {}, value);
 }
 
+/** Listeners of an element of a drawing that works as a button. */
+function pressed(action) {
+  return {
+    click: action,
+    keydown: (event) => {
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        action();
+      }
+    },
+  };
+}
+
 function count(value, one, many = `${one}s`) {
   return `${value.toLocaleString("en")} ${value === 1 ? one : many}`;
 }

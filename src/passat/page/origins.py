@@ -1,16 +1,18 @@
 """What an optimization keeps for its page beside the report, and what the page shows of it: which rule or pass made which node of a result,
 the e-graphs with all their nodes, what rules did in full."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.ir.expr import Call, Expr, Var
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.page.program import Strings, attrs_text, constant_text, program_of, shown, type_text
+from passat.page.texts import Strings, attrs_text, constant_text, shown, type_text
 from passat.report import Report
+from passat.rules.cost import CostModel
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.trace import Run
@@ -19,15 +21,26 @@ from passat.rules.provenance.pass_trace import PassEvent, counterparts, identity
 from passat.rules.rule import without_operators
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from passat.passmgr import Plan
 
 
 class Record(NamedTuple):
-    """The program before and after, the plan of the pipeline, all saturations in order, and how many of these belong to the first run of
-    the pipeline: others made candidates, where the time was to decide. `pass_events` are the passes of the first run."""
+    """What `write_report` needs beside the report.
 
+    `models` are the input and the result, `folder` that of their external data, `before` and `after` the programs that were read and
+    written, and `written` has the names of the values that each call of `after` was written as, by the identity of the call. `runs` are all
+    saturations in order; the first `first` of them belong to the first run of the pipeline, the others made candidates. `pass_events`
+    are the passes of the first run, `prices` is the cost model.
+    """
+
+    models: "tuple[ModelProto, ModelProto]"
+    folder: str | None
     before: IRModule
     after: IRModule
+    written: Mapping[int, Sequence[str]]
+    prices: CostModel
     plan: "Plan"
     runs: Sequence[Run]
     first: int
@@ -53,12 +66,20 @@ class Origins:
         self._rules: dict[int, str] = {}
         self._passes: dict[int, str] = {}
         self._named: dict[object, str] = {}
+        self._runs = runs
+        self._nodes: dict[int, list[tuple[int, int]]] = {}
+        self._alike: dict[object, list[tuple[int, int]]] = {}
+        self._applied: dict[int, dict[int, list[str]]] = {}
         walks = [each for each in pass_events if each.first == each.end and each.before is not each.after]
         for number, run in enumerate(runs):
             while walks and walks[0].end <= number:
                 self._walk(walks.pop(0))
             for key, node in run.graph.ids.items():
                 self._see(key, number, run, node)
+                self._nodes.setdefault(key, []).append((number, node))
+                origin = run.graph.origins[node]
+                if origin is not None and identity_of(origin) is not None:
+                    self._alike.setdefault(identity_of(origin), []).append((number, node))
             if run.choice is not None:
                 self._follow(number, run, run.choice)
         for walk in walks:
@@ -75,8 +96,52 @@ class Origins:
         return "" if expr is None else self._passes.get(id(expr), "")
 
     def place_of(self, expr: Expr | None) -> Place | None:
-        """Where an expression can be looked at: in the last e-graph in which there was a choice for it, else in the last at all."""
+        """The e-class to show for an expression: the one in which another e-node was extracted, else that of the last e-graph with
+        alternatives, else that of the last e-graph at all."""
+        for number, node in self._nodes_of(expr):
+            run = self._runs[number]
+            cls = run.graph.find(node)
+            if run.choice is not None and run.choice.get(cls, node) != node and cls in run.members:
+                return Place(number, cls)
         return self.places.get(id(expr))
+
+    def replaced_by(self, expr: Expr | None) -> list[str]:
+        """The rules whose right side was extracted in place of an expression."""
+        for number, node in self._nodes_of(expr):
+            run = self._runs[number]
+            cls = run.graph.find(node)
+            chosen = None if run.choice is None else run.choice.get(cls)
+            if chosen is None or chosen == node:
+                continue
+            rule = without_operators(run.provenance.get(chosen, ("", 0))[0])
+            found = [rule] if rule else self._rules_at(number, cls)
+            if found:
+                return found
+        return []
+
+    def is_constant(self, expr: Expr | None) -> bool:
+        """Whether some e-graph has an expression in an e-class with a constant."""
+        runs = self._runs
+        return any(runs[number].graph.find(node) in runs[number].graph.constants for number, node in self._nodes_of(expr))
+
+    def _nodes_of(self, expr: Expr | None) -> list[tuple[int, int]]:
+        """The e-nodes that an expression was read as, also after a pass has built it anew; each with its run."""
+        if expr is None:
+            return []
+        return list(dict.fromkeys([*self._nodes.get(id(expr), ()), *self._alike.get(identity_of(expr), ())]))
+
+    def _rules_at(self, number: int, cls: int) -> list[str]:
+        """The rules that made nodes of an e-class equal, each once."""
+        if number not in self._applied:
+            found = self._applied[number] = {}
+            run = self._runs[number]
+            for application in run.applications:
+                for root, _ in application.unions:
+                    rules = found.setdefault(run.graph.find(root), [])
+                    name = without_operators(application.rule)
+                    if name not in rules:
+                        rules.append(name)
+        return self._applied[number].get(cls, [])
 
     def _walk(self, walk: PassEvent) -> None:
         """Finds what a pass has made that has no rules. What it only built anew is still the work of whoever had made it."""
@@ -147,29 +212,34 @@ _USERS: Final = 8
 """Of the users of a class so many are told where there is little room."""
 
 
-def egraphs_of(runs: Sequence[Run], strings: Strings) -> list[dict[str, AnyValue] | None]:
-    """For each run its e-graph, bounded; None where no room is left. Those in which most was found come first."""
+def egraphs_of(
+    runs: Sequence[Run], strings: Strings, spelling: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, AnyValue] | None]:
+    """For each run its e-graph, bounded; None where no room is left. Those in which most was found come first. `spelling` has the ONNX
+    operators to show for operators of the intermediate representation."""
     left = MOST_TOGETHER
     found: list[dict[str, AnyValue] | None] = [None] * len(runs)
     for number in sorted(range(len(runs)), key=lambda i: (-len(runs[i].members), -len(runs[i].applications), i)):
         if left > 0:
-            made = found[number] = _egraph(runs[number], strings, min(MOST, left))
+            made = found[number] = _egraph(runs[number], strings, spelling, min(MOST, left))
             left -= made["nodes"]
     return found
 
 
-def _egraph(run: Run, strings: Strings, most: int) -> dict[str, AnyValue]:
+def _egraph(run: Run, strings: Strings, spelling: Mapping[str, str], most: int) -> dict[str, AnyValue]:
     """One e-graph in columns. Operands are places in the list of classes; -1 where the class has been left out."""
     graph = run.graph
     nodes_of = _nodes(run)
     classes = _chosen_classes(run, nodes_of, most)
     place = {cls: at for at, cls in enumerate(classes)}
-    columns: dict[str, list[AnyValue]] = {name: [] for name in ("cls", "label", "attrs", "cost", "rule", "taken", "operands")}
+    columns: dict[str, list[AnyValue]] = {name: [] for name in ("cls", "label", "operator", "attrs", "cost", "rule", "taken", "operands")}
     for cls in classes:
         for node in nodes_of[cls]:
             rule = without_operators(run.provenance.get(node, ("", 0))[0])
             columns["cls"].append(place[cls])
-            columns["label"].append(strings.number(_label(graph, node)))
+            label = _label(graph, node)
+            columns["label"].append(strings.number(spelling.get(label, label)))
+            columns["operator"].append(strings.number(label))
             columns["attrs"].append(strings.number(_attrs(graph, node)))
             columns["cost"].append(None if run.space is None else float(f"{run.space.costs[node]:.4g}"))
             columns["rule"].append(strings.number(rule))
@@ -288,14 +358,12 @@ def add_statistics(report: Report, record: Record) -> None:
 
 
 def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
-    """How many of the calls of the result each rule made, and how many calls there are."""
-    origins, counts = Origins(record.runs, record.pass_events), dict[str, int]()
-    calls = program_of(record.after, most=1 << 62).calls
-    for node in calls:
-        rule = origins.rule_of(node.expr)
-        if rule:
-            counts[rule] = counts.get(rule, 0) + 1
-    return counts, len(calls)
+    """How many nodes of the result each rule made, and how many nodes there are."""
+    from passat.page.sides import result_of  # which needs onnx
+
+    side, origins = result_of(record), Origins(record.runs, record.pass_events)
+    rules = [side.rule(number, origins) for number in side.counted]
+    return dict(Counter(filter(None, rules))), len(rules)
 
 
 def silent_rules(record: Record) -> list[str]:

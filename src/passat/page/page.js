@@ -1,9 +1,10 @@
 // Puts the page together.
 
 startHead();
-startGraphs();
+startChanges();
 startRules();
 startEGraph();
+startListing();
 startRounds();
 startPasses();
 startOperators();

@@ -45,13 +45,16 @@ function plainTable(titles, rows, numeric = []) {
   ));
 }
 
+const RULES_SHOWN = 12;
 const RULE_COLUMNS = [
   ["Rule", (rule) => rule.name],
+  ["Saving", (rule) => rule.saving],
+  ["Places", (rule) => rule.regions],
+  ["Nodes in the result", (rule) => rule.made],
   ["Matches", (rule) => rule.matched],
-  ["Refused", (rule) => rule.refused],
+  ["Rejected", (rule) => rule.refused],
   ["Unions", (rule) => rule.unions],
   ["Time", (rule) => rule.seconds],
-  ["Calls of the result", (rule) => rule.made],
 ];
 
 function startRules() {
@@ -61,14 +64,21 @@ function startRules() {
     section.append(element("p", { class: "empty" }, "No rule matched anything."));
   } else {
     const body = element("tbody");
-    const sorted = { at: 3, down: true };
+    const sorted = { at: 1, down: true, all: false };
+    const more = element("button", { type: "button", click: () => {
+      sorted.all = true;
+      draw();
+    } }, `all ${rules.length} rules that matched`);
     const heads = RULE_COLUMNS.map(([title], at) => element(
       "th", { scope: "col", class: at ? "number" : "" }, element("button", { type: "button", click: () => sort(at) }, title),
     ));
     const draw = () => {
       const value = RULE_COLUMNS[sorted.at][1];
-      const order = [...rules].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (sorted.down ? -1 : 1));
-      body.replaceChildren(...order.flatMap(ruleRows));
+      const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+      const order = [...rules].sort((a, b) => compare(value(a), value(b)) * (sorted.down ? -1 : 1) || b.made - a.made || b.unions - a.unions);
+      const cut = sorted.all ? order : order.slice(0, RULES_SHOWN);
+      body.replaceChildren(...cut.flatMap(ruleRows));
+      more.hidden = cut.length === order.length;
       heads.forEach((head, at) => head.setAttribute("aria-sort", at === sorted.at ? (sorted.down ? "descending" : "ascending") : "none"));
       heads.forEach((head, at) => {
         head.firstChild.textContent = RULE_COLUMNS[at][0] + (at === sorted.at ? (sorted.down ? " \u25be" : " \u25b4") : "");
@@ -79,7 +89,11 @@ function startRules() {
       draw();
     };
     draw();
-    section.append(element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body)));
+    section.append(
+      element("p", { class: "hint" }, "Saving: the estimated saving of the places in which a rule took part, split evenly between the rules of a place."),
+      element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body)),
+      more,
+    );
   }
   if (data.silent.length > 0) {
     section.append(element(
@@ -95,7 +109,7 @@ function startRules() {
   }
 }
 
-/** The row of a rule, and below it a hidden one with the reasons of its refusals. */
+/** The row of a rule, and below it a hidden one with the reasons for which its matches were rejected. */
 function ruleRows(rule) {
   const reasons = element("tr", { hidden: "" }, element(
     "td", { colspan: String(RULE_COLUMNS.length), class: "reasons" },
@@ -107,17 +121,17 @@ function ruleRows(rule) {
   };
   const refused = rule.reasons.length === 0 ? String(rule.refused)
     : element("button", { type: "button", class: "link more", "aria-expanded": "false", click: toggle }, String(rule.refused));
-  const bar = element("i");
-  bar.style.width = `${100 * rule.share}%`;
-  const made = rule.made === 0 ? ["0"] : [
-    element("button", { type: "button", class: "link", click: () => showRule(rule.name) }, `${rule.made} (${percent(rule.share)})`), " ",
-    element("span", { class: "share" }, bar),
-  ];
   const number = (...parts) => element("td", { class: "number" }, ...parts);
+  const name = rule.regions > 0 || rule.made > 0 ? ruleLink(rule.name) : isolated(rule.name);
   return [element(
-    "tr", {}, element("td", { class: "name" }, isolated(rule.name)), number(String(rule.matched)), number(refused),
-    number(String(rule.unions)), number(seconds(rule.seconds)), number(...made),
+    "tr", {}, element("td", { class: "name" }, name), number(rule.regions > 0 ? gainText(rule.saving) : ""), number(rule.regions || ""),
+    number(rule.made === 0 ? "" : `${rule.made} (${percent(rule.share)})`), number(String(rule.matched)), number(refused),
+    number(String(rule.unions)), number(seconds(rule.seconds)),
   ), reasons];
+}
+
+function gainText(value) {
+  return Math.abs(value) < 1e-12 ? "0" : `${value < 0 ? "\u2212" : ""}${cost(Math.abs(value))}`;
 }
 
 function percent(share) {

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import passat
 from passat.catalog import leaves
-from passat.ir.ops.static_forms import ARE_STATIC_FORMS
 from passat.page.origins import egraphs_of, made_by_rules
-from passat.page.program import Strings, program_of, script_json, twins
+from passat.page.sides import input_of
+from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensors
 from passat.rules.rule_pass import RulePass
@@ -27,15 +27,16 @@ WALKS = {pass_.info.name for pass_ in leaves(build_pipeline()) if not isinstance
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
 
 
-def test_the_program_before_and_after() -> None:
+def test_the_models_before_and_after() -> None:
     data = data_of(optimized(small_model()))
-    assert column(data, "before", "label") == ["x", "add", "multiply", "sqrt", "add", "output"]
-    assert column(data, "after", "label") == ["x", "abs", "add", "output"]
-    assert data["graphs"]["before"]["changed"] == [0, 1, 1, 1, 0, 0]
-    assert data["graphs"]["after"]["changed"] == [0, 1, 0, 0]
+    assert column(data, "before", "label") == ["x", "Add", "Mul", "Sqrt", "Add", "y"]
+    assert column(data, "after", "label") == ["x", "Abs", "Add", "y"]
+    assert data["graphs"]["before"]["state"] == [0, 1, 1, 1, 0, 0]
+    assert data["graphs"]["after"]["state"] == [0, 1, 0, 0]
     assert column(data, "after", "rule") == ["", "Small.root", "", ""]
-    assert column(data, "after", "name") == ["x", "/block/Sqrt", "/block/Add_1", ""]
+    assert column(data, "after", "name") == ["x", "/block/Sqrt", "/block/Add_1", "y"]
     assert column(data, "before", "type")[2] == "float32[2, 3]"
+    assert data["graphs"]["before"]["kind"] == [1, 0, 0, 0, 0, 2]
 
 
 def test_operands_are_nodes_or_the_texts_of_constants() -> None:
@@ -48,8 +49,54 @@ def test_operands_are_nodes_or_the_texts_of_constants() -> None:
 
 def test_counterparts() -> None:
     data = data_of(optimized(small_model()))
-    assert data["graphs"]["before"]["twin"] == [0, -1, -1, 1, 2, 3], "abs computes what sqrt did"
-    assert data["graphs"]["after"]["twin"] == [0, 3, 4, 5]
+    assert data["graphs"]["before"]["twin"] == [0, -1, -1, -1, 2, 3]
+    assert data["graphs"]["after"]["twin"] == [0, -1, 4, 5]
+
+
+def test_a_change_has_its_nodes_costs_and_rules() -> None:
+    data = data_of(optimized(small_model()))
+    (change,) = data["regions"]
+    assert (change["before"], change["after"]) == ([["Add", 1], ["Mul", 1], ["Sqrt", 1]], [["Abs", 1]])
+    assert change["nodes"] == [3, 1]
+    (place,) = change["instances"]
+    assert (place["before"], place["after"], place["what"]) == ([1, 2, 3], [1], [])
+    assert set(place["rules"]) == {"Small.root", "Small.add_zero"}
+    assert change["costs"][0] - change["costs"][1] == pytest.approx(data["head"]["costs"][0] - data["head"]["costs"][1])
+
+
+def test_rules_share_the_saving_of_a_change() -> None:
+    data = data_of(optimized(small_model()))
+    rules = {rule["name"]: rule for rule in data["rules"]}
+    assert rules["Small.root"]["saving"] == rules["Small.add_zero"]["saving"] > 0
+    assert sum(rule["saving"] for rule in rules.values()) == pytest.approx(data["head"]["costs"][0] - data["head"]["costs"][1])
+    assert [rules["Small.root"][name] for name in ("regions", "removed", "made")] == [1, 2, 1]
+
+
+def test_the_largest_saving_comes_first() -> None:
+    data = data_of(passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False))
+    savings = [change["costs"][0] - change["costs"][1] for change in data["regions"]]
+    assert savings == sorted(savings, reverse=True)
+    assert (data["regions"][0]["before"], data["regions"][0]["after"]) == ([["MatMul", 1], ["Add", 1]], [["Gemm", 1]])
+    assert len(data["regions"][0]["instances"]) == 12
+    for side in (0, 1):
+        name = ("before", "after")[side]
+        states = data["graphs"][name]["state"]
+        assert sorted(i for change in data["regions"] for place in change["instances"] for i in place[name]) == [
+            i for i, state in enumerate(states) if state
+        ], "each changed node belongs to one change"
+
+
+@pytest.mark.parametrize("name", ["bert_tiny.onnx", "resnet_tiny.onnx"])
+def test_as_many_nodes_are_shown_as_the_report_counts(name: str) -> None:
+    data = data_of(passat.optimize(EXAMPLES / name, record=True, verify=False))
+    assert [sum(data["graphs"][side]["counted"]) for side in ("before", "after")] == data["head"]["nodes"]
+
+
+def test_an_attribute_that_changed_is_a_change_of_its_own() -> None:
+    data = data_of(passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False))
+    places = [place for change in data["regions"] for place in change["instances"] if place["what"]]
+    assert all(data["graphs"]["before"]["state"][i] == 2 for place in places for i in place["before"])
+    assert any("became" in text or "is new" in text for place in places for text in place["what"])
 
 
 def test_rules() -> None:
@@ -113,11 +160,11 @@ def test_the_egraph() -> None:
     found: dict[int, list[tuple[str, str, int]]] = {}
     for cls, label, rule, taken in zip(graph["cls"], graph["label"], graph["rule"], graph["taken"], strict=True):
         found.setdefault(cls, []).append((data["strings"][label], data["strings"][rule], taken))
-    assert [("sqrt", "", 0), ("abs", "Small.root", 1)] in found.values()
-    assert [("x", "", 1), ("add", "", 0)] in found.values()
+    assert [("Sqrt", "", 0), ("Abs", "Small.root", 1)] in found.values()
+    assert [("x", "", 1), ("Add", "", 0)] in found.values()
     assert (graph["nodes"], graph["total"]) == (8, 8)
     run, cls = data["graphs"]["after"]["place"][1]
-    assert graph["classes"].index(cls) == next(at for at, nodes in found.items() if ("sqrt", "", 0) in nodes)
+    assert graph["classes"].index(cls) == next(at for at, nodes in found.items() if ("Sqrt", "", 0) in nodes)
     assert run == 0
 
 
@@ -135,7 +182,8 @@ def test_the_input_that_came_back() -> None:
     data = data_of(optimized(model))
     assert data["head"]["kept"] == "no pass changed anything"
     assert column(data, "before", "label") == column(data, "after", "label")
-    assert not any(data["graphs"]["after"]["changed"])
+    assert not any(data["graphs"]["after"]["state"])
+    assert data["regions"] == []
     assert [rule for rule in data["rules"] if rule["made"]] == []
 
 
@@ -147,10 +195,9 @@ def test_what_came_of_a_node_through_several_passes() -> None:
     assert made == {rule["name"]: rule["made"] for rule in data["rules"] if rule["made"]}
     assert all(rule["refused"] == sum(count for _, count in rule["reasons"]) for rule in data["rules"])
     assert made
-    assert calls == sum(kind == 0 for kind in data["graphs"]["after"]["kind"])
+    assert calls == data["head"]["nodes"][1]
     rules = column(data, "after", "rule")
     assert {name: rules.count(name) for name in set(rules) - {""}} == made
-    assert all(data["graphs"]["after"]["changed"][node] for node, name in enumerate(rules) if name)
 
 
 def test_what_is_recorded_changes_no_result() -> None:
@@ -178,20 +225,18 @@ def test_branches_and_local_functions_are_drawn() -> None:
     inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
     graph = helper.make_graph(nodes, "branches", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
     data = data_of(optimized(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])))
-    assert {"onnx.If", "Function", "nn.relu", "sigmoid", "output"} <= set(column(data, "before", "label"))
+    assert {"If", "Relu", "Sigmoid", "y"} <= set(column(data, "before", "label"))
+    assert "If 't': then_branch" in column(data, "before", "where") or "If 'y': then_branch" in column(data, "before", "where")
 
 
-def test_large_programs_are_cut_and_that_is_said() -> None:
+def test_large_models_are_cut_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.page.document.MOST", 20)
     result = optimized(layered(3))
     assert result.record is not None
-    cut = program_of(result.record.before, most=20)
-    assert len(cut.nodes) == 20
-    assert cut.total == 3 * NODES_OF_A_LAYER + 3  # two inputs and the output
-    assert all(part < 20 for node in cut.nodes for part in node.operands if isinstance(part, int))
-    whole = program_of(result.record.before)
-    assert len(whole.nodes) == whole.total
-    same, _ = twins(whole, whole)
-    assert same == (list(range(whole.total)), list(range(whole.total)))
+    cut = data_of(result)["graphs"]["before"]
+    assert len(cut["kind"]) == 20
+    assert cut["total"] == len(input_of(result.record).nodes) == 3 * NODES_OF_A_LAYER + 3  # two inputs and the output
+    assert all(part < 20 for parts in cut["operands"] for part in parts)
 
 
 def test_large_egraphs_are_cut_around_what_rules_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,21 +267,21 @@ def test_data_of_random_models_refer_to_what_is_there(first: int) -> None:
     data = data_of(result)
     for graph in data["graphs"].values():
         assert len({len(values) for values in graph.values() if isinstance(values, list)}) == 1
-        assert all(part < node for node, parts in enumerate(graph["operands"]) for part in parts)
+        assert all(part < len(graph["kind"]) for parts in graph["operands"] for part in parts)
         assert all(-1 - part < len(data["strings"]) for parts in graph["operands"] for part in parts if part < 0)
         for place in filter(None, graph["place"]):
             assert place[1] in data["egraphs"][place[0]]["classes"]
-    rules = column(data, "after", "rule")
+    rules = [rule for rule, counted in zip(column(data, "after", "rule"), data["graphs"]["after"]["counted"], strict=True) if counted]
     assert {rule["name"]: rule["made"] for rule in data["rules"] if rule["made"]} == Counter(filter(None, rules))
-    new = [
-        node for node, changed in enumerate(data["graphs"]["after"]["changed"]) if changed and data["graphs"]["after"]["kind"][node] == 0
-    ]
-    labels, passes = column(data, "after", "label"), column(data, "after", "pass")
-    assert {labels[node] for node in new if not rules[node] and not passes[node]} <= ARE_STATIC_FORMS, (
-        "what is new a rule made, or a pass without rules, or it has got its shape as an attribute"
-    )
+    assert [sum(data["graphs"][side]["counted"]) for side in ("before", "after")] == data["head"]["nodes"]
+    rules, passes = column(data, "after", "rule"), column(data, "after", "pass")
     assert set(filter(None, passes)) <= WALKS
     assert not any(rule and made for rule, made in zip(rules, passes, strict=True))
+    for side in ("before", "after"):
+        states, twins = data["graphs"][side]["state"], data["graphs"][side]["twin"]
+        assert all(twin < 0 for state, twin in zip(states, twins, strict=True) if state == 1)
+        members = [i for change in data["regions"] for place in change["instances"] for i in place[side]]
+        assert sorted(members) == [i for i, state in enumerate(states) if state]
     json.loads(script_json(data))
 
 

@@ -96,7 +96,7 @@ def test_the_data_are_what_the_page_holds(page: Page) -> None:
 
 def test_the_scripts_make_text_of_what_they_are_told() -> None:
     scripts = {path.name: path.read_text("utf-8") for path in files("passat.page").iterdir() if path.name.endswith(".js")}
-    assert len(scripts) == 8
+    assert len(scripts) == 9
     for text in scripts.values():
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|fetch\(|XMLHttp|WebSocket|import\(", text
@@ -106,11 +106,19 @@ def test_the_scripts_make_text_of_what_they_are_told() -> None:
 
 
 def test_what_a_page_is_made_of_is_packaged() -> None:
-    project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())
+    root = Path(__file__).resolve().parents[3]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
     packaged = project["tool"]["setuptools"]["package-data"]["passat.page"]
-    others = [path.name for path in files("passat.page").iterdir() if path.is_file() and not path.name.endswith(".py")]
-    assert len(others) == 10
+    page = root / "src" / "passat" / "page"
+    others = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert len(others) == 13
     assert all(any(fnmatch(name, pattern) for pattern in packaged) for name in others)
+    assert "src/passat/page/vendored/*.LICENSE" in project["project"]["license-files"]
+
+
+def test_the_page_carries_the_license_of_the_library_that_it_holds(page: Page) -> None:
+    assert "Copyright (c) 2012-2014 Chris Pettitt" in page.content["script"][1]
+    assert "sourceMappingURL" not in page.content["script"][1]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js, which reads the scripts without a browser")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from passat.ir.attrs import Attrs
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
-from passat.page.program import LONGEST, Strings, attrs_text, constant_text, script_json, shown, type_text
+from passat.page.texts import LONGEST, Strings, attrs_text, constant_text, script_json, shown, type_text
 
 ANY_TEXT = st.text(st.characters(), max_size=200)
 """With lone surrogates, which JSON of another program may hold."""

@@ -1,0 +1,226 @@
+"""What an optimization changed: regions of the input with the nodes that replace them, those of equal operators as one change, the largest
+saving first."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from typing import Any as AnyValue
+
+from passat.ir.onnx.flat_graph import NODE
+from passat.model_diff import alignments, changes
+from passat.page.origins import Origins, Record
+from passat.page.sides import Side, is_counted
+from passat.page.texts import shown
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+KEPT: Final = 0
+REPLACED: Final = 1
+CHANGED: Final = 2
+"""A node of both models with other attributes or constants."""
+
+
+_CLIMB: Final = 2
+"""How far above a node that nothing reads anymore its rule is looked for."""
+
+
+@dataclass
+class Region:
+    """Connected nodes of the input and those of the result that stand in their place; for a node of both models what is different of it.
+    `rules` are those that made the nodes of the result or whose right sides replaced those of the input, `other` what else did it."""
+
+    before: list[int]
+    after: list[int]
+    what: tuple[str, ...] = ()
+    costs: tuple[float, float] = (0.0, 0.0)
+    rules: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+
+    @property
+    def saving(self) -> float:
+        """What the region costs less than before."""
+        return self.costs[0] - self.costs[1]
+
+
+@dataclass
+class Comparison:
+    """The nodes of both models by number: `twins` have the counterpart of each node or -1, `states` whether it is KEPT, REPLACED or
+    CHANGED."""
+
+    twins: tuple[list[int], list[int]]
+    states: tuple[list[int], list[int]]
+    regions: list[Region]
+
+
+def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
+    """Finds the counterparts and regions of two models."""
+    twins = tuple([-1] * len(side.nodes) for side in sides)
+    states = tuple([KEPT] * len(side.nodes) for side in sides)
+    found = Comparison((twins[0], twins[1]), (states[0], states[1]), [])
+    for _, aligned in alignments((record.models[0], record.folder), (record.models[1], record.folder)):
+        numbers = [_numbers(side, nodes.nodes) for side, nodes in zip(sides, (aligned.before, aligned.after), strict=True)]
+        for pair in aligned.pairs:
+            one, other = numbers[0][pair.before], numbers[1][pair.after]
+            if one < 0 or other < 0:
+                continue
+            twins[0][one], twins[1][other] = other, one
+            what = () if pair.same else tuple(text for change in changes(aligned, pair.before, pair.after) for text in change.what)
+            if what:
+                found.regions.append(Region([one], [other], what))
+                states[0][one] = states[1][other] = CHANGED
+        for place in aligned.places:
+            region = Region(
+                [numbers[0][i] for i in place.before if numbers[0][i] >= 0], [numbers[1][i] for i in place.after if numbers[1][i] >= 0]
+            )
+            for number, nodes in enumerate((region.before, region.after)):
+                for node in nodes:
+                    states[number][node] = REPLACED
+            found.regions.append(region)
+    _pair_ends(sides, twins)
+    _add_inner(sides, found)
+    return found
+
+
+def explain(found: Comparison, sides: tuple[Side, Side], costs: tuple[Sequence[float], Sequence[float]], origins: Origins) -> None:
+    """Adds costs, rules and other reasons to the regions."""
+    before, after = sides
+    replaced = [list(dict.fromkeys(rule for call in calls for rule in origins.replaced_by(call))) for calls in before.calls]
+    readers = _readers(before, found.states[0])
+    for region in found.regions:
+        region.costs = sum(costs[0][i] for i in region.before), sum(costs[1][i] for i in region.after)
+        rules = Counter(after.rule(i, origins) for i in region.after)
+        rules.update(rule for i in region.before for rule in replaced[i])
+        rules.pop("", None)
+        if not rules:
+            constant = region.before and all(any(map(origins.is_constant, before.calls[i])) for i in region.before)
+            passes = Counter(filter(None, (after.pass_name(i, origins) for i in region.after)))
+            region.other = ["constant folding"] if constant else [name for name, _ in passes.most_common()]
+            rules.update([] if region.other else _above(region.before, replaced, readers))
+        region.rules = [name for name, _ in rules.most_common()]
+
+
+def _above(nodes: Sequence[int], replaced: Sequence[list[str]], readers: Sequence[list[int]]) -> list[str]:
+    """The rules that replaced the nearest readers of some nodes: they left the nodes without a reader."""
+    seen = set(nodes)
+    level = list(nodes)
+    for _ in range(_CLIMB):
+        level = [reader for node in level for reader in readers[node] if reader not in seen]
+        seen.update(level)
+        rules = [rule for node in dict.fromkeys(level) for rule in replaced[node]]
+        if rules or not level:
+            return rules
+    return []
+
+
+def _readers(side: Side, states: Sequence[int]) -> list[list[int]]:
+    """For each node those that read it and are not in the result."""
+    found: list[list[int]] = [[] for _ in side.nodes]
+    for number, node in enumerate(side.nodes):
+        if states[number] == REPLACED:
+            for part in dict.fromkeys(part for part in node.operands if isinstance(part, int)):
+                found[part].append(number)
+    return found
+
+
+def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict[str, AnyValue]]:
+    """The regions as plain data, those of the same operators together, the largest saving first. Nodes from number `most` on are left
+    out."""
+    groups: dict[object, list[Region]] = {}
+    operators: dict[object, tuple[Counter[str], ...]] = {}
+    for region in found.regions:
+        named = tuple(Counter(sides[at].nodes[i].operator for i in nodes) for at, nodes in enumerate((region.before, region.after)))
+        key = frozenset(named[0].items()), frozenset(named[1].items()), bool(region.what)
+        operators[key] = named
+        groups.setdefault(key, []).append(region)
+    data = []
+    for group, regions in groups.items():
+        regions.sort(key=lambda region: -region.saving)
+        rules, other = (Counter(name for region in regions for name in names(region)) for names in (_rules, _other))
+        data.append(
+            {
+                "before": [[shown(name, 80), count] for name, count in operators[group][0].items()],
+                "after": [[shown(name, 80), count] for name, count in operators[group][1].items()],
+                "rules": [shown(name, 120) for name, _ in rules.most_common()],
+                "other": [shown(name, 120) for name, _ in other.most_common()],
+                "costs": [sum(region.costs[at] for region in regions) for at in (0, 1)],
+                "nodes": [
+                    sum(is_counted(side.nodes[i]) for region in regions for i in nodes(region))
+                    for side, nodes in zip(sides, (_before, _after), strict=True)
+                ],
+                "instances": [
+                    {
+                        "before": [i for i in region.before if i < most],
+                        "after": [i for i in region.after if i < most],
+                        "costs": list(region.costs),
+                        "rules": region.rules,
+                        "what": [shown(text, 240) for text in region.what],
+                    }
+                    for region in regions
+                ],
+            }
+        )
+    return sorted(data, key=_rank)
+
+
+def _rank(group: dict[str, AnyValue]) -> tuple[float, int, int]:
+    """Sorts by saving, then by nodes removed, then by places."""
+    (before, after), (nodes_before, nodes_after) = group["costs"], group["nodes"]
+    return after - before, nodes_after - nodes_before, -len(group["instances"])
+
+
+def savings(found: Comparison) -> dict[str, tuple[float, int, int]]:
+    """For each rule the saving of the regions in which it took part, split evenly between the rules of a region, how many regions these
+    are, and how many nodes fewer they have."""
+    total: dict[str, tuple[float, int, int]] = {}
+    for region in found.regions:
+        for rule in region.rules:
+            saving, count, nodes = total.get(rule, (0.0, 0, 0))
+            total[rule] = saving + region.saving / len(region.rules), count + 1, nodes + len(region.before) - len(region.after)
+    return total
+
+
+def _rules(region: Region) -> list[str]:
+    return region.rules
+
+
+def _other(region: Region) -> list[str]:
+    return region.other
+
+
+def _before(region: Region) -> list[int]:
+    return region.before
+
+
+def _after(region: Region) -> list[int]:
+    return region.after
+
+
+def _numbers(side: Side, nodes: "Sequence[NodeProto]") -> list[int]:
+    """The numbers of nodes of a graph, by what they make; -1 where there is none."""
+    return [next((side.by_output[name] for name in node.output if name in side.by_output), -1) for node in nodes]
+
+
+def _pair_ends(sides: tuple[Side, Side], twins: Sequence[list[int]]) -> None:
+    """Pairs the inputs and outputs of one name."""
+    named = {(node.kind, node.where, node.name): number for number, node in enumerate(sides[0].nodes) if node.kind != NODE}
+    for number, node in enumerate(sides[1].nodes):
+        other = named.get((node.kind, node.where, node.name))
+        if node.kind != NODE and other is not None:
+            twins[0][other], twins[1][number] = number, other
+
+
+def _add_inner(sides: tuple[Side, Side], found: Comparison) -> None:
+    """Adds the nodes of subgraphs that have no counterpart to the region of the node that has the subgraph."""
+    for at, side in enumerate(sides):
+        region_of = {i: region for region in found.regions for i in ((region.before, region.after)[at])}
+        for number, node in enumerate(side.nodes):
+            if node.kind == NODE and found.twins[at][number] < 0 and number not in region_of:
+                region = region_of.get(node.owner)
+                if region is None:
+                    region = Region([], [])
+                    found.regions.append(region)
+                (region.before, region.after)[at].append(number)
+                region_of[number] = region
+                found.states[at][number] = REPLACED

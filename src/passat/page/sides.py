@@ -1,0 +1,146 @@
+"""The two models of a page: their ONNX nodes with types and costs, and the expressions that the passes knew each node as."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from passat.ir.expr import Call, Expr
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx
+from passat.ir.onnx.flat_graph import NODE, FlatNode, flat_graph
+from passat.ir.op import Op
+from passat.ir.traverse import post_order
+from passat.ir.types import TupleType
+from passat.page.origins import Origins, Place, Record
+from passat.page.texts import type_text
+from passat.report import NOT_COUNTED
+from passat.rules.cost import CostModel, call_costs
+
+
+class Side:
+    """One of the two models. `nodes` are its nodes, inputs and outputs; `calls` has the calls of the recorded program that each became, or
+    was read as."""
+
+    def __init__(self, nodes: list[FlatNode], calls: list[list[Expr]]) -> None:
+        self.nodes = nodes
+        self.calls = calls
+
+    @property
+    def counted(self) -> list[int]:
+        """The nodes that a report counts: those that compute something."""
+        return [number for number, node in enumerate(self.nodes) if is_counted(node)]
+
+    @cached_property
+    def by_output(self) -> dict[str, int]:
+        """The nodes and inputs by the names of their outputs."""
+        return _by_output(self.nodes)
+
+    def rule(self, number: int, origins: Origins) -> str:
+        """The rule that made a node; "" where none did."""
+        return next(filter(None, map(origins.rule_of, reversed(self.calls[number]))), "")
+
+    def pass_name(self, number: int, origins: Origins) -> str:
+        """The pass without rules that made a node; "" where none did."""
+        return next(filter(None, map(origins.pass_of, reversed(self.calls[number]))), "")
+
+    def place(self, number: int, origins: Origins) -> Place | None:
+        """The e-class of a node."""
+        return next(filter(None, map(origins.place_of, reversed(self.calls[number]))), None)
+
+
+def is_counted(node: FlatNode) -> bool:
+    """Whether a report counts a node."""
+    return node.kind == NODE and node.operator not in NOT_COUNTED
+
+
+def input_of(record: Record) -> Side:
+    """The model before."""
+    return _side(flat_graph(record.models[0], record.folder), record.before, record, written=False)
+
+
+def result_of(record: Record) -> Side:
+    """The model after."""
+    return _side(flat_graph(record.models[1], record.folder), record.after, record, written=True)
+
+
+def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: bool) -> Side:
+    finder = _Finder(nodes)
+    calls: list[list[Expr]] = [[] for _ in nodes]
+    for expr in _expressions(module):
+        names = record.written.get(id(expr), ()) if written and isinstance(expr, Call) else ()
+        for number in dict.fromkeys(filter(None, map(finder.by_output.get, names))) or finder.find(expr):
+            if nodes[number].kind == NODE:
+                calls[number].append(expr)
+    return Side(nodes, calls)
+
+
+class _Finder:
+    """Finds the nodes that expressions were read from, by the names that the expressions carry."""
+
+    def __init__(self, nodes: list[FlatNode]) -> None:
+        self.by_output = _by_output(nodes)
+        self.by_name: dict[str, int] = {}
+        for number, node in enumerate(nodes):
+            if node.kind == NODE and node.name:
+                self.by_name.setdefault(node.name, number)
+
+    def find(self, expr: Expr) -> list[int]:
+        """The node of an expression, if it has one."""
+        span = expr.span
+        if span is None:
+            return []
+        named = next((self.by_output[name] for name in span.outputs if name in self.by_output), None)
+        number = self.by_name.get(span.source_name) if named is None else named
+        return [] if number is None else [number]
+
+
+def spelling(sides: Sequence[Side]) -> dict[str, str]:
+    """The ONNX operators that operators of the intermediate representation are read from or written as in these models, by name."""
+    counts: dict[str, Counter[str]] = {}
+    for side in sides:
+        for node, exprs in zip(side.nodes, side.calls, strict=True):
+            names = [expr.op.name for expr in exprs if isinstance(expr, Call) and isinstance(expr.op, Op)]
+            if len(names) == 1:
+                counts.setdefault(names[0], Counter())[node.operator] += 1
+    return {name: found.most_common(1)[0][0] for name, found in counts.items()}
+
+
+def details(record: Record, side: Side, *, after: bool) -> tuple[list[str], list[float]]:
+    """The types of the outputs of each node, and its costs, both of the model as it is read."""
+    module = from_onnx(record.models[1], folder=record.folder, lenient=True) if after else record.before
+    return _details(module, side.nodes, record.prices)
+
+
+def _details(module: IRModule, nodes: list[FlatNode], prices: CostModel) -> tuple[list[str], list[float]]:
+    finder = _Finder(nodes)
+    types, costs = [""] * len(nodes), [0.0] * len(nodes)
+    typed: dict[str, str] = {}
+    for function in module.functions.values():
+        inferred = infer_type(function)
+        for call, cost in call_costs(inferred, prices):
+            for number in finder.find(call):
+                costs[number] += cost
+        for expr in post_order(inferred):
+            type_ = expr._checked_type
+            names = () if expr.span is None else expr.span.outputs
+            several = type_.fields if isinstance(type_, TupleType) and len(type_.fields) == len(names) else [type_] * len(names)
+            typed.update((name, type_text(each)) for name, each in zip(names, several, strict=True) if name)
+            if not names and expr.span is None and hasattr(expr, "name_hint"):
+                typed.setdefault(expr.name_hint, type_text(type_))
+    for number, node in enumerate(nodes):
+        types[number] = ", ".join(filter(None, (typed.get(name, "") for name in node.outputs)))
+    return types, costs
+
+
+def _expressions(module: IRModule) -> Iterator[Expr]:
+    for function in module.functions.values():
+        yield from post_order(function)
+
+
+def _by_output(nodes: list[FlatNode]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in node.outputs:
+            found.setdefault(name, number)
+    return found
