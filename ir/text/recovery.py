@@ -63,7 +63,10 @@ class Recovery:
             kind = tokens.kinds[at]
             if kind == ";" and at >= tokens.at:
                 break
-            at = closing[at] + 1 if kind in _CLOSING else at + 1
+            closed = closing.get(at) if kind in _CLOSING else at
+            if closed is None:  # a bracket of another definition, where an expression was wanted
+                return None
+            at = closed + 1
         return at
 
     def _brackets(self) -> dict[int, int] | None:

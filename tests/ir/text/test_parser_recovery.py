@@ -108,6 +108,14 @@ def test_expressions_are_read_on_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text", ["type A { B }\ntype C { B }", "def @f(%x: int8) { %x }", "let %x = 1; def @f() { %x }", "{ def @f( } type T { }"]
+)
+def test_definitions_where_an_expression_is_wanted(text: str) -> None:
+    with pytest.raises(ParseError, match="there is no operator"):
+        parse_expr(text)
+
+
 def test_the_place_of_an_error_is_its_token() -> None:
     with pytest.raises(ParseError) as caught:
         parse("def @main() {\n  let %x = nn.rellu(1f);\n  %x\n}", "file.relay")
@@ -183,10 +191,11 @@ def test_damaged_texts_are_told_by_places_in_them(module: IRModule, damages: lis
     for at, width, piece in damages:
         start = at % (len(text) + 1)
         text = text[:start] + piece + text[start + width :]
-    try:
-        parse(text)
-    except (ParseError, InferError) as error:
-        check_places(error, text)
+    for read in (parse, parse_expr):
+        try:
+            read(text)
+        except (ParseError, InferError) as error:
+            check_places(error, text)
 
 
 def check_places(error: DiagnosticError, text: str) -> None:
