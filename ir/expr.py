@@ -559,8 +559,8 @@ def _dimension(dim: AnyValue) -> Dim:
     return size
 
 
-def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """A constant, as Relay makes it: without a dtype, Python numbers and 64-bit arrays become 32-bit.
+def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
+    """A constant, as Relay makes it: without a dtype, Python numbers and 64-bit arrays become 32-bit. A tensor type stands for its dtype.
 
     Raises ValueError for what is neither a number nor an array.
 
@@ -574,7 +574,7 @@ def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | None = None, sp
     array = np.asarray(value)
     if dtype is None:
         dtype = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
-    return Constant(Tensor.dense(array, dtype), span)
+    return Constant(Tensor.dense(array, dtype.dtype if isinstance(dtype, TensorType) else dtype), span)
 
 
 def _as_expr(value: ExprLike) -> Expr:

@@ -40,6 +40,7 @@ from passat.ir.types import (
     TypeCall,
     TypeVar,
     alike,
+    as_general,
     compatible,
     refine,
     substitute,
@@ -223,7 +224,7 @@ def type_of(node: Expr) -> Type:
         return _field_type(node)
     if isinstance(node, Function):
         body = node.body.checked_type
-        if node.ret_type is not None and not compatible(node.ret_type, body):
+        if node.ret_type is not None and not as_general(node.ret_type, body):
             raise InferError(f"the function is declared to return {node.ret_type!r}, its body has type {body!r}", node)
         return FuncType([_param_type(param) for param in node.params], body if node.ret_type is None else node.ret_type, _type_params(node))
     if isinstance(node, If):
@@ -339,6 +340,8 @@ def join(a: Type, b: Type) -> Type | None:
         return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
     if isinstance(a, TypeCall) and isinstance(b, TypeCall) and compatible(a, b):
         return TypeCall(a.func, [refine(m, n) for m, n in zip(a.args, b.args, strict=True)])
+    if isinstance(a, FuncType) and isinstance(b, FuncType):
+        return a if as_general(a, b) else b if as_general(b, a) else None
     return None
 
 
@@ -355,7 +358,7 @@ def join_clauses(clauses: tuple[Clause, ...]) -> Type:
 def bind_let(let: Let) -> None:
     """Gives the variable of a let the type of its value, where it has none. Raises InferError where it is declared to have another."""
     given, declared = let.value.checked_type, let.var.type_annotation
-    if declared is not None and not compatible(declared, given):
+    if declared is not None and not as_general(declared, given):
         raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}", let)
     _bind(let.var, given)
 

@@ -343,6 +343,14 @@ def compatible(a: Type, b: Type) -> bool:
     return a == b
 
 
+def as_general(wanted: Type, given: Type) -> bool:
+    """Whether a value of the given type may stand where one of the wanted type is: types are compatible, and a function of any type is one
+    of a certain type."""
+    if isinstance(wanted, FuncType) and isinstance(given, FuncType) and given.type_params and not wanted.type_params:
+        given = substitute(FuncType(given.arg_types, given.ret_type), dict.fromkeys(given.type_params, IncompleteType()))
+    return compatible(wanted, given)
+
+
 def write_type(type_: Type, leaf: Callable[[Type], str], limit: int | None = None) -> str:
     """A type as text: `leaf` writes tensors and names. Behind `limit` characters it is cut off: a type can be a tree that is far larger
     than the program."""

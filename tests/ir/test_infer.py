@@ -269,3 +269,12 @@ def test_a_function_of_any_type_is_an_argument() -> None:
     identity = Function([x], x, a, [a])
     apply = Function([f, y], f(y), b, [b])
     assert infer_type(apply(identity, const(1))).checked_type == TensorType((), "int32")
+
+
+@pytest.mark.parametrize("branches", ["{ @id } else { fn (%x: A) -> A { %x } }", "{ fn (%x: A) -> A { %x } } else { @id }"])
+def test_a_function_of_any_type_is_one_of_a_certain_type(branches: str) -> None:
+    text = f"def @id[A](%x: A) -> A {{ %x }} def @either[A](%c: bool) -> fn (A) -> A {{ if (%c) {branches} }}"
+    module = infer_module(parse(text))
+    assert repr(module["either"].checked_type) == "fn [A](bool) -> fn (A) -> A"
+    with pytest.raises(InferError, match="is declared to return"):
+        infer_module(parse("def @all() -> fn [A](A) -> A { fn (%x: int8) -> int8 { %x } }"))

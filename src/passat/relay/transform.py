@@ -9,7 +9,9 @@ from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
 from passat.ir.expr import Expr, Function
+from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
+from passat.ir.types import Type
 from passat.passmgr import (
     AnnotateSpans,
     FunctionPass,
@@ -44,6 +46,7 @@ __all__ = [
     "FunctionPass",
     "FuseOps",
     "InferType",
+    "InferTypeLocal",
     "Legalize",
     "MergeComposite",
     "ModulePass",
@@ -128,8 +131,8 @@ def DefuseOps() -> Pass:
 
 
 def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
-    """What patterns of a table match becomes functions with the attribute `Composite`. Patterns are those of rules
-    (`passat.rules.pattern`); a check may be a condition of rules or a function of the expression that was found."""
+    """What patterns of a table match becomes functions with the attribute `Composite`. Patterns are those of `relay.dataflow_pattern`, with
+    a check that is a function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
     return _make("MergeComposite", pattern_table=pattern_table)
 
 
@@ -148,6 +151,11 @@ def AlterOpLayout() -> Pass:
 def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:
     """Removes the functions that no entry function (`main` where none is named) reaches."""
     return _RemoveUnusedFunctions(("main",) if entry_functions is None else tuple(entry_functions))
+
+
+def InferTypeLocal(expr: Expr) -> Type:
+    """The type of an expression, whose parts keep the types that they have. Raises InferError."""
+    return infer_type(expr).checked_type
 
 
 def _refuse(name: str, option: str, value: object) -> None:
