@@ -10,7 +10,7 @@
 .SUFFIXES:
 # Without bytecode each process that a test starts would compile all of Passat.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel notebook torch versions documents docs clean
+.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel notebook torch versions cluster documents docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -83,6 +83,10 @@ torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in an 
 
 documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
 	$(BIN)/python tests/house/test_documents.py
+
+cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
+	$(PIP) install --group cluster
+	$(BIN)/python -m pytest tests/frontdoor/test_cluster.py
 
 docs: $(VENV)/.docs  ## Build the documentation into build/docs; warnings and dead links are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs

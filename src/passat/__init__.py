@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from passat.error import TVMError
     from passat.ir.module import IRModule
     from passat.ir.passat_error import PassatError
+    from passat.many import Optimized, optimize_many
     from passat.model_diff import ModelDiff, diff
     from passat.model_summary import ModelSummary, inspect
     from passat.optimizer import Result, optimize
@@ -33,6 +34,7 @@ __all__ = [
     "ModelDiff",
     "ModelProfile",
     "ModelSummary",
+    "Optimized",
     "PassError",
     "PassatError",
     "Report",
@@ -49,6 +51,7 @@ __all__ = [
     "ir",
     "nd",
     "optimize",
+    "optimize_many",
     "parser",
     "profile",
     "relay",
@@ -65,6 +68,7 @@ _HOMES = {
     "ModelDiff": "passat.model_diff",
     "ModelProfile": "passat.profiling",
     "ModelSummary": "passat.model_summary",
+    "Optimized": "passat.many",
     "PassError": "passat.crash",
     "PassatError": "passat.ir.passat_error",
     "Report": "passat.report",
@@ -76,6 +80,7 @@ _HOMES = {
     "diff": "passat.model_diff",
     "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
+    "optimize_many": "passat.many",
     "profile": "passat.profiling",
 }
 

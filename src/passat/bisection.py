@@ -17,6 +17,7 @@ from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, load, save, to_onnx
 from passat.ir.passat_error import PassatError
+from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.passmgr.inspection.checks import module_flaws
@@ -328,7 +329,7 @@ def bisect_model(
     Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
     VerifyError, InputsError.
     """
-    tell = progress or (lambda _: None)
+    tell = telling(progress)
     source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, tell)
     settings = settings.inside(config={"rules.joint": False, **settings.config})
     calls = 0

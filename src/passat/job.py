@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from passat.ir.module import IRModule
+from passat.log import telling
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassContext, PassInfo, PassInstrument, Sequential
 from passat.report import Report
@@ -77,8 +78,7 @@ class Job:
 
     def tell(self, text: str) -> None:
         """Says what begins now."""
-        if self.wanted.progress is not None:
-            self.wanted.progress(text)
+        telling(self.wanted.progress)(text)
 
 
 @dataclass(frozen=True, eq=False)

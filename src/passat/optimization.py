@@ -19,6 +19,7 @@ from passat.ir.shape import ANY
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
 from passat.job import Given, Job, Made, Outcome
+from passat.log import LOG
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassEvent, PassProgress, PassTimingInstrument
 from passat.pipelines import build_pipeline, is_own, text_of
@@ -76,6 +77,8 @@ def run(job: Job, given: Given) -> Made:
     def announce(event: PassEvent) -> None:
         if event.kind == "begun" and not event.pipeline:
             job.tell(str(event))
+        elif not event.pipeline:
+            LOG.debug("%s after %.3f s", event, event.seconds)
 
     with report.clock("passes"):
         timing, watch = PassTimingInstrument(), FailureWatch()

@@ -11,6 +11,7 @@ from passat import apart
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import save
 from passat.job import Given, Job, begin
+from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.report import Report
 from passat.rules.engine.interruption import interruptible
@@ -117,7 +118,17 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
                 verify(job, given, made, outcome)
             except LooseRulesError as error:
                 return _without(error.rules, job, given)
+    _log(job.report)
     return Result(outcome.model, job.report, given.source.folder, job.tracing, accepted=accepted)
+
+
+def _log(report: Report) -> None:
+    """Logs the outcome, and what is doubtful."""
+    for warning in (*report.warnings, *report.limits):
+        LOG.warning("%s: %s", report.source, warning)
+    if report.kept:
+        LOG.info("the input came back: %s", report.kept)
+    LOG.info("%d nodes became %d", report.node_count_before, report.node_count_after)
 
 
 def _without(rules: Sequence[str], job: Job, given: Given) -> Result:

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any as AnyValue
@@ -14,6 +14,7 @@ from typing import Final
 
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.feeds import symbols
+from passat.log import telling
 from passat.report import histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, sentence_of
 from passat.settings import ArgumentError
@@ -113,20 +114,22 @@ def profile(
     seconds: float = 6.0,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
     folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
+    progress: Callable[[str], None] | None = None,
 ) -> ModelProfile:
     """How long two models take that have the same inputs: a model, and what an optimizer made of it.
 
     Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. They run on `inputs` (arrays by name,
     or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4
     that the models take. Measuring takes some `seconds`, and as long again for the operators of large models; `threads` are those of ONNX
-    Runtime.
+    Runtime; `progress` is called with what begins now.
 
     Raises OnnxError for a model that cannot be read, ArgumentError, SpecializeError for unknown dimensions, InputsError, CustomOpsError,
     VerifyError without ONNX Runtime, and NothingToTimeError where a model does not run.
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
         raise ArgumentError("seconds is a positive number, and threads a number of at least 1")
-    how = comparing(seed, inputs)
+    how, tell = comparing(seed, inputs), telling(progress)
+    tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
         tried = [_runner(source, apart=True) for source in sources]
@@ -136,9 +139,12 @@ def profile(
         check_dims(given, symbols(tried[0].inputs))
         feed = choose_feed(tried[0], how, given)
         _try(sources[1], tried[1], feed)
-        times = _times(sources, feed, threads, seconds)
+        times = _times(sources, feed, threads, seconds, tell)
         typical, ratio = median(times[0]), _ratio(times[2], times[0])
-        operators = [_operators(source, feed, threads, seconds) for source in sources]
+        operators = []
+        for source in sources:
+            tell(f"measuring the operators of {source.name}")
+            operators.append(_operators(source, feed, threads, seconds))
     return ModelProfile(
         *(sources[0].name, sources[1].name, _nodes(sources[0]), _nodes(sources[1])),
         sizes=_sizes(tried[0], feed),
@@ -176,10 +182,13 @@ def _try(source: Source, runner: Runner, feed: dict[str, AnyValue]) -> None:
         raise NothingToTimeError(f"{source.name} does not run on the inputs of the other model: {sentence_of(error)}") from error
 
 
-def _times(sources: tuple[Source, Source], feed: dict[str, AnyValue], threads: int, seconds: float) -> list[list[float]]:
+def _times(
+    sources: tuple[Source, Source], feed: dict[str, AnyValue], threads: int, seconds: float, tell: Callable[[str], None]
+) -> list[list[float]]:
     """The times of the first model, of the first model once more, and of the second, in each round."""
     times: list[list[float]] = [[], [], []]
     for number in range(SETS):
+        tell(f"measuring ({number + 1} of {SETS})")
         order = [0, 1, 2] if number % 2 == 0 else [2, 1, 0]  # in which sessions are made
         made = {which: _runner(sources[which // 2], threads) for which in order}
         rounds = take_turns(

@@ -1,10 +1,11 @@
 """What people read, made with rich: reports as tables, in color on a terminal and plain elsewhere, and the line that says what runs."""
 
+import contextlib
 import io
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final
 
@@ -57,7 +58,24 @@ def render_report(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(report: Report) -> Text:
+def report_line(report: Report) -> Text:
+    """A report in one line, for one of several models."""
+    text = _headline(report, ", ")
+    if report.interrupted:
+        text.append(", interrupted", style="yellow")
+    found = report.verification
+    if found is not None:
+        text.append(", verified" if found.equal else ", not compared", style="green" if found.equal else "yellow")
+    elif not report.kept:
+        text.append(", not verified", style="yellow")
+    if report.warnings:
+        text.append(f", {len(report.warnings)} warning{'s' if len(report.warnings) != 1 else ''}", style="yellow")
+    if report.output:
+        text.append(f", written to {report.output}")
+    return text
+
+
+def _headline(report: Report, separator: str = "\n") -> Text:
     before, after = report.node_count_before, report.node_count_after
     nodes = "1 node" if before == 1 else f"{before} nodes"
     text = Text.assemble((report.source, "bold"), f": {nodes} became ", (str(after), "bold green"), _percent(before, after))
@@ -65,7 +83,7 @@ def _headline(report: Report) -> Text:
     text.append(f", estimated {before_cost} became {after_cost}{_percent(report.cost_before, report.cost_after)}")
     text.append(f", in {seconds(sum(report.seconds.values()))}")
     if report.kept:
-        text.append(f"\nthe input came back: {report.kept}", style="yellow")
+        text.append(f"{separator}the input came back: {report.kept}", style="yellow")
     return text
 
 
@@ -280,6 +298,19 @@ class ProgressLine:
         elif self._interval is not None and time.monotonic() - self._printed >= self._interval:
             self._console.print(f"{text} ...", markup=False)
             self._printed = time.monotonic()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Takes the line away while something is printed."""
+        with self._lock:
+            if self._shown:
+                self._status.stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._shown and not self._closed:
+                    self._status.start()
 
     def _show(self) -> None:
         with self._lock:

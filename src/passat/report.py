@@ -203,24 +203,25 @@ def _first(sentences: list[str]) -> list[str]:
     return sentences if rest <= 0 else [*sentences[:SENTENCES], f"... and {rest} more"]
 
 
-class MismatchError(PassatError, RuntimeError):
+class _ReportedError(PassatError, RuntimeError):
+    """A result that is not returned. `report` says how it came about."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors come back from other processes
+        return type(self), (str(self), self.report)
+
+
+class MismatchError(_ReportedError):
     """The optimized model computes something else than the original. The message names the pass; `report` holds what was compared."""
 
-    exit_code = 1
 
-    def __init__(self, message: str, report: Report) -> None:
-        super().__init__(message)
-        self.report = report
-
-
-class UnverifiedError(PassatError, RuntimeError):
+class UnverifiedError(_ReportedError):
     """Nothing could be compared, so that nobody knows whether the result is right. `report` holds why."""
-
-    exit_code = 1
-
-    def __init__(self, message: str, report: Report) -> None:
-        super().__init__(message)
-        self.report = report
 
 
 def histogram(model: "ModelProto") -> dict[str, int]:

@@ -18,6 +18,7 @@ from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.text.printer import pretty_print
+from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
@@ -182,7 +183,7 @@ def bisect_rules(
     Raises AlreadyTrueError where the model is bad with no rule, NeverTrueError where it is good with all, FlappingError where the check
     does not say the same twice, BisectError, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError, VerifyError.
     """
-    tell = progress or (lambda _: None)
+    tell = telling(progress)
     source, module, settings, pipeline, looked_at = open_subject(model, check, passes, rules, how, margin, tell)
     runs = RuleRuns(pipeline, module, settings)
     asked = Questions(runs, looked_at, crashes=check == "crash", tell=tell)

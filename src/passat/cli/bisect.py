@@ -10,9 +10,10 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import USAGE, CommandError, app, console, end, errors, explain, rules_app
+from passat.cli.app import USAGE, CommandError, app, end, errors, explain, rules_app
 from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
 from passat.cli.command import command
+from passat.cli.verbosity import VerbosityOptions
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection
@@ -38,6 +39,7 @@ def bisect(
     asked: PassOptions,
     compared: CompareOptions,
     checked: CheckOptions,
+    said: VerbosityOptions,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write the models before and after the pass to")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,7 +54,7 @@ def bisect(
             paths = found.save(folder)
             return {"saved": paths}, _lines(paths)
 
-        _bisect(bisect_model, write, {"saved": []}, model, asked, compared, checked, save, as_json)
+        _bisect(bisect_model, write, {"saved": []}, model, asked, compared, checked, said, save, as_json)
 
 
 @command(rules_app, "bisect")
@@ -61,6 +63,7 @@ def bisect_rules(
     asked: PassOptions,
     compared: CompareOptions,
     checked: CheckOptions,
+    said: VerbosityOptions,
     save: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer"),
@@ -80,7 +83,7 @@ def bisect_rules(
             again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
             return {"saved": saved.paths, "replay": saved.command}, _lines(saved.paths) + again
 
-        _bisect(search, write, {"saved": [], "replay": None}, model, asked, compared, checked, save, as_json)
+        _bisect(search, write, {"saved": [], "replay": None}, model, asked, compared, checked, said, save, as_json)
 
 
 def _bisect(
@@ -91,13 +94,13 @@ def _bisect(
     asked: PassOptions,
     compared: CompareOptions,
     checked: CheckOptions,
+    said: VerbosityOptions,
     save: Path | None,
     as_json: bool,
 ) -> None:
     """Searches, and prints what was found. `write` writes it into a folder, and tells so as data and in words; `unsaved` stands in place of
     that data where nothing is written."""
     from passat.ir.onnx import OnnxError
-    from passat.render import ProgressLine
     from passat.runner import custom_operators
 
     if save is not None:
@@ -105,7 +108,7 @@ def _bisect(
     with (
         custom_operators(compared.custom_ops or ()),
         asked.entered() as (text, sets),
-        ProgressLine(console(stderr=True), enabled=not as_json) as progress,
+        said.progress(enabled=not as_json) as progress,
     ):
         how = compared.comparing()
         found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, progress=progress)

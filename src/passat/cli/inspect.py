@@ -8,10 +8,11 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import USAGE, app, console, errors, fail, show
+from passat.cli.app import USAGE, app, errors, fail, show
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
 from passat.cli.command import command
 from passat.cli.sizes import parse_sizes
+from passat.cli.verbosity import VerbosityOptions
 
 
 @command(app)
@@ -67,6 +68,7 @@ def profile(
     ] = None,
     *,
     asked: PassOptions,
+    said: VerbosityOptions,
     dim: Annotated[
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Size of a named dimension of the inputs (repeatable)"),
@@ -89,16 +91,14 @@ def profile(
 
         sizes = parse_sizes(dim or ())
         other: AnyValue = result
-        with contextlib.redirect_stdout(sys.stderr), console(stderr=True).status("") if not as_json else contextlib.nullcontext() as status:
+        with contextlib.redirect_stdout(sys.stderr), said.progress(enabled=not as_json) as progress:
             if result is None:
-                _tell(status, "optimizing")
                 text, sets = asked.text(), load(asked.rules)
                 with asked.context():
                     check_settings(text, sets, asked.rules or ())
-                    other = optimize(model, passes=text, rules=sets, custom_ops=custom_ops or ()).model
+                    other = optimize(model, passes=text, rules=sets, custom_ops=custom_ops or (), progress=progress).model
             elif asked != PassOptions():
                 fail("options of the passes are for a model that is optimized here, not for a RESULT that is there", USAGE)
-            _tell(status, "measuring")
             found = profile_models(
                 *(model, other),
                 sizes=sizes,
@@ -108,6 +108,7 @@ def profile(
                 seconds=seconds,
                 custom_ops=custom_ops or (),
                 folders=(None, model.parent),
+                progress=progress,
             )
         if result is None:
             found.after = "what Passat makes of it"
@@ -117,8 +118,3 @@ def profile(
             from passat.summary_text import render_profile
 
             show(render_profile(found))
-
-
-def _tell(status: AnyValue, text: str) -> None:
-    if status is not None:
-        status.update(text)

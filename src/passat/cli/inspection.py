@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
@@ -62,6 +62,11 @@ class InspectionOptions:
         Path | None,
         typer.Option("--reproducer", metavar="DIR", help="Folder to write if a pass fails, for `passat replay DIR`"),
     ] = None
+
+    @property
+    def given(self) -> dict[str, bool]:
+        """Which of the options are given, by their names."""
+        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) not in (None, False) for field in fields(self)}
 
     @property
     def apart(self) -> bool:

@@ -3,13 +3,15 @@
 import contextlib
 import enum
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
+from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import INTERRUPTED, USAGE, app, console, end, errors, fail, show
+from passat.cli.app import INTERRUPTED, USAGE, app, end, errors, fail, show
 from passat.cli.arguments import (
     CompareOptions,
     JsonOption,
@@ -21,11 +23,10 @@ from passat.cli.arguments import (
 )
 from passat.cli.command import DEBUGGING, PASSES, SEARCH, TRUST, command
 from passat.cli.inspection import Inspection, InspectionOptions
+from passat.cli.many import ManyOptions, check_single, optimize_several, result_paths
 from passat.cli.sizes import SizeOptions
+from passat.cli.verbosity import VerbosityOptions
 from passat.ir.collector import collector_paused
-
-if TYPE_CHECKING:
-    pass
 
 
 class CostChoice(enum.StrEnum):
@@ -98,15 +99,21 @@ class SettingOptions:
 
 @command(app)
 def optimize(
-    model: Annotated[Path, typer.Argument(metavar="IN", help="Model to optimize", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(metavar="IN...", help="Models to optimize", show_default=False)],
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="OUT", help="File to write the result to (default: NAME.optimized.onnx beside IN)", show_default=False
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="File to write the result to, or folder for the results of several models (default: NAME.optimized.onnx beside IN)",
+            show_default=False,
         ),
     ] = None,
     *,
     sizes: SizeOptions,
+    several: ManyOptions,
+    said: VerbosityOptions,
     asked: PassOptions,
     wanted: SettingOptions,
     compared: CompareOptions,
@@ -153,45 +160,77 @@ def optimize(
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything except write the result")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Optimize an ONNX model, compare the result with it, and write it."""
-    out = output or model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
+    """Optimize ONNX models, compare the results with them, and write these."""
+    with errors(as_json, "nothing was written"):
+        if dry_run and output is not None:
+            fail(f"--dry-run writes no model, and -o {output} asks for one", USAGE)
+        _check_comparison(wanted, compared)
+        choices = {"rules.cost": cost, "rules.math": math}
+        config = {key: choice.value for key, choice in choices.items() if choice is not None}
+        settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **sizes.settings}
+        written = _Written(output, dry_run, page, certificate, stats, as_json)
+    if len(models) > 1 or several.cluster is not None:
+        with errors(as_json):
+            _several(models, several, written, asked, config, settings, inspected, said)
+    else:
+        _one(models[0], written, asked, config, settings, inspected, said)
+
+
+class _Written(NamedTuple):
+    """What the command writes and prints."""
+
+    output: Path | None
+    dry_run: bool
+    page: Path | None
+    certificate: Path | None
+    stats: bool
+    as_json: bool
+
+
+def _beside(model: Path) -> Path:
+    """Where the result of a model goes by default."""
+    return model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
+
+
+def _one(
+    model: Path,
+    written: _Written,
+    asked: PassOptions,
+    config: Mapping[str, AnyValue],
+    settings: Mapping[str, AnyValue],
+    inspected: InspectionOptions,
+    said: VerbosityOptions,
+) -> None:
+    output, dry_run, page, certificate, stats, as_json = written
+    out = output or _beside(model)
     with errors(as_json, "nothing was written"):
         with collector_paused():  # of what is imported nothing goes
             from passat.certificates import write_certificate
             from passat.optimizer import optimize_with
-            from passat.render import ProgressLine
             from passat.settings import Settings
 
-        read = {**asked.files, "--inputs": [compared.inputs], "--custom-ops": compared.custom_ops or ()}
-        if dry_run and output is not None:
-            fail(f"--dry-run writes no model, and -o {output} asks for one", USAGE)
-        named = {"-o": None if dry_run else out, "--certificate": certificate, "--report": page}
-        check_outputs(named, read)  # OUT may be IN, which it replaces whole
+        read = {**asked.files, "--inputs": [settings["inputs"]], "--custom-ops": settings["custom_ops"]}
+        check_outputs({"-o": None if dry_run else out, "--certificate": certificate, "--report": page}, read)  # OUT may be IN
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
-        _check_comparison(wanted, compared)
-        choices = {"rules.cost": cost, "rules.math": math}
-        context = asked.context({key: choice.value for key, choice in choices.items() if choice is not None}, apart=inspected.apart)
+        context = asked.context(config, apart=inspected.apart)
         text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints
         # What rules of the user's own print would stand in the way of who reads the report.
-        with (
-            contextlib.redirect_stdout(sys.stderr),
-            context,
-            inspection,
-            ProgressLine(console(stderr=True), enabled=shows) as progress,
-        ):
+        with contextlib.redirect_stdout(sys.stderr), context, inspection, said.progress(enabled=shows) as progress:
             idle = check_settings(text, sets, asked.rules or (), inspection.printed)
-            settings = Settings(
-                **{**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **sizes.settings},
-                passes=text,
-                rules=sets,
-                instruments=inspection.instruments,
-                reproducer=inspected.reproducer,
-                progress=progress,
-                record=stats or page is not None,
-                certificate=certificate is not None,
+            result = optimize_with(
+                model,
+                Settings(
+                    **settings,
+                    passes=text,
+                    rules=sets,
+                    instruments=inspection.instruments,
+                    reproducer=inspected.reproducer,
+                    progress=progress,
+                    record=stats or page is not None,
+                    certificate=certificate is not None,
+                ),
             )
-            result = optimize_with(model, settings)
             result.report.warnings += idle
             if not dry_run:
                 progress(f"writing {out}")
@@ -203,7 +242,7 @@ def optimize(
             result.write_report(page)
         if as_json:
             print(result.report.to_json())
-        else:
+        elif not said.quiet:
             from passat.render import render_report
 
             show(render_report(result.report))
@@ -214,6 +253,26 @@ def optimize(
         if result.report.interrupted:
             best = "nothing better was found so far, and the input" if result.report.kept else "the best so far"
             end(f"interrupted; {best} {'is what was found' if dry_run else f'was written to {out}'}", INTERRUPTED)
+
+
+def _several(
+    models: Sequence[Path],
+    several: ManyOptions,
+    written: _Written,
+    asked: PassOptions,
+    config: Mapping[str, AnyValue],
+    settings: Mapping[str, AnyValue],
+    inspected: InspectionOptions,
+    said: VerbosityOptions,
+) -> None:
+    refused = {"--report": written.page is not None, "--certificate": written.certificate is not None, "--stats": written.stats}
+    check_single({**refused, **inspected.given})
+    paths = None if written.dry_run else result_paths(models, written.output, _beside)
+    with asked.context(config):
+        text, sets = asked.text(), load(asked.rules)
+        for note in check_settings(text, sets, asked.rules or ()):
+            print(f"note: {note}", file=sys.stderr)
+        optimize_several(models, paths, several, said, {**settings, "passes": text, "rules": asked.rules or ()}, as_json=written.as_json)
 
 
 def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:

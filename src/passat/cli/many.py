@@ -1,0 +1,159 @@
+"""`passat optimize` with several models: a line for each, and one failure does not stop the others."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from typing import Any as AnyValue
+
+import typer
+
+from passat.cli.app import FAILURE, USAGE, console, end, explain, fail, interruption
+from passat.cli.arguments import check_output_folder, check_outputs
+from passat.cli.verbosity import VerbosityOptions
+
+if TYPE_CHECKING:
+    from passat.many import Optimized
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyOptions:
+    """Where several models are optimized."""
+
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Number of processes, with several models")] = 1
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Scheduler of a dask cluster that runs the jobs, such as tcp://HOST:8786, or tls://HOST:8786 with the certificates of "
+            "dask's configuration (distributed.comm.tls); workers see files under the same paths",
+            show_default=False,
+        ),
+    ] = None
+
+
+def check_single(refused: Mapping[str, bool]) -> None:
+    """Ends the command where options are given that are for one model."""
+    for option, given in refused.items():
+        if given:
+            fail(f"{option} is for one model, and several are given", USAGE)
+
+
+def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[Path], Path]) -> list[Path]:
+    """Where the results go: into a folder under the names of the models, or beside these. Ends the command, before any work is done, where
+    two results would go to one file, or one would replace a model."""
+    if folder is not None:
+        if folder.is_file():
+            fail(f"-o {folder} is a file; with several models it names the folder of the results", USAGE)
+        check_output_folder(folder, "-o")
+    paths = [beside(model) if folder is None else folder / model.name for model in models]
+    taken: dict[str, Path] = {}
+    read = {os.path.realpath(model) for model in models}
+    for model, path in zip(models, paths, strict=True):
+        place = os.path.realpath(path)
+        if place in read:
+            fail(f"-o would write over {path}, which is one of the models; name another folder", USAGE)
+        if place in taken:
+            fail(f"{taken[place]} and {model} would both be written to {path}; rename one of them, or optimize them apart", USAGE)
+        taken[place] = model
+        if folder is None or folder.is_dir():
+            check_outputs({"-o": path}, {})
+    return paths
+
+
+def optimize_several(
+    models: Sequence[Path],
+    paths: Sequence[Path] | None,
+    options: ManyOptions,
+    said: VerbosityOptions,
+    settings: Mapping[str, AnyValue],
+    *,
+    as_json: bool,
+) -> None:
+    """Optimizes models, prints a line for each, and ends the command with exit code 1 where one of them failed. Without `paths` nothing is
+    written."""
+    from passat.cluster import connected
+    from passat.many import optimize_each
+    from passat.render import report_line
+
+    out = sys.stdout
+    found: dict[int, Optimized] = {}
+    folders = [] if paths is None else [folder for folder in dict.fromkeys(path.parent for path in paths) if not folder.exists()]
+    apart = options.jobs > 1 or options.cluster is not None
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        contextlib.nullcontext() if options.cluster is None else connected(options.cluster) as executor,
+        _made(folders),
+        said.progress(enabled=not as_json) as progress,
+    ):
+
+        def tell(text: str = "") -> None:
+            progress(f"{len(found)} of {len(models)} models are done{text and f', {text}'}")
+
+        tell()
+        here = {} if apart else {"progress": tell}
+        each = optimize_each(models, output=paths, jobs=options.jobs, executor=executor, **settings, **here)
+        stopped: KeyboardInterrupt | None = None
+        try:
+            for number, one in each:
+                found[number] = one
+                tell()
+                if not as_json:
+                    with progress.paused():
+                        _show(one, report_line, out, quiet=said.quiet)
+                if one.report is not None and one.report.interrupted and not apart:
+                    stopped = KeyboardInterrupt()
+                    break
+        except KeyboardInterrupt as error:
+            stopped = error
+    if as_json:
+        print(json.dumps([_data(found[number]) for number in sorted(found)], indent=2))
+    failed = sum(one.error is not None for one in found.values())
+    if stopped is not None:
+        how, code = interruption(stopped)
+        end(f"{how}; {_part(len(found) - failed, models)} optimized", code)
+    if failed:
+        end(f"{_part(failed, models)} not optimized", FAILURE)
+
+
+def _part(count: int, models: Sequence[Path]) -> str:
+    return f"{count} of {len(models)} models {'was' if count == 1 else 'were'}"
+
+
+@contextlib.contextmanager
+def _made(folders: Sequence[Path]) -> Iterator[None]:
+    """Makes folders, which go again where nothing was written into them."""
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for folder in folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _show(one: "Optimized", line: Callable[[AnyValue], AnyValue], out: AnyValue, *, quiet: bool) -> None:
+    """Prints the line of a model."""
+    if one.error is not None:
+        print(f"error: {_sentence(one)}", file=sys.stderr, flush=True)
+    elif not quiet:
+        shown = console()
+        shown.file = out
+        shown.print(line(one.report), soft_wrap=True)
+        out.flush()
+
+
+def _sentence(one: "Optimized") -> str:
+    assert one.error is not None
+    sentence = explain(one.error)[0].split("\n", 1)[0]
+    return sentence if sentence.startswith(one.source) else f"{one.source}: {sentence}"
+
+
+def _data(one: "Optimized") -> dict[str, AnyValue]:
+    return {"source": one.source, "error": _sentence(one)} if one.report is None else one.report.to_dict()

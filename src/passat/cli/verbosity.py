@@ -1,0 +1,64 @@
+"""How much a command says while it works: a line of progress, nothing, or what is logged."""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from passat.cli.app import USAGE, console, fail
+
+if TYPE_CHECKING:
+    from passat.render import ProgressLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbosityOptions:
+    """How much is said on the error stream."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", metavar="", help="Print each step with its time, as it is logged")] = False
+
+    @contextlib.contextmanager
+    def progress(self, *, enabled: bool = True) -> "Iterator[ProgressLine]":
+        """What shows the steps of the work: a line, if `enabled`, or all that is logged with --verbose. Ends the command where the options
+        contradict each other."""
+        from passat.render import ProgressLine
+
+        if self.quiet and self.verbose:
+            fail("--quiet and --verbose contradict each other", USAGE)
+        shown = enabled and not self.quiet and not self.verbose
+        with logged() if self.verbose else contextlib.nullcontext(), ProgressLine(console(stderr=True), enabled=shown) as line:
+            yield line
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[None]:
+    """Prints what is logged under `passat` on the error stream, with the seconds since now."""
+    logger, handler = logging.getLogger("passat"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_SinceStart())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _SinceStart(logging.Formatter):
+    """A line with the seconds since the formatter was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = time.time()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"{record.created - self._start:8.3f} s  {level}{record.getMessage()}"

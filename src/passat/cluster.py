@@ -1,0 +1,36 @@
+"""A dask cluster as an executor of jobs."""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.passat_error import PassatError
+
+SECONDS: Final = 10.0
+"""How long a scheduler may take to answer."""
+
+
+class ClusterError(PassatError, RuntimeError):
+    """A cluster that cannot be used: dask is not installed, or no scheduler answers at the address."""
+
+    exit_code = 1
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[AnyValue]:
+    """The executor of the dask cluster whose scheduler has an address such as `tcp://10.0.0.1:8786`, or `tls://10.0.0.1:8786` with the
+    certificates of dask's configuration (`distributed.comm.tls`). Raises ClusterError."""
+    try:
+        distributed: AnyValue = importlib.import_module("distributed")
+    except ImportError:
+        raise ClusterError("a cluster needs dask.distributed, which is not installed: pip install 'passat[cluster]' installs it") from None
+    try:
+        client = distributed.Client(address, timeout=SECONDS)
+    except (OSError, TypeError, ValueError) as error:  # a refused connection, missing certificates, an address that is none
+        raise ClusterError(
+            f"no scheduler of dask can be reached at {address}: {' '.join(str(error).split()) or type(error).__name__}"
+        ) from error
+    with client:
+        yield client.get_executor(pure=False)

@@ -1,0 +1,20 @@
+"""What Passat logs, under the name `passat` of Python's `logging`: each step of the work with its time, and warnings about models."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+LOG: Final = logging.getLogger("passat")
+"""Says nothing until a program configures `logging`."""
+LOG.addHandler(logging.NullHandler())
+
+
+def telling(progress: Callable[[str], None] | None) -> Callable[[str], None]:
+    """Logs what begins, and tells it to `progress` where there is one."""
+
+    def tell(text: str) -> None:
+        LOG.info(text)
+        if progress is not None:
+            progress(text)
+
+    return tell

@@ -1,0 +1,331 @@
+"""`passat.optimize_many`: several models, one after the other, in processes of this machine, or on a cluster."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import Final, Protocol
+
+from passat.ir.passat_error import PassatError
+from passat.log import LOG
+from passat.optimizer import Result, optimize
+from passat.passmgr import PassContext
+from passat.report import Report
+from passat.settings import ArgumentError, Settings
+from passat.source import IN_MEMORY, ModelLike, open_source
+
+PathLike = str | os.PathLike[str]
+
+
+class Future(Protocol):
+    """The result of a job that an executor may still be running."""
+
+    def result(self) -> AnyValue:
+        """Waits for the result. Raises what the job has raised."""
+
+    def cancel(self) -> object:
+        """Keeps a job from being started; False where it is running."""
+
+    def add_done_callback(self, function: AnyValue, /) -> object:
+        """Calls a function with the future once the job is done."""
+
+
+class Executor(Protocol):
+    """What runs jobs: an executor of `concurrent.futures`, a `dask.distributed.Client`, or the like."""
+
+    def submit(self, function: AnyValue, /, *args: AnyValue) -> Future:
+        """Starts a job."""
+
+
+class LostError(PassatError, RuntimeError):
+    """The process that optimized a model has ended, as it does where memory runs out."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Optimized:
+    """What came of one of several models: the report and the result, or the error. Where results are written to files, `result` is None."""
+
+    source: str
+    report: Report | None = None
+    result: Result | None = None
+    error: Exception | None = None
+
+
+def optimize_many(
+    models: Iterable[ModelLike],
+    *,
+    output: PathLike | Sequence[PathLike] | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    **keywords: AnyValue,
+) -> list[Optimized]:
+    """Optimizes several models. A model that cannot be optimized does not stop the others.
+
+    * `models`: models as `passat.optimize` takes them.
+    * `output`: a folder, in which each result gets the name of its model's file, or a path for each result. Without it, results come back
+      in memory.
+    * `jobs`: the number of processes. With more than one, a script needs `if __name__ == "__main__":` around its calls, as with
+      `multiprocessing`.
+    * `executor`: runs the jobs instead: an executor of `concurrent.futures`, a `dask.distributed.Client`, or anything with a method
+      `submit(function, *args)` that returns futures with `result` and `add_done_callback`. Its workers import passat, and see files under
+      the same paths.
+    * All other keywords are those of `passat.optimize`. They go to other processes, so that rules are given as files or importable classes.
+      `progress` is called here, with a line for each model that is done.
+
+    Settings of a `with PassContext(...)` around the call hold for all models, without its instruments. Returns an `Optimized` for each
+    model, in order. Raises ArgumentError and TypeError for arguments that make no sense, before anything runs.
+    """
+    given = list(models)
+    found: list[Optimized | None] = [None] * len(given)
+    progress = keywords.pop("progress", None)
+    for done, (number, one) in enumerate(optimize_each(given, output=output, jobs=jobs, executor=executor, **keywords), 1):
+        found[number] = one
+        if progress is not None:
+            progress(f"{one.source} {'failed' if one.error else 'is done'}, {done} of {len(given)}")
+    return [one for one in found if one is not None]
+
+
+def optimize_each(
+    models: Sequence[ModelLike],
+    *,
+    output: PathLike | Sequence[PathLike] | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    **keywords: AnyValue,
+) -> Iterator[tuple[int, Optimized]]:
+    """The same as `optimize_many`, one by one as they are done, each with its number. Arguments are checked when the first is asked for."""
+    if jobs < 1:
+        raise ArgumentError(f"jobs is a number of at least 1, not {jobs!r}")
+    Settings(**keywords)  # raises for what makes no sense
+    outputs = output_paths(models, output)
+    entered = PassContext.entered()
+    context = None if entered is None else entered.with_instruments()
+    if executor is not None:  # whose workers may be in other folders
+        keywords = _absolute(keywords)
+    tasks: dict[int, _Task] = {}
+    apart = executor is not None or jobs > 1
+    for number, (model, path) in enumerate(zip(models, outputs, strict=True)):
+        try:
+            given = _portable(model, keywords.get("folder"), absolute=executor is not None) if apart else model
+        except Exception as error:  # of this model
+            yield number, Optimized(_name(model), error=error)
+            continue
+        tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, keywords)
+    if executor is not None:
+        yield from _run(executor, tasks)
+    elif jobs > 1:
+        yield from _in_processes(jobs, tasks)
+    else:
+        yield from ((number, task()) for number, task in tasks.items())
+
+
+def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLike] | None) -> list[str | None]:
+    """Where results go. Raises ArgumentError where two of them would go to one file, or one would replace one of the models."""
+    if output is None:
+        return [None] * len(models)
+    if isinstance(output, (str, os.PathLike)):
+        folder = os.fspath(output)
+        if any(not isinstance(model, (str, os.PathLike)) for model in models):
+            raise ArgumentError("output is a folder, and a model in memory has no file name: give a path for each result")
+        paths = [os.path.join(folder, os.path.basename(os.fspath(model))) for model in models]  # type: ignore[arg-type]  # they are paths
+    else:
+        paths = [os.fspath(path) for path in output]
+        if len(paths) != len(models):
+            raise ArgumentError(f"output has {len(paths)} paths for {len(models)} models")
+    read = {os.path.realpath(model): os.fspath(model) for model in models if isinstance(model, (str, os.PathLike))}
+    taken: dict[str, int] = {}
+    for number, path in enumerate(paths):
+        place = os.path.realpath(path)
+        if place in read:
+            raise ArgumentError(f"the result {path} would replace the model {read[place]}; give another folder or other names")
+        other = taken.setdefault(place, number)
+        if other != number:
+            raise ArgumentError(f"{_name(models[other])} and {_name(models[number])} would both be written to {path}")
+    return list(paths)
+
+
+def _name(model: ModelLike) -> str:
+    return os.fspath(model) if isinstance(model, (str, os.PathLike)) else IN_MEMORY
+
+
+def _portable(model: ModelLike, folder: PathLike | None, *, absolute: bool) -> AnyValue:
+    """A model as it goes to another process: its path, or a ModelProto. Raises OnnxError."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.path.abspath(model) if absolute else model
+    return open_source(model, folder).proto
+
+
+def _target(path: str | None, executor: Executor | None) -> str | None:
+    return path if path is None or executor is None else os.path.abspath(path)
+
+
+def _absolute(keywords: dict[str, AnyValue]) -> dict[str, AnyValue]:
+    """The keywords for a process that may be in another folder."""
+
+    def absolute(value: AnyValue) -> AnyValue:
+        if isinstance(value, (str, os.PathLike)):
+            return os.path.abspath(value)
+        return [absolute(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    return {name: absolute(value) if name in _PATHS else value for name, value in keywords.items()}
+
+
+_PATHS: Final = ("rules", "inputs", "custom_ops", "folder", "reproducer")
+"""The keywords that are paths, or lists of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A model to be optimized, in this process or another one."""
+
+    name: str
+    model: AnyValue
+    output: str | None
+    target: str | None
+    """Where the output is for the process that writes it."""
+    context: PassContext | None
+    keywords: dict[str, AnyValue]
+
+    def __call__(self) -> Optimized:
+        """Optimizes the model, and writes the result where it goes to a file."""
+        LOG.info("optimizing %s", self.name)
+        try:
+            with contextlib.nullcontext() if self.context is None else self.context:
+                result = optimize(self.model, **self.keywords)
+            if self.target is not None:
+                result.save(self.target)
+        except Exception as error:  # of this model
+            return Optimized(self.name, error=error)
+        result.report.source, result.report.output = self.name, self.output or ""
+        return Optimized(self.name, result.report, None if self.output is not None else result)
+
+
+def _elsewhere(task: _Task) -> Optimized:
+    """Runs a task in another process: there Ctrl-C stops the search with the best so far, as it does here, and errors are such as can
+    be sent back."""
+    usual = signal.getsignal(signal.SIGINT)
+    ignored = usual is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    try:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        found = task()
+    except KeyboardInterrupt:
+        return Optimized(task.name, error=InterruptedError("interrupted"))
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if found.error is None:
+        return found
+    try:
+        pickle.loads(pickle.dumps(found.error))
+    except Exception:  # whatever the class does
+        error = _SentError(f"{found.error}")
+        error.exit_code = getattr(found.error, "exit_code", None)  # type: ignore[misc]  # of this one
+        return Optimized(task.name, error=error)
+    return found
+
+
+class _SentError(PassatError, RuntimeError):
+    """An error of a class that cannot be sent to another process. The message is the same."""
+
+
+def _run(executor: Executor, tasks: dict[int, _Task], most: int | None = None) -> Iterator[tuple[int, Optimized]]:
+    """What comes of tasks on an executor, as they are done; at most so many are submitted at a time. An interruption keeps others from
+    being started, and waits for those that run; then, or when it comes again, it is raised."""
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting: dict[int, Future] = {}
+    pending = deque(tasks)
+    interrupt: KeyboardInterrupt | None = None
+    while waiting or (pending and interrupt is None):
+        try:
+            while pending and interrupt is None and (most is None or len(waiting) < most):
+                number = pending.popleft()
+                try:
+                    with _ignoring_interrupts():  # processes that are started now must not end with a traceback
+                        waiting[number] = executor.submit(_elsewhere, tasks[number])
+                except Exception as error:
+                    refused = _UnstartedError(f"the executor does not take the model: {error}")
+                    yield number, Optimized(tasks[number].name, error=refused)
+                    continue
+                waiting[number].add_done_callback(lambda _, number=number: done.put(number))
+            number = done.get()
+        except KeyboardInterrupt as error:
+            if interrupt is not None:
+                raise
+            interrupt = error
+            if most is not None and type(error) is not KeyboardInterrupt:  # Ctrl-C goes to all processes, SIGTERM to one
+                _interrupt_children()
+            waiting = {number: future for number, future in waiting.items() if future.cancel() is False}
+            continue
+        future = waiting.pop(number, None)
+        if future is None:  # it was not started
+            continue
+        try:
+            yield number, future.result()
+        except Exception as error:  # the executor's own
+            yield number, Optimized(tasks[number].name, error=error)
+    if interrupt is not None:
+        raise interrupt
+
+
+def _interrupt_children() -> None:
+    for child in multiprocessing.active_children():
+        if child.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(child.pid, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _in_processes(jobs: int, tasks: dict[int, _Task]) -> Iterator[tuple[int, Optimized]]:
+    """What comes of tasks in processes of this machine. Where one of them ends, it takes the others along: those that were running run
+    again, each in a process of its own, and the rest as before."""
+    spawn, rest, lost = multiprocessing.get_context("spawn"), tasks, list[int]()
+    while rest:
+        before, unstarted = len(lost), dict[int, _Task]()
+        most = min(jobs, len(rest))
+        with concurrent.futures.ProcessPoolExecutor(most, spawn) as pool:
+            for number, found in _run(pool, rest, most):
+                if isinstance(found.error, _UnstartedError):
+                    unstarted[number] = tasks[number]
+                elif isinstance(found.error, concurrent.futures.BrokenExecutor):
+                    lost.append(number)
+                else:
+                    yield number, found
+        rest = unstarted
+        if len(lost) == before:  # nothing was running: there can be no processes
+            yield from ((number, Optimized(task.name, error=_lost(task))) for number, task in rest.items())
+            break
+    for number in sorted(lost):
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+            for _, found in _run(pool, {number: tasks[number]}, 1):
+                ended = isinstance(found.error, concurrent.futures.BrokenExecutor)
+                yield number, Optimized(found.source, error=_lost(tasks[number])) if ended else found
+
+
+def _lost(task: _Task) -> LostError:
+    return LostError(f"{task.name}: the process that optimized it has ended; there may not be enough memory")
+
+
+class _UnstartedError(RuntimeError):
+    """A task that an executor does not take."""

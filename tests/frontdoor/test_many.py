@@ -1,0 +1,221 @@
+"""`passat.optimize_many`, and `passat optimize` with several models: each has a result of its own, and one failure stops no other."""
+
+import concurrent.futures
+import json
+import os
+import pickle
+import threading
+from pathlib import Path
+from typing import Any as AnyValue
+
+import onnx
+import pytest
+from onnx import ModelProto, parser
+from typer.testing import CliRunner, Result
+
+import passat
+from passat.cli.app import app
+from passat.ir.onnx import OnnxError
+from passat.many import LostError, output_paths
+from passat.passmgr import PassContext
+from passat.report import MismatchError
+from passat.settings import ArgumentError
+
+OPTIONS: dict[str, AnyValue] = {"verify": False, "passes": "SimplifyExpr, DeadCodeElimination"}
+FLAGS = ("--no-verify", "--passes", OPTIONS["passes"])
+
+
+def parsed(body: str = "a = Neg(x) b = Neg(a) y = Relu(b)") -> ModelProto:
+    model: ModelProto = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g (float[n] x) => (float[n] y) {{ {body} }}')
+    return model
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["optimize", *arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def nodes(path: str | Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parsed(), "a.onnx")
+    onnx.save(parsed("a = Abs(x) b = Abs(a) y = Exp(b)"), "b.onnx")
+    Path("bad.onnx").write_text("no model")
+
+
+# ---- in Python
+
+
+def test_models_of_all_kinds_come_back_in_order() -> None:
+    told: list[str] = []
+    found = passat.optimize_many(["a.onnx", "bad.onnx", parsed(), Path("b.onnx")], progress=told.append, **OPTIONS)
+    assert [one.source for one in found] == ["a.onnx", "bad.onnx", "a model in memory", "b.onnx"]
+    assert [one.report and one.report.node_count_after for one in found] == [1, None, 1, 2]
+    assert isinstance(found[1].error, OnnxError)
+    assert found[0].result is not None
+    assert [node.op_type for node in found[0].result.model.graph.node] == ["Relu"]
+    assert told[1] == "bad.onnx failed, 2 of 4"
+
+
+def test_any_executor_will_do_and_gets_absolute_paths(tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        [one] = passat.optimize_many(["a.onnx"], executor=pool, **OPTIONS)
+    assert one.source == "a.onnx"
+    assert one.report is not None
+    assert one.report.source == "a.onnx"
+
+
+class Immediately:
+    """An executor that knows futures, and nothing else of `concurrent.futures`."""
+
+    def __init__(self) -> None:
+        self.given: list[AnyValue] = []
+
+    def submit(self, function: AnyValue, *arguments: AnyValue) -> AnyValue:
+        self.given += arguments
+        future: concurrent.futures.Future[AnyValue] = concurrent.futures.Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+def test_files_are_found_from_other_folders(tmp_path: Path) -> None:
+    executor = Immediately()
+    passat.optimize_many(["a.onnx"], executor=executor, custom_ops=["lib.so"], output=["c.onnx"], **OPTIONS)
+    [task] = executor.given
+    assert (task.model, task.target, task.keywords["custom_ops"]) == (
+        *(str(tmp_path / "a.onnx"), str(tmp_path / "c.onnx")),
+        [str(tmp_path / "lib.so")],
+    )
+
+
+def test_the_context_around_holds_for_all() -> None:
+    with PassContext(disabled_pass=["SimplifyExpr"]), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        here, there = (passat.optimize_many(["a.onnx"], executor=executor, **OPTIONS)[0] for executor in (None, pool))
+    assert here.report is not None
+    assert there.report is not None
+    assert (here.report.node_count_after, there.report.node_count_after) == (3, 3)
+
+
+class Unsendable(passat.PassatError):
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+def test_errors_that_cannot_be_sent_keep_their_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: AnyValue, **__: AnyValue) -> None:
+        raise Unsendable("one sentence")
+
+    monkeypatch.setattr("passat.many.optimize", fails)
+    [one] = passat.optimize_many(["a.onnx"], executor=Immediately(), **OPTIONS)
+    assert (type(one.error).__name__, str(one.error), getattr(one.error, "exit_code", None)) == ("_SentError", "one sentence", 1)
+
+
+def test_a_process_that_ends_takes_no_other_model_along() -> None:
+    Path("ends.py").write_text(
+        "import os\nfrom passat.passmgr import module_pass, register_pass\n\n\n"
+        '@register_pass("Ends")\n@module_pass(opt_level=0, name="Ends")\n'
+        "def ends(mod, ctx):\n"
+        '    if "exp" in str(mod):\n        os._exit(3)\n    return mod\n'
+    )
+    found = passat.optimize_many(["a.onnx", "b.onnx"], jobs=2, verify=False, rules="ends.py", passes="Ends, SimplifyExpr")
+    assert [type(one.error) for one in found] == [type(None), LostError]
+    assert str(found[1].error) == "b.onnx: the process that optimized it has ended; there may not be enough memory"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"jobs": 0}, ArgumentError, "jobs is a number of at least 1, not 0"),
+        ({"seeds": 0}, TypeError, "seeds"),
+        ({"seed": -1}, ArgumentError, "seed is an integer of at least 0, not -1"),
+        ({"output": ["x.onnx"]}, ArgumentError, "output has 1 paths for 2 models"),
+        ({"output": "."}, ArgumentError, "the result ./a.onnx would replace the model a.onnx; give another folder or other names"),
+        ({"output": ["x.onnx", "x.onnx"]}, ArgumentError, "a.onnx and b.onnx would both be written to x.onnx"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_before_anything_runs(
+    options: dict[str, AnyValue], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        passat.optimize_many(["a.onnx", "b.onnx"], **options)
+    assert said in str(caught.value)
+
+
+def test_a_model_in_memory_has_no_file_name() -> None:
+    with pytest.raises(ArgumentError, match="a model in memory has no file name: give a path for each result"):
+        output_paths([parsed()], "out")
+
+
+def test_an_error_with_a_report_can_be_sent() -> None:
+    error = pickle.loads(pickle.dumps(MismatchError("differs", passat.Report(source="a.onnx"))))
+    assert (str(error), error.report.source) == ("differs", "a.onnx")
+
+
+# ---- the command
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_each_model_has_its_line_and_one_failure_stops_no_other(jobs: tuple[str, ...]) -> None:
+    result = run("a.onnx", "bad.onnx", "b.onnx", "-o", "out", *FLAGS, *jobs, code=1)
+    lines = sorted(result.stdout.splitlines())
+    assert [line.partition(" (")[0] for line in lines] == ["a.onnx: 3 nodes became 1", "b.onnx: 3 nodes became 2"]
+    assert all(line.endswith(f", not verified, written to out/{name}.onnx") for name, line in zip("ab", lines, strict=True))
+    assert result.stderr == (
+        "error: bad.onnx is not an ONNX model, or only a part of one: it does not parse as protobuf\n"
+        "error: 1 of 3 models was not optimized\n"
+    )
+    assert sorted(os.listdir("out")) == ["a.onnx", "b.onnx"]
+    assert nodes("out/a.onnx") == ["Relu"]
+
+
+def test_without_a_folder_results_go_beside_the_models() -> None:
+    run("a.onnx", "b.onnx", *FLAGS)
+    assert sorted(os.listdir()) == ["a.onnx", "a.optimized.onnx", "b.onnx", "b.optimized.onnx", "bad.onnx"]
+
+
+def test_a_folder_is_made_only_where_something_is_written() -> None:
+    assert "error: 2 of 2 models were not optimized" in run("bad.onnx", "none.onnx", "-o", "out/inner", code=1).stderr
+    assert "out" not in os.listdir() or not os.listdir("out")
+
+
+def test_json_is_a_list_in_the_order_of_the_models() -> None:
+    printed = run("bad.onnx", "a.onnx", "--dry-run", "--json", *FLAGS, code=1).stdout
+    failed, done = json.loads(printed)
+    assert sorted(failed) == ["error", "source"]
+    assert (done["source"], done["node_count_after"], done["output"]) == ("a.onnx", 1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a.onnx", "sub/a.onnx", "-o", "out"), "a.onnx and sub/a.onnx would both be written to out/a.onnx"),
+        (("a.onnx", "a.onnx"), "a.onnx and a.onnx would both be written to a.optimized.onnx"),
+        (("a.onnx", "b.onnx", "-o", "."), "-o would write over a.onnx, which is one of the models; name another folder"),
+        (("a.onnx", "b.onnx", "-o", "bad.onnx"), "-o bad.onnx is a file; with several models it names the folder of the results"),
+        (("a.onnx", "b.onnx", "--report", "page.html"), "--report is for one model, and several are given"),
+        (("a.onnx", "b.onnx", "--dump-ir", "dump"), "--dump-ir is for one model, and several are given"),
+        (("a.onnx", "b.onnx", "--dim", "n"), "--dim takes NAME=SIZE"),
+        (("a.onnx", "b.onnx", "--disable", "NoPass"), "--disable names 'NoPass'"),
+        (("a.onnx", "b.onnx", "--quiet", "--verbose"), "--quiet and --verbose contradict each other"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:
+    Path("sub").mkdir()
+    onnx.save(parsed(), "sub/a.onnx")
+    before = sorted(os.listdir())
+    assert said in run(*arguments, code=2).stderr
+    assert sorted(os.listdir()) == before
+
+
+def test_quiet_prints_errors_only() -> None:
+    result = run("a.onnx", "bad.onnx", "-o", "out", "--quiet", *FLAGS, code=1)
+    assert result.stdout == ""
+    assert result.stderr.count("error: ") == 2
