@@ -100,3 +100,9 @@ def test_a_missing_or_unknown_key_is_found(folder: Path) -> None:
     for changed in ({**data, "more": 1}, {key: value for key, value in data.items() if key != "nodes"}):
         with pytest.raises(AssertionError, match="a new version of the schema"):
             check(changed, "inspect-1")
+
+
+def test_of_several_models_there_is_a_list(folder: Path) -> None:
+    failed, report = printed(folder, "optimize", "none.onnx", "known.onnx", "--dry-run", "--no-verify", "--json", code=1)
+    check(failed, "error-1")
+    check(report, "report-1")
