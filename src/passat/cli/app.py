@@ -181,6 +181,13 @@ def show(what: "RenderableType") -> None:
 class Commands(TyperGroup):
     """The commands. What is wrong with their arguments is said in JSON too where that is asked for."""
 
+    def get_params(self, ctx: AnyValue) -> list[AnyValue]:
+        """The options, those that typer adds included, with phrases as help."""
+        found = super().get_params(ctx)
+        for option in found:
+            option.help = (getattr(option, "help", None) or "").removesuffix(".")  # type: ignore[attr-defined]  # of options
+        return found
+
     def make_context(self, info_name: AnyValue, args: list[str], parent: AnyValue = None, **extra: AnyValue) -> AnyValue:
         """Reads what stands before the name of the command."""
         with usage_errors(args):
@@ -195,17 +202,17 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-rules_app = typer.Typer(no_args_is_help=True, help="List, check, document and debug rules")
+rules_app = typer.Typer(cls=Commands, no_args_is_help=True, help="List, check, document and debug rules")
 app.add_typer(rules_app, name="rules")
 
 
 @app.callback(invoke_without_command=True)
 def passat(version: Annotated[bool, typer.Option("--version", help="Print the version and exit", is_eager=True)] = False) -> None:
-    """Optimize ONNX models with rewrite rules, saturated in an e-graph."""
+    """Optimize ONNX models with rewrite rules, saturated in an e-graph"""
     if version:
         print(f"passat {__version__}")
         raise typer.Exit

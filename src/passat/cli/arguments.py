@@ -13,6 +13,7 @@ from typing import Any as AnyValue
 
 import typer
 
+from passat.cli import completion
 from passat.cli.app import USAGE, fail
 from passat.cli.command import PASSES, TRUST
 
@@ -54,6 +55,7 @@ class PassOptions:
         typer.Option(
             "--passes",
             metavar="TEXT",
+            autocompletion=completion.several_passes,
             help="Passes to run, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file (default: the default pipeline)",
         ),
     ] = None
@@ -62,10 +64,18 @@ class PassOptions:
     ] = 3
     disable: Annotated[
         list[str] | None,
-        typer.Option("--disable", metavar="NAME", help="Pass, rule or rule set that does not run (repeatable)"),
+        typer.Option(
+            "--disable",
+            metavar="NAME",
+            autocompletion=completion.passes_and_rules,
+            help="Pass, rule or rule set that does not run (repeatable)",
+        ),
     ] = None
     require: Annotated[
-        list[str] | None, typer.Option("--require", metavar="NAME", help="Pass of the pipeline that runs at any level (repeatable)")
+        list[str] | None,
+        typer.Option(
+            "--require", metavar="NAME", autocompletion=completion.passes, help="Pass of the pipeline that runs at any level (repeatable)"
+        ),
     ] = None
     rules: RulesOption = None
     config: Annotated[
@@ -73,6 +83,7 @@ class PassOptions:
         typer.Option(
             "--config",
             metavar="KEY=VALUE",
+            autocompletion=completion.settings,
             help="Option of the passes, such as rules.math=exact; `passat config list` lists them (repeatable)",
         ),
     ] = None

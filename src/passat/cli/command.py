@@ -28,7 +28,7 @@ class Command(TyperCommand):
         """The option `--help`, among the common ones where there are groups."""
         option = super().get_help_option(ctx)
         if option is not None:
-            option.help = "Show this message and exit"
+            option.help = (option.help or "").removesuffix(".")
             option.rich_help_panel = COMMON if any(getattr(each, "rich_help_panel", None) for each in self.params) else None
         return option
 

@@ -7,11 +7,14 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import app, errors, show
+from passat.cli import completion
+from passat.cli.app import Commands, app, errors, show
 from passat.cli.arguments import JsonOption, RulesOption, load
 from passat.cli.command import command
 
-config_app = typer.Typer(no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets")
+config_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets"
+)
 app.add_typer(config_app, name="config")
 
 _IN_CODE: Final = frozenset({"Trace"})
@@ -38,7 +41,9 @@ def list_options(rules: RulesOption = None, as_json: JsonOption = False) -> None
 
 @command(config_app, "explain")
 def explain_option(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Option, such as rules.math", show_default=False)],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", autocompletion=completion.options, help="Option, such as rules.math", show_default=False)
+    ],
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
+from passat.cli import completion
 from passat.cli.app import USAGE, fail
 from passat.cli.arguments import check_output_folder
 from passat.cli.command import DEBUGGING
@@ -27,11 +28,21 @@ class InspectionOptions:
 
     print_ir_before: Annotated[
         list[str] | None,
-        typer.Option("--print-ir-before", metavar="NAMES", help=f"Print the program before these passes: {_NAMES}"),
+        typer.Option(
+            "--print-ir-before",
+            metavar="NAMES",
+            autocompletion=completion.several_passes,
+            help=f"Print the program before these passes: {_NAMES}",
+        ),
     ] = None
     print_ir_after: Annotated[
         list[str] | None,
-        typer.Option("--print-ir-after", metavar="NAMES", help=f"Print the program after these passes: {_NAMES}"),
+        typer.Option(
+            "--print-ir-after",
+            metavar="NAMES",
+            autocompletion=completion.several_passes,
+            help=f"Print the program after these passes: {_NAMES}",
+        ),
     ] = None
     print_ir_changed: Annotated[
         bool, typer.Option("--print-ir-changed", metavar="", help="Print what each pass changes, as a diff; passes run one by one")

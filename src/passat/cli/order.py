@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from passat.cli import completion
 from passat.cli.app import USAGE, app, errors, fail, show
 from passat.cli.arguments import JsonOption, PassOptions, check_names, check_outputs, load
 from passat.cli.command import command
@@ -63,7 +64,9 @@ def order(
 
 @command(app)
 def passes(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Pass to show in full", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", autocompletion=completion.passes, help="Pass to show in full", show_default=False)
+    ] = None,
     rules: Annotated[
         list[Path] | None,
         typer.Option("--rules", metavar="FILE.py", help="Python file with rules or passes of your own (repeatable)"),

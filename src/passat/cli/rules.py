@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from passat.cli import completion
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
 from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, load
 from passat.cli.command import command
@@ -23,7 +24,10 @@ def list_rules(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name (default: the whole library)", show_default=False
+            metavar="[FILE.py|SET]...",
+            autocompletion=completion.rule_sets,
+            help="Rule files, and sets of the library by name (default: the whole library)",
+            show_default=False,
         ),
     ] = None,
     rules: RulesOption = None,
@@ -46,14 +50,20 @@ def check_rules(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.py|SET]...", help="Rule files, and sets of the library by name (default: the whole library)", show_default=False
+            metavar="[FILE.py|SET]...",
+            autocompletion=completion.rule_sets,
+            help="Rule files, and sets of the library by name (default: the whole library)",
+            show_default=False,
         ),
     ] = None,
     instances: Annotated[
         int, typer.Option(min=1, max=1_000_000, metavar="N", help="Least number of instances that each rule is compared on")
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random instances")] = 0,
-    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="SET.RULE", help="Rule to check (repeatable; default: all)")] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option("--rule", metavar="SET.RULE", autocompletion=completion.rules, help="Rule to check (repeatable; default: all)"),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show how sound rules were tried too")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -90,6 +100,7 @@ def rules_doc(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.py|SET]...",
+            autocompletion=completion.rule_sets,
             help="Rule files, and sets of the library by name (default: a table of all sets of the library)",
             show_default=False,
         ),
@@ -218,7 +229,12 @@ def _check(
 
 @command(rules_app, "why-not")
 def why_not(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="Rule, such as Arithmetic.add_negative, or rule set", show_default=False)],
+    rule: Annotated[
+        str,
+        typer.Argument(
+            metavar="RULE", autocompletion=completion.rules, help="Rule, such as Arithmetic.add_negative, or rule set", show_default=False
+        ),
+    ],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model on which it did not fire", show_default=False)],
     asked: PassOptions,
     node: Annotated[
