@@ -178,8 +178,8 @@ def show(what: "RenderableType") -> None:
     print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
 
 
-class Commands(TyperGroup):
-    """The commands. What is wrong with their arguments is said in JSON too where that is asked for."""
+class Group(TyperGroup):
+    """Commands, whose options are explained by phrases."""
 
     def get_params(self, ctx: AnyValue) -> list[AnyValue]:
         """The options, those that typer adds included, with phrases as help."""
@@ -187,6 +187,10 @@ class Commands(TyperGroup):
         for option in found:
             option.help = (getattr(option, "help", None) or "").removesuffix(".")  # type: ignore[attr-defined]  # of options
         return found
+
+
+class Commands(Group):
+    """The commands. What is wrong with their arguments is said in JSON too where that is asked for."""
 
     def make_context(self, info_name: AnyValue, args: list[str], parent: AnyValue = None, **extra: AnyValue) -> AnyValue:
         """Reads what stands before the name of the command."""
@@ -206,7 +210,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-rules_app = typer.Typer(cls=Commands, no_args_is_help=True, help="List, check, document and debug rules")
+rules_app = typer.Typer(cls=Group, no_args_is_help=True, help="List, check, document and debug rules")
 app.add_typer(rules_app, name="rules")
 
 

@@ -8,13 +8,11 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli import completion
-from passat.cli.app import Commands, app, errors, show
+from passat.cli.app import Group, app, errors, show
 from passat.cli.arguments import JsonOption, RulesOption, load
 from passat.cli.command import command
 
-config_app = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets"
-)
+config_app = typer.Typer(cls=Group, no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets")
 app.add_typer(config_app, name="config")
 
 _IN_CODE: Final = frozenset({"Trace"})
