@@ -88,8 +88,9 @@ cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
 	$(PIP) install --group cluster
 	$(BIN)/python -m pytest tests/frontdoor/test_cluster.py
 
-docs: $(VENV)/.docs  ## Build the documentation into build/docs; warnings and dead links are errors
+docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; warnings and dead links are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/house/test_documents.py
 
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,58 @@
+"""The pages of the documentation fit together, as far as that shows without Sphinx: `make docs` checks the rest."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+HOME: Final = Path(__file__).resolve().parents[2]
+DOCS: Final = HOME / "docs"
+PAGES: Final = sorted([HOME / "README.md", HOME / "CONTRIBUTING.md", HOME / "CHANGELOG.md", *DOCS.rglob("*.md")])
+LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+CODE: Final = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+TOCTREE: Final = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def expanded() -> dict[Path, str]:
+    """All pages with their generated parts."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        expand = importlib.import_module("generators").expand
+        return {page: expand(page.read_text()) for page in PAGES}
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a page, and of one that it includes, as GitHub and MyST make them."""
+    text += "".join((DOCS / name).read_text() for name in re.findall(r"^```\{include\} (\S+)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in HEADING.findall(text)}
+
+
+def test_links_lead_somewhere(expanded: dict[Path, str]) -> None:
+    dead = []
+    for page, text in expanded.items():
+        for name, anchor in LINK.findall(CODE.sub("", text)):
+            target = (page.parent / name).resolve() if name else page
+            if not target.exists() or (anchor and target in expanded and anchor not in anchors(expanded[target])):
+                dead.append(f"{page.relative_to(HOME)}: {name}#{anchor}")
+    assert dead == []
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    found: set[Path] = set()
+    for page in DOCS.rglob("*.md"):
+        for entry in re.findall(r"^(?:.* <)?([\w./*-]+)>?$", "\n".join(TOCTREE.findall(page.read_text())), re.MULTILINE):
+            found.update(page.parent.glob(f"{entry}.md"))
+    assert sorted(found) == sorted(set(DOCS.rglob("*.md")) - {DOCS / "index.md"})
+
+
+def test_generated_parts_are_there(expanded: dict[Path, str]) -> None:
+    marked = [page for page in PAGES if "<!-- generated: " in page.read_text()]
+    assert len(marked) >= 11
+    assert all(len(expanded[page]) > len(page.read_text()) for page in marked)
