@@ -13,7 +13,7 @@ import typer
 from passat.cli.app import USAGE, CommandError, app, end, errors, explain, rules_app
 from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
 from passat.cli.command import command
-from passat.cli.verbosity import VerbosityOptions
+from passat.cli.verbosity import VerbosityOptions, working
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection
@@ -154,7 +154,7 @@ def replay(
             from passat.rule_reproducer import is_bisection, replay_bisection
 
             sets = load(rules)
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), working(f"replaying {folder}", enabled=not as_json):
                 found: Sequence[Replay | RuleReplay]
                 found = replay_bisection(folder, sets, check) if is_bisection(folder) else replay_folder(folder, sets)
         except Exception as error:  # 1 says that it fails the same way, so nothing else may

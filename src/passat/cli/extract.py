@@ -9,6 +9,7 @@ import typer
 from passat.cli.app import app, errors, fail
 from passat.cli.arguments import JsonOption, not_nan
 from passat.cli.command import command
+from passat.cli.verbosity import working
 
 
 @command(app)
@@ -34,9 +35,10 @@ def extract(
         from passat.rules.extraction.space import EGraphFileError, read_egraph
 
         try:
-            egraph = read_egraph(file)
-            found = climb(egraph.space, egraph.roots, time_limit, seed=seed)
-            others = several(egraph.space, egraph.roots, found, top)[1:]
+            with working(f"extracting the cheapest program of {file}", enabled=not as_json):
+                egraph = read_egraph(file)
+                found = climb(egraph.space, egraph.roots, time_limit, seed=seed)
+                others = several(egraph.space, egraph.roots, found, top)[1:]
         except EGraphFileError as error:
             fail(str(error))
         except (NoProgramError, ExactUnavailableError) as error:

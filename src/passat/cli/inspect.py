@@ -12,7 +12,7 @@ from passat.cli.app import USAGE, app, errors, fail, show
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
 from passat.cli.command import command
 from passat.cli.sizes import parse_sizes
-from passat.cli.verbosity import VerbosityOptions
+from passat.cli.verbosity import VerbosityOptions, working
 
 
 @command(app)
@@ -28,7 +28,8 @@ def inspect(
         from passat.model_summary import inspect as inspect_model
 
         load(rules)  # which may declare operators
-        summary = inspect_model(model, custom_ops=custom_ops or ())
+        with working(f"inspecting {model}", enabled=not as_json):
+            summary = inspect_model(model, custom_ops=custom_ops or ())
         if as_json:
             print(summary.to_json())
         else:
@@ -50,7 +51,8 @@ def diff(
     with errors(as_json):
         from passat.model_diff import diff as diff_models
 
-        found = diff_models(before, after)
+        with working(f"comparing {before} with {after}", enabled=not as_json):
+            found = diff_models(before, after)
         if as_json:
             print(found.to_json())
         else:

@@ -13,6 +13,7 @@ from passat.cli import completion
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
 from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, load
 from passat.cli.command import command
+from passat.cli.verbosity import working
 
 if TYPE_CHECKING:
     from passat.rules.checking.trying import Checked
@@ -216,7 +217,9 @@ def _check(
 
     from passat.certificates import check_certificate
 
-    verdict = check_certificate(certificate, before=before, after=after, rules=load(rules), trust=trust)
+    sets = load(rules)
+    with working(f"checking {certificate}", enabled=not as_json):
+        verdict = check_certificate(certificate, before=before, after=after, rules=sets, trust=trust)
     compared = {"before": before is not None, "after": after is not None}
     if as_json:
         print(json.dumps({**asdict(verdict), "compared": compared}, indent=2))
@@ -252,7 +255,7 @@ def why_not(
         from passat.pipelines import build_pipeline
         from passat.rules.why_not import Inquiry, WhyNotError, set_text
 
-        with asked.entered() as (text, sets):
+        with asked.entered() as (text, sets), working(f"looking for {rule} in {model}", enabled=not as_json):
             try:
                 inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)

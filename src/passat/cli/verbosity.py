@@ -37,6 +37,19 @@ class VerbosityOptions:
 
 
 @contextlib.contextmanager
+def working(text: str, *, enabled: bool = True) -> Iterator[None]:
+    """Shows what a command without stages does, and for how long, where it takes more than a second and somebody sees it."""
+    if not enabled or not sys.stderr.isatty():
+        yield
+        return
+    from passat.render import ProgressLine
+
+    with ProgressLine(console(stderr=True)) as line:
+        line(text)
+        yield
+
+
+@contextlib.contextmanager
 def logged() -> Iterator[None]:
     """Prints what is logged under `passat` on the error stream, with the seconds since now."""
     logger, handler = logging.getLogger("passat"), logging.StreamHandler(sys.stderr)
