@@ -171,6 +171,15 @@ class IRModule:
         for name, function in (other.functions if isinstance(other, IRModule) else other).items():
             self[name] = function
 
+    def import_from_std(self, file_to_import: str) -> None:
+        """Adds the functions and types of a file of the standard library, `prelude.rly` or `nat.rly`, which needs the first, once.
+
+        Raises ValueError for another name, and ParseError where the module defines one of these otherwise.
+        """
+        from passat.ir.text.std import standard_library
+
+        self.update(standard_library(file_to_import, self))
+
     def update_func(self, var: GlobalVar | str, func: BaseFunc) -> None:
         """Puts a function in the place of another, as `mod[var] = function` does."""
         self[var] = func

@@ -15,11 +15,12 @@ def run_infer_type(expr: Expr) -> Expr:
 def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
     """What a pass makes of an expression: of a function a function, of anything else the body of a function of its free variables.
 
-    Raises ValueError for `import_prelude`: there is no prelude yet.
+    `import_prelude` adds the standard library to the module.
     """
-    if import_prelude:
-        raise ValueError("import_prelude=True: there is no prelude yet")
     if not isinstance(opt_pass, Pass):
         raise TypeError(f"opt_pass is a pass, not {opt_pass!r}")
-    entry = opt_pass(IRModule.from_expr(expr))["main"]
+    module = IRModule.from_expr(expr)
+    if import_prelude:
+        module.import_from_std("prelude.rly")
+    entry = opt_pass(module)["main"]
     return entry if isinstance(expr, Function) else entry.body

@@ -1,0 +1,24 @@
+"""The standard library of Relay programs: lists, options, trees, natural numbers, and functions over them, in Relay's text."""
+
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from passat.ir.module import IRModule
+
+
+def standard_library(name: str, module: "IRModule") -> "IRModule":
+    """A module with what is in another one and in a file of the library; that one itself where it has the file's functions already.
+
+    Raises ValueError for the name of no file.
+    """
+    from passat.ir.text import parse
+
+    folder = files(__package__)
+    known = sorted(path.name for path in folder.iterdir() if path.name.endswith(".rly"))
+    if name not in known:
+        raise ValueError(f"the standard library has no {name!r}; it has: {', '.join(known)}")
+    text = folder.joinpath(name).read_text("utf-8")
+    functions = re.findall(r"^def @(\w+)", text, re.MULTILINE)
+    return module if all(function in module for function in functions) else parse(text, name, module)
