@@ -181,6 +181,12 @@ def test_without_a_folder_results_go_beside_the_models() -> None:
     assert sorted(os.listdir()) == ["a.onnx", "a.optimized.onnx", "b.onnx", "b.optimized.onnx", "bad.onnx"]
 
 
+def test_one_model_goes_into_a_folder_that_is_there() -> None:
+    Path("out").mkdir()
+    assert "written to out/a.onnx" in run("a.onnx", "-o", "out", *FLAGS).stdout
+    assert "-o would write over a.onnx, which is one of the models" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
+
+
 def test_a_folder_is_made_only_where_something_is_written() -> None:
     assert "error: 2 of 2 models were not optimized" in run("bad.onnx", "none.onnx", "-o", "out/inner", code=1).stderr
     assert "out" not in os.listdir() or not os.listdir("out")

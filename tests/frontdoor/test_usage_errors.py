@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("optimize --json", "Missing argument 'IN...'."),
+        ("optimize --json", "Missing argument 'IN'."),
         ("optimize a.onnx -o b.onnx --jason --json", "No such option: --jason"),
         ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
         ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),

@@ -99,14 +99,14 @@ class SettingOptions:
 
 @command(app)
 def optimize(
-    models: Annotated[list[Path], typer.Argument(metavar="IN...", help="Models to optimize", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(metavar="IN", help="Models to optimize", show_default=False)],
     output: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
             metavar="OUT",
-            help="File to write the result to, or folder for the results of several models (default: NAME.optimized.onnx beside IN)",
+            help="File or folder to write the result to; with several models a folder (default: NAME.optimized.onnx beside IN)",
             show_default=False,
         ),
     ] = None,
@@ -204,6 +204,8 @@ def _one(
     output, dry_run, page, certificate, stats, as_json = written
     out = output or _beside(model)
     with errors(as_json, "nothing was written"):
+        if out.is_dir():
+            [out] = result_paths([model], out, _beside)
         with collector_paused():  # of what is imported nothing goes
             from passat.certificates import write_certificate
             from passat.optimizer import optimize_with
