@@ -10,7 +10,7 @@
 .SUFFIXES:
 # Without bytecode each process that a test starts would compile all of Passat.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel notebook torch versions cluster documents docs clean
+.PHONY: help demo test check format format-check lint types unit examples nightly audit fuzz wheel notebook torch versions cluster documents docs screenshot clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -91,6 +91,11 @@ cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
 docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; warnings and dead links are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/house/test_documents.py
+
+screenshot: $(VENV)/.dev  ## Renew the picture in docs/report.md, with Chromium
+	mkdir -p build/screenshot
+	cd build/screenshot && cp ../../examples/models/bert_tiny.onnx . && ../../$(BIN)/passat optimize bert_tiny.onnx -o smaller.onnx --report report.html
+	$(BIN)/python -m tests.frontdoor.page.screenshot build/screenshot/report.html docs/images/report.png
 
 clean:  ## Remove everything that was made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 const SIDES = ["before", "after"];
 const AROUND = 12;
+const REST = 0.02; // of the whole saving
 const OPERATORS_SHOWN = 5;
 const LISTED_CHANGES = 60;
 const NEIGHBORS = 2;
@@ -97,6 +98,11 @@ function listChanges() {
     ));
   };
   list.append(...groups.slice(0, LISTED_CHANGES).map(item));
+  const [before, after] = data.head.costs;
+  const rest = before - after - groups.reduce((sum, group) => sum + saving(group), 0);
+  if (Math.abs(rest) > REST * Math.abs(before - after)) {
+    byId("rest").textContent = `${savedText(rest)} besides: unchanged nodes whose operands have other shapes or sizes.`;
+  }
   if (groups.length > LISTED_CHANGES) {
     const more = element("button", { type: "button", click: () => {
       more.parentNode.remove();

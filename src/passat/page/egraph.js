@@ -76,7 +76,7 @@ function showClassesOf(place) {
   }
   const more = classes.length > CHIPS ? [element("span", { class: "quiet" }, `and ${classes.length - CHIPS} more`)] : [];
   host.replaceChildren(
-    element("span", { class: "quiet" }, "E-classes of the chosen change:"),
+    element("span", { class: "quiet" }, `E-classes of the chosen change${classes[0].size > 1 ? "" : ", none with alternatives"}:`),
     ...classes.slice(0, CHIPS).map(({ run, cls, label, size }) => element(
       "button", { type: "button", class: "chip", "data-class": `${run} ${cls}`, click: () => showClass(run, cls) },
       `${label}${size > 1 ? ` (${size} e-nodes)` : ""}`,
@@ -93,7 +93,6 @@ function interesting(run) {
 }
 
 function showClass(run, cls) {
-  const changedRun = run !== shownClass.run;
   [shownClass.run, shownClass.cls] = [run, cls];
   const graph = data.egraphs[run];
   byId("run").value = String(run);
@@ -108,9 +107,6 @@ function showClass(run, cls) {
   byId("region").textContent = `${cut}${interesting(run).length > LISTED ? `; the first ${LISTED} e-classes are listed` : ""}`;
   document.querySelectorAll(".chip").forEach((chip) => chip.setAttribute("aria-pressed", String(chip.dataset.class === `${run} ${cls}`)));
   drawClusters(run, cls);
-  if (changedRun) {
-    byId("clusters").scrollTo(0, 0);
-  }
 }
 
 function className(run, cls) {

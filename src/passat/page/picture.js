@@ -3,7 +3,7 @@
 const BOX_HEIGHT = 40;
 const WIDEST_BOX = 200;
 const NARROWEST_BOX = 64;
-const SCALES = [0.7, 1.1];
+const SCALES = [0.8, 1.1];
 const measure = document.createElement("canvas").getContext("2d");
 const STATES = { before: ["same", "gone", "changed"], after: ["same", "new", "changed"] };
 
@@ -45,7 +45,7 @@ function layOutNodes(side, nodes) {
 }
 
 function boxWidth(graph, node) {
-  const wide = Math.max(textWidth(text(graph.label[node]), "600 13px sans-serif"), Math.min(130, textWidth(text(graph.name[node]), "10px sans-serif")));
+  const wide = Math.max(textWidth(text(graph.label[node]), "600 13px sans-serif"), Math.min(130, textWidth(text(graph.name[node]), "11px sans-serif")));
   return Math.min(WIDEST_BOX, Math.max(NARROWEST_BOX, wide + 24));
 }
 
@@ -102,7 +102,7 @@ function draw(side, layout, inside, chosen, onSelect) {
     svg("title", {}, [label, ...known].join("\n")),
     svg("rect", { x: x - width / 2, y: y - BOX_HEIGHT / 2, width, height: BOX_HEIGHT, rx: isNode ? 6 : 20 }),
     svg("text", { x, y: y + (below ? -2 : 5), class: "operator" }, shortened(label, Math.floor((width - 12) / 7))),
-    ...(below ? [svg("text", { x, y: y + 12, class: "name" }, ending(name, Math.floor((width - 12) / 5.2)))] : []));
+    ...(below ? [svg("text", { x, y: y + 12, class: "name" }, ending(name, Math.floor((width - 12) / 5.7)))] : []));
     picture.append(group);
   });
   return picture;

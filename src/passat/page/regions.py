@@ -96,7 +96,7 @@ def explain(found: Comparison, sides: tuple[Side, Side], costs: tuple[Sequence[f
         if not rules:
             constant = region.before and all(any(map(origins.is_constant, before.calls[i])) for i in region.before)
             passes = Counter(filter(None, (after.pass_name(i, origins) for i in region.after)))
-            region.other = ["constant folding"] if constant else [name for name, _ in passes.most_common()]
+            region.other = ["constant folding"] if constant else [f"pass {name}" for name, _ in passes.most_common()]
             rules.update([] if region.other else _above(region.before, replaced, readers))
         region.rules = [name for name, _ in rules.most_common()]
 
