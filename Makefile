@@ -74,6 +74,9 @@ nightly: audit  ## Run the tests and the audit whole: all that is drawn at rando
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
 
+versions: wheel  ## Install sdist and wheel on each Python from 3.11 to 3.13 that is found, and run the first commands
+	$(BIN)/python .ci/check_versions.py $(WHEEL) pyproject.toml
+
 notebook: $(VENV)/.dev  ## Run the notebook under examples as Jupyter does
 	$(PIP) install --group notebook
 	$(BIN)/python -m pytest tests/house/test_notebook_example.py

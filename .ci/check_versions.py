@@ -1,0 +1,69 @@
+"""Installs the built sdist and wheel on every Python from 3.11 on that is found, and runs what a user runs first.
+
+Run with the folder of the built files and the path of pyproject.toml. Interpreters are looked for on the PATH and among those of pyenv. Each
+gets an environment of its own: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+VERSIONS: Final = ("3.11", "3.12", "3.13")
+HOME: Final = Path(__file__).resolve().parents[1]
+MODEL: Final = str(HOME / "examples" / "models" / "bert_tiny.onnx")
+
+
+def interpreter(version: str) -> str | None:
+    """The path of an interpreter of that version that can make environments."""
+    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
+    named = [str(path) for root in roots for path in sorted(root.glob(f"{version}.*/bin/python"), reverse=True)]
+    for each in (shutil.which(f"python{version}"), *named):
+        test = f"import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] != {version!r})"
+        if each and subprocess.run([each, "-c", test], capture_output=True, check=False).returncode == 0:
+            return each
+    return None
+
+
+def run(*command: str, code: int = 0) -> str:
+    """The output of a command, which has to end with an exit code."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tempfile.gettempdir())
+    if done.returncode != code:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def check(python: str, version: str, built: Path, pyproject: Path) -> str:
+    """What was tried with one interpreter, in a sentence."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(python, "-m", "venv", folder)
+        own, passat = f"{folder}/bin/python", f"{folder}/bin/passat"
+        pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+        run(*pip, str(sdist))
+        said = run(passat, "inspect", MODEL, code=1)
+        if "pip install 'passat[onnx]'" not in said or "Traceback" in said:
+            sys.exit(f"on Python {version} without extras, `passat inspect` says: {said}")
+        run(passat, "rules", "list")
+        run(*pip, "--force-reinstall", "--no-deps", str(wheel))
+        run(*pip, f"{wheel}[onnx]")
+        modules = run(own, "-I", str(HOME / ".ci" / "check_wheel.py"), str(pyproject)).strip()
+        (line,) = [line for line in run(passat, "optimize", MODEL, "--dry-run").splitlines() if line.startswith("verified")]
+        exact = run(own, "-c", "import sys; print(sys.version.split()[0])").strip()
+    return f"Python {exact}: sdist and wheel install; {modules}; {line}"
+
+
+def main(built: Path, pyproject: Path) -> None:
+    """Ends with exit code 1 where something fails, or where no interpreter is found at all."""
+    found = {version: interpreter(version) for version in VERSIONS}
+    for version, python in found.items():
+        print(check(python, version, built, pyproject) if python else f"Python {version}: not found, not tried", flush=True)
+    if not any(found.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
