@@ -1,7 +1,7 @@
 """Installs the built sdist and wheel on every Python from 3.11 on that is found, and runs what a user runs first.
 
-Run with the folder of the built files and the path of pyproject.toml. Interpreters are looked for on the PATH and among those of pyenv. Each
-gets an environment of its own: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
+Run with the folder of the built files and the path of pyproject.toml. Interpreters are looked for on the PATH and among those of pyenv.
+Each gets an environment of its own: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
 """
 
 import os
@@ -37,22 +37,24 @@ def run(*command: str, code: int = 0) -> str:
 
 
 def check(python: str, version: str, built: Path, pyproject: Path) -> str:
-    """What was tried with one interpreter, in a sentence."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(python, "-m", "venv", folder)
-        own, passat = f"{folder}/bin/python", f"{folder}/bin/passat"
-        pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
-        run(*pip, str(sdist))
-        said = run(passat, "inspect", MODEL, code=1)
-        if "pip install 'passat[onnx]'" not in said or "Traceback" in said:
-            sys.exit(f"on Python {version} without extras, `passat inspect` says: {said}")
-        run(passat, "rules", "list")
-        run(*pip, "--force-reinstall", "--no-deps", str(wheel))
-        run(*pip, f"{wheel}[onnx]")
-        modules = run(own, "-I", str(HOME / ".ci" / "check_wheel.py"), str(pyproject)).strip()
-        (line,) = [line for line in run(passat, "optimize", MODEL, "--dry-run").splitlines() if line.startswith("verified")]
-        exact = run(own, "-c", "import sys; print(sys.version.split()[0])").strip()
+    """What was tried with one interpreter, in a sentence. Its environment stays, for the next time."""
+    folder = HOME / "build" / "versions" / version
+    own, passat = str(folder / "bin" / "python"), str(folder / "bin" / "passat")
+    if not Path(own).exists():
+        run(python, "-m", "venv", str(folder))
+    pip = [own, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+    run(*pip, "uninstall", "--yes", "onnx", "onnxruntime", "passat")
+    run(*pip, "install", "--no-compile", str(sdist))
+    said = run(passat, "inspect", MODEL, code=1)
+    if "pip install 'passat[onnx]'" not in said or "Traceback" in said:
+        sys.exit(f"on Python {version} without extras, `passat inspect` says: {said}")
+    run(passat, "rules", "list")
+    run(*pip, "install", "--no-compile", "--force-reinstall", "--no-deps", str(wheel))
+    run(*pip, "install", "--no-compile", f"{wheel}[onnx]")
+    modules = run(own, "-I", str(HOME / ".ci" / "check_wheel.py"), str(pyproject)).strip()
+    (line,) = [line for line in run(passat, "optimize", MODEL, "--dry-run").splitlines() if line.startswith("verified")]
+    exact = run(own, "-c", "import sys; print(sys.version.split()[0])").strip()
     return f"Python {exact}: sdist and wheel install; {modules}; {line}"
 
 
