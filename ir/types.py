@@ -252,9 +252,9 @@ class GlobalTypeVar(_Structural):
         """The name, as TVM calls it."""
         return self.name
 
-    def __call__(self, *args: Type) -> "TypeCall":
-        """The type applied to types: `List(float32)`."""
-        return TypeCall(self, args)
+    def __call__(self, *args: Type) -> "TypeCall | GlobalTypeVar":
+        """The type applied to types: `List(float32)`; a type without parameters is itself."""
+        return TypeCall(self, args) if args else self
 
     def __repr__(self) -> str:
         return self.name

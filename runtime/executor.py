@@ -8,13 +8,14 @@ from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
 from passat.ir.bind import bind_params_by_name
-from passat.ir.expr import Constant, Expr, Function, GlobalVar, Let, Tuple, Var
+from passat.ir.expr import Constant, Constructor, Expr, Function, GlobalVar, Let, Tuple, Var
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
 from passat.runtime.devices import Device, Target, device
 from passat.runtime.interpreter import Closure, ExecutorError, Interpreter, Value
-from passat.runtime.values import Data, NDArray, TupleValue, named, to_data
+from passat.runtime.values import ConstructorValue, Data, NDArray, RefValue, TupleValue, named, to_data
 
 KINDS = ("debug", "graph", "vm")
 
@@ -37,7 +38,7 @@ class Executor:
 
         `binds` gives values to free variables: expressions, arrays, numbers. A callable takes the arguments in order or, of a function, by
         the parameters' names: arrays, numbers, constants, and tuples of them, which must be of the parameters' types.
-        Results are NDArray, TupleValue, and callables for functions.
+        Results are NDArray, TupleValue, ConstructorValue, RefValue, and callables for functions.
 
         Raises ExecutorError for free variables and for what fails in the run, passat.ir.infer.InferError for programs without
         a type, KeyError for functions that the module does not have; the callable TypeError for wrong arguments.
@@ -74,15 +75,37 @@ class Executor:
 
     def _apply(self, closure: Closure, args: Sequence[AnyValue]) -> AnyValue:
         params = closure.function.params
-        values = [to_data(arg, param._checked_type, f"the argument %{param.name_hint}") for param, arg in zip(params, args, strict=True)]
+        values = [_given(arg, param._checked_type, f"the argument %{param.name_hint}") for param, arg in zip(params, args, strict=True)]
         return self._shown(Interpreter(self.mod).call(closure, values))
 
     def _shown(self, value: Value) -> AnyValue:
-        """A value as users see it."""
+        """A value as users see it; one of as many parts as there are."""
+        done: dict[int, AnyValue] = {}
+        stack: list[tuple[Value, bool]] = [(value, False)]
+        while stack:  # a list is as deep as it is long
+            part, entered = stack.pop()
+            if id(part) in done:
+                continue
+            fields = part if isinstance(part, tuple) else part.fields if isinstance(part, ConstructorValue) else ()
+            if fields and not entered:
+                stack.append((part, True))
+                stack += [(field, False) for field in fields]
+            else:
+                done[id(part)] = self._whole(part, [done[id(field)] for field in fields])
+        return done[id(value)]
+
+    def _whole(self, value: Value, fields: Sequence[AnyValue]) -> AnyValue:
+        """A value as users see it, given its fields."""
         if isinstance(value, Tensor):
             return NDArray(value)
         if isinstance(value, tuple):
-            return TupleValue(*map(self._shown, value))
+            return TupleValue(*fields)
+        if isinstance(value, ConstructorValue):
+            return ConstructorValue(value.tag, fields, value.constructor)
+        if isinstance(value, RefValue):
+            return RefValue(self._shown(value.value))
+        if isinstance(value, Constructor):
+            return value
 
         def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
             return self._apply(value, _in_order(value.function, args, kwargs))
@@ -136,6 +159,32 @@ def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str,
         what = "insufficient" if len(ordered) < len(names) else "too many"
         raise TypeError(f"{what} arguments, expected {len(names)}, provided {len(ordered)}")
     return ordered
+
+
+def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
+    """An argument as the interpreter takes it; a reference is shared with whoever gives it. Raises TypeError that names `what`."""
+    if isinstance(value, RefValue):
+        value.value = _given(value.value, None, f"what {what} refers to")
+        return value
+    if not isinstance(value, ConstructorValue):
+        fields = type_.fields if isinstance(type_, TupleType) else ()
+        if not isinstance(value, (tuple, list, TupleValue)) or all(isinstance(field, (TensorType, TupleType)) for field in fields):
+            return to_data(value, type_, what)
+        if len(fields) != len(value):
+            raise TypeError(f"{what} is a tuple of {len(fields)}, {len(value)} values were given")
+        return tuple(_given(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
+    done: dict[int, Value] = {}
+    stack: list[tuple[AnyValue, bool]] = [(value, False)]
+    while stack:  # a list is as deep as it is long
+        part, entered = stack.pop()
+        if not isinstance(part, ConstructorValue):
+            done[id(part)] = _given(part, None, f"a field of {what}")
+        elif entered:
+            done[id(part)] = ConstructorValue(part.tag, [done[id(field)] for field in part.fields], part.constructor)
+        elif id(part) not in done:
+            stack.append((part, True))
+            stack += [(field, False) for field in part.fields]
+    return done[id(value)]
 
 
 def _as_expr(value: AnyValue, var: Var) -> Expr:

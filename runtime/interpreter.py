@@ -1,4 +1,4 @@
-"""The reference interpreter of first-order programs: dataflow by the operators' kernels, lets, ifs, calls of functions and closures.
+"""The reference interpreter: dataflow by the operators' kernels, lets, ifs, calls of functions and closures, data types and references.
 
 One stack of tasks, so neither long chains nor deep recursion take Python's stack. A node is computed once for each call of the function it
 stands in, and in branches only where they are taken; its value is forgotten after its last use, the value of a variable when the call
@@ -21,6 +21,14 @@ from passat.ir.expr import (
     GlobalVar,
     If,
     Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
     Tuple,
     TupleGetItem,
     Var,
@@ -31,7 +39,7 @@ from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType, TupleType, Type
-from passat.runtime.values import Data, type_of_data
+from passat.runtime.values import ConstructorValue, Data, RefValue, type_of_data
 
 CALL_DEPTH: Final = 100_000
 """How deep calls may nest that are not in tail position."""
@@ -51,7 +59,8 @@ class Closure:
         self.frame = frame
 
 
-Value: TypeAlias = "Tensor | Closure | tuple[Value, ...]"
+Value: TypeAlias = "Tensor | Closure | Constructor | ConstructorValue | RefValue | tuple[Value, ...]"
+"""What a node is computed to be. The fields of constructors and what references hold are such values, too; a Constructor is a function."""
 
 
 class _Frame:
@@ -143,14 +152,14 @@ class Interpreter:
                 self._need_result(stack, frame, node)
             elif step == _RESULT_CALL:
                 assert isinstance(node, Call)
-                self._enter(stack, frame, node, frame.target, frame.depth)
+                self._enter(stack, frame, node, tail=True)
             elif step in (_BODY, _RESULT_BODY):
                 assert isinstance(node, Let)
                 frame.variables[node.var] = self._value(frame, node.value)
                 frame.release((node.value,))
                 stack += [(frame, node.body, _RESULT)] if step == _RESULT_BODY else [(frame, node, _COPY), (frame, node.body, _NEED)]
             elif step in (_BRANCH, _RESULT_BRANCH):
-                assert isinstance(node, If)
+                assert isinstance(node, (If, Match))
                 branch = self._branch(frame, node)
                 stack += [(frame, branch, _RESULT)] if step == _RESULT_BRANCH else [(frame, node, _COPY), (frame, branch, _NEED)]
             elif step == _COPY:
@@ -168,8 +177,8 @@ class Interpreter:
         """Pushes what computes a node that is not in tail position."""
         if isinstance(node, Let):
             stack += [(frame, node, _BODY), (frame, node.value, _NEED)]
-        elif isinstance(node, If):
-            stack += [(frame, node, _BRANCH), (frame, node.cond, _NEED)]
+        elif isinstance(node, (If, Match)):
+            stack += [(frame, node, _BRANCH), (frame, children(node)[0], _NEED)]
         else:
             stack.append((frame, node, _APPLY))
             stack.extend((frame, part, _NEED) for part in reversed(_operands(node)))
@@ -180,9 +189,9 @@ class Interpreter:
             stack.append((frame, node, _DELIVER))
         elif isinstance(node, Let):
             stack += [(frame, node, _RESULT_BODY), (frame, node.value, _NEED)]
-        elif isinstance(node, If):
-            stack += [(frame, node, _RESULT_BRANCH), (frame, node.cond, _NEED)]
-        elif isinstance(node, Call) and not isinstance(node.op, (Op, Constructor)):
+        elif isinstance(node, (If, Match)):
+            stack += [(frame, node, _RESULT_BRANCH), (frame, children(node)[0], _NEED)]
+        elif isinstance(node, Call) and not isinstance(node.op, Op):
             stack.append((frame, node, _RESULT_CALL))
             stack.extend((frame, part, _NEED) for part in reversed(_operands(node)))
         else:
@@ -196,7 +205,9 @@ class Interpreter:
             return Closure(node, frame)
         if isinstance(node, GlobalVar):
             return Closure(self._function(node), None)
-        if isinstance(node, (Op, Constructor)):
+        if isinstance(node, Constructor):
+            return node
+        if isinstance(node, Op):
             raise ExecutorError(f"{_where(node)}{node!r} stands for a value here; write a function that calls it")
         found = frame.variable(node) if isinstance(node, Var) else frame.result(node)
         if found is None:
@@ -214,6 +225,15 @@ class Interpreter:
         return function
 
     def _branch(self, frame: _Frame, node: Expr) -> Expr:
+        """The branch that is taken; of a match, with the variables of its pattern bound."""
+        if isinstance(node, Match):
+            data = self._value(frame, node.data)
+            for clause in node.clauses:
+                bound = _bind(clause.lhs, data)
+                if bound is not None:
+                    frame.variables.update(bound)
+                    return clause.rhs
+            raise ExecutorError(f"{_where(node)}no arm of the match takes {_shown(data)}")
         assert isinstance(node, If)
         cond = self._value(frame, node.cond)
         if not isinstance(cond, Tensor) or cond.dtype != "bool" or cond.size != 1:
@@ -234,22 +254,45 @@ class Interpreter:
         elif isinstance(node, Call) and isinstance(node.op, Op):
             frame.keep(node, self._operate(frame, node, node.op))
             frame.release(node.args)
-        elif isinstance(node, Call) and not isinstance(node.op, Constructor):
-            if frame.depth >= CALL_DEPTH:
-                raise ExecutorError(f"{_where(node)}calls nest more than {CALL_DEPTH} deep; is there an end to the recursion?")
-            self._enter(stack, frame, node, (frame, node), frame.depth + 1)
+        elif isinstance(node, Call):
+            self._enter(stack, frame, node, tail=False)
+        elif isinstance(node, RefCreate):
+            frame.keep(node, RefValue(self._value(frame, node.value)))
+            frame.release((node.value,))
+        elif isinstance(node, RefRead):
+            frame.keep(node, self._reference(frame, node, node.ref).value)
+            frame.release((node.ref,))
+        elif isinstance(node, RefWrite):
+            self._reference(frame, node, node.ref).value = self._value(frame, node.value)
+            frame.keep(node, ())
+            frame.release((node.ref, node.value))
         else:
-            kind = "constructors" if isinstance(node, Call) else f"{type(node).__name__} expressions"
-            raise ExecutorError(f"{_where(node)}the executor runs first-order programs over tensors and tuples, without {kind}")
+            raise ExecutorError(f"{_where(node)}the executor does not run {type(node).__name__} expressions")
 
-    def _enter(self, stack: list[_Task], frame: _Frame, call: Call, target: tuple[_Frame, Expr] | None, depth: int) -> None:
+    def _reference(self, frame: _Frame, node: Expr, ref: Expr) -> RefValue:
+        found = self._value(frame, ref)
+        if not isinstance(found, RefValue):
+            raise ExecutorError(f"{_where(node)}{_shown(found)} is no reference")
+        return found
+
+    def _enter(self, stack: list[_Task], frame: _Frame, call: Call, *, tail: bool) -> None:
+        """Begins to compute a call of a function, in tail position in place of the frame; a constructor makes its value."""
         callee = self._value(frame, call.op)
+        if isinstance(callee, Constructor):
+            if len(callee.inputs) != len(call.args):
+                raise ExecutorError(f"{_where(call)}{callee.name_hint} of {len(callee.inputs)} fields is given {len(call.args)}")
+            frame.keep(call, ConstructorValue(callee.tag, [self._value(frame, arg) for arg in call.args], callee))
+            frame.release(_operands(call))
+            stack += [(frame, call, _DELIVER)] if tail else []
+            return
         if not isinstance(callee, Closure):
             raise ExecutorError(f"{_where(call)}{_shown(callee)} is called")
+        if not tail and frame.depth >= CALL_DEPTH:
+            raise ExecutorError(f"{_where(call)}calls nest more than {CALL_DEPTH} deep; is there an end to the recursion?")
         params = callee.function.params
         if len(params) != len(call.args):
             raise ExecutorError(f"{_where(call)}a function of {len(params)} parameters is called with {len(call.args)} arguments")
-        inner = self._frame(callee, target, depth)
+        inner = self._frame(callee, frame.target, frame.depth) if tail else self._frame(callee, (frame, call), frame.depth + 1)
         inner.variables.update(zip(params, (self._value(frame, arg) for arg in call.args), strict=True))
         frame.release(_operands(call))
         stack.append((inner, callee.function.body, _RESULT))
@@ -287,13 +330,34 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
         return (*node.args, node.op)
     if isinstance(node, Tuple):
         return node.fields
-    return (node.tuple_value,) if isinstance(node, TupleGetItem) else ()
+    return () if isinstance(node, (Let, If, Match)) else tuple(children(node))
+
+
+def _bind(pattern: Pattern, value: Value) -> dict[Expr, Value] | None:
+    """The variables of a pattern, if it matches a value."""
+    bound: dict[Expr, Value] = {}
+    work = [(pattern, value)]
+    while work:
+        wanted, given = work.pop()
+        if isinstance(wanted, PatternVar):
+            bound[wanted.var] = given
+        elif isinstance(wanted, PatternConstructor):
+            if not isinstance(given, ConstructorValue) or given.tag != wanted.constructor.tag:
+                return None
+            work += zip(wanted.patterns, given.fields, strict=True)
+        elif isinstance(wanted, PatternTuple):
+            if not isinstance(given, tuple):
+                return None
+            work += zip(wanted.patterns, given, strict=True)
+    return bound
 
 
 def _data(value: Value, call: Call) -> Data:
-    if isinstance(value, Closure):
-        raise ExecutorError(f"{_where(call)}{call.op!r} takes tensors; the executor has no operators on functions")
-    return value if isinstance(value, Tensor) else tuple(_data(field, call) for field in value)
+    if isinstance(value, tuple):
+        return tuple(_data(field, call) for field in value)
+    if not isinstance(value, Tensor):
+        raise ExecutorError(f"{_where(call)}{call.op!r} takes tensors, it is given {_shown(value)}")
+    return value
 
 
 def _known(data: Data) -> KnownValue | None:
@@ -310,8 +374,12 @@ def _is_static(type_: Type) -> bool:
 
 
 def _shown(value: Value) -> str:
-    if isinstance(value, Closure):
+    if isinstance(value, (Closure, Constructor)):
         return "a function"
+    if isinstance(value, RefValue):
+        return "a reference"
+    if isinstance(value, ConstructorValue):
+        return f"{'a value' if value.constructor is None else value.constructor.name_hint} of {len(value.fields)} fields"
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a value of type {type_of_data(value)!r}"
 
 

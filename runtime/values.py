@@ -1,6 +1,6 @@
 """Values of programs as users see them: arrays and tuples of them, and how Python values become these."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from passat.ir.dtypes import FLOATS, to_numpy
-from passat.ir.expr import Constant, const
+from passat.ir.expr import Constant, Constructor, const
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, compatible
 from passat.runtime.devices import Device, cpu
@@ -109,6 +109,57 @@ class TupleValue:
 
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
+
+
+class ConstructorValue:
+    """A value of an algebraic data type: what a constructor made, with its fields. Equal to one of the same tag and fields."""
+
+    __slots__ = ("constructor", "fields", "tag")
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
+
+    def __init__(self, tag: int, fields: Iterable[AnyValue], constructor: Constructor | None = None) -> None:
+        self.tag = tag
+        self.fields = tuple(fields)
+        self.constructor = constructor
+
+    def __getitem__(self, index: int) -> AnyValue:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[AnyValue]:
+        return iter(self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]
+        while pairs:  # a list is as deep as it is long
+            a, b = pairs.pop()
+            if not isinstance(a, ConstructorValue):
+                if a != b:
+                    return False
+            elif not isinstance(b, ConstructorValue) or (a.tag, len(a.fields)) != (b.tag, len(b.fields)):
+                return False
+            else:
+                pairs.extend(zip(a.fields, b.fields, strict=True))
+        return True
+
+    def __repr__(self) -> str:
+        name = f"constructor {self.tag}" if self.constructor is None else self.constructor.name_hint
+        inner = ("..." if isinstance(field, ConstructorValue) and field.fields else repr(field) for field in self.fields)
+        return f"{name}({', '.join(inner)})"
+
+
+class RefValue:
+    """A reference: `value` is what it holds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: AnyValue) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"RefValue({self.value!r})"
 
 
 def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None) -> NDArray:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from passat.runtime import Device, NDArray, Target, cpu
 
-__all__ = ["assert_allclose", "enabled_targets", "main", "parametrize_targets", "requires_llvm", "uses_gpu"]
+__all__ = ["assert_allclose", "device_enabled", "enabled_targets", "main", "parametrize_targets", "requires_llvm", "uses_gpu"]
 
 F = TypeVar("F", bound=Callable[..., AnyValue])
 
@@ -30,6 +30,11 @@ def enabled_targets() -> list[tuple[str, Device]]:
     [('llvm', Device(device_type='cpu', device_id=0))]
     """
     return [("llvm", cpu())]
+
+
+def device_enabled(target: str) -> bool:
+    """Whether programs can run on a target here."""
+    return any(name == str(target) for name, _ in enabled_targets())
 
 
 def uses_gpu(function: F) -> F:

@@ -1,10 +1,12 @@
 """`relay.testing`: small helpers that tests of passes share."""
 
-from passat.ir.expr import Expr, Function
+from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.module import IRModule
 from passat.passmgr import InferType, Pass
+from passat.relay.prelude import Prelude
+from passat.runtime import ConstructorValue
 
-__all__ = ["run_infer_type", "run_opt_pass"]
+__all__ = ["count", "make_nat_expr", "make_nat_value", "run_infer_type", "run_opt_pass"]
 
 
 def run_infer_type(expr: Expr) -> Expr:
@@ -24,3 +26,33 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
         module.import_from_std("prelude.rly")
     entry = opt_pass(module)["main"]
     return entry if isinstance(expr, Function) else entry.body
+
+
+def count(prelude: Prelude, n: ConstructorValue) -> int:
+    """The number that a value of the type `nat` stands for."""
+    number = 0
+    while n.fields:
+        number, n = number + 1, n.fields[0]
+    return number
+
+
+def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
+    """A number as a value of the type `nat`."""
+    zero, succ = _of_nat(prelude)
+    value = ConstructorValue(zero.tag, (), zero)
+    for _ in range(n):
+        value = ConstructorValue(succ.tag, (value,), succ)
+    return value
+
+
+def make_nat_expr(prelude: Prelude, n: int) -> Expr:
+    """A number as an expression of the type `nat`."""
+    zero, succ = _of_nat(prelude)
+    expr: Expr = zero()
+    for _ in range(n):
+        expr = succ(expr)
+    return expr
+
+
+def _of_nat(prelude: Prelude) -> list[Constructor]:
+    return [part for part in prelude.get_type("nat") if isinstance(part, Constructor)]
