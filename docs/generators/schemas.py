@@ -18,7 +18,8 @@ def schemas() -> str:
 def _section(path: Path) -> str:
     schema = json.loads(path.read_text())
     link = f'<a href="../schemas/{path.name}">{path.name}</a>'
-    parts = [f"## {schema['title']}", f"{schema['description']} Schema: {link}", _properties(schema)]
+    listed = f"An array of {_type(schema['items'])}." if "items" in schema else _properties(schema)
+    parts = [f"## {schema['title']}", f"{schema['description']} Schema: {link}", listed]
     for name, each in schema.get("$defs", {}).items():
         text = f"**{name}**: {prose(each.get('description', ''))}"
         parts += [text, _properties(each)] if "properties" in each else [text, _variants(each)]

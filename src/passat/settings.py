@@ -152,7 +152,9 @@ class Settings:
                 if value is not None or field.default is not None:
                     check(field.name, value)
         if self.choose == "time" and (self.explain or self.certificate):
-            raise ValueError("choose='time' tries several programs; what came of one is explained and certified with choose='cost'")
+            raise ArgumentError(
+                "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"
+            )
 
     @property
     def is_special(self) -> bool:

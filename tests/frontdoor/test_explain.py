@@ -133,8 +133,9 @@ def test_it_has_to_be_asked_for_beforehand() -> None:
         result.explain()
     with pytest.raises(CertificateError, match=r"optimize\(\.\.\., certificate=True\)"):
         _ = result.certificate
-    with pytest.raises(ValueError, match="choose='time' tries several programs"):
+    with pytest.raises(passat.PassatError, match="choose='time' tries several programs") as caught:
         passat.optimize(model(), choose="time", explain=True)
+    assert caught.value.exit_code == 2
 
 
 def test_a_second_run_carries_on_what_the_first_one_wrote(folder: Path) -> None:
