@@ -53,6 +53,7 @@ class Result:
 
         Raises OnnxError, and writes nothing then.
         """
+        LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
             save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
