@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final
 
+import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, defs, helper
 
 from passat.ir.onnx.inference import schema_of
 from passat.ir.onnx.same_graph import content_of
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
+_SHOWN: Final = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+"""The element types of constants that are shown by their elements."""
 _LONGEST: Final = 60
 """Characters of the value of an attribute that are shown."""
 
@@ -84,7 +87,13 @@ def attribute_text(attribute: AttributeProto) -> str:
 
 
 def constant_text(content: object) -> str:
-    """A constant by its element type and shape."""
+    """A constant by its element type and shape, and its elements where these are a few numbers."""
     if not isinstance(content, tuple):
         return "a sparse one"
-    return f"{ELEMENT_TYPES.get(content[0], f'element type {content[0]}')}{list(content[1])}"
+    dtype = ELEMENT_TYPES.get(content[0], f"element type {content[0]}")
+    held = content[2] if len(content) > 2 else None
+    shown = ""
+    if isinstance(held, bytes) and dtype in _SHOWN:
+        elements = np.frombuffer(held, dtype).tolist()
+        shown = f" = {elements if content[1] else elements[0]}"
+    return f"{dtype}{list(content[1])}{shown}"

@@ -18,6 +18,8 @@ from passat.ir.onnx.tensors import EXTERNAL, raw_bytes, read_tensor
 Key: TypeAlias = object
 """What identifies something: a value that can be compared and, but where it says otherwise, hashed."""
 
+SMALL: Final = 64
+"""Most bytes of a tensor that are kept as they are."""
 COMMUTATIVE: Final = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
 """Operators of the default domain whose two operands may be swapped without changing a bit of the result."""
 
@@ -134,21 +136,25 @@ def sparse_content(sparse: SparseTensorProto) -> Key:
 
 
 def _content(tensor: TensorProto) -> Key:
-    """What identifies the elements of a tensor: where they lie, or their hash."""
+    """What identifies the elements of a tensor: where they lie, their bytes, or the hash of many bytes."""
     head = (tensor.data_type, tuple(tensor.dims))
     if tensor.data_location == EXTERNAL:
         return (*head, tuple(sorted((entry.key, entry.value) for entry in tensor.external_data)))
     if tensor.data_type == TensorProto.STRING:
         return (*head, tuple(tensor.string_data))
     data = tensor.raw_data if tensor.HasField("raw_data") else read_tensor(tensor, None).numpy().tobytes()
-    return (*head, hash(data))
+    return (*head, _identity(data))
+
+
+def _identity(data: bytes) -> Key:
+    return data if len(data) <= SMALL else hash(data)
 
 
 def content_of(tensor: TensorProto, folder: str | None) -> Key:
     """What identifies the elements of a tensor, with its element type and shape; `folder` is that of external data, which is read."""
     if tensor.data_location != EXTERNAL:
         return _content(tensor)
-    return (tensor.data_type, tuple(tensor.dims), hash(raw_bytes(read_tensor(tensor, folder))))
+    return (tensor.data_type, tuple(tensor.dims), _identity(raw_bytes(read_tensor(tensor, folder))))
 
 
 def _interface(model: ModelProto) -> Key:

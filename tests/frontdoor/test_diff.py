@@ -51,7 +51,11 @@ def test_constants_are_compared_by_what_they_hold(tmp_path: Path) -> None:
     assert passat.diff(inline, node).equal
     assert passat.diff(node, tmp_path / "m.onnx").equal
     found = passat.diff(inline, parsed("y = Add(x, w)", values="float[4] w = {1, 2, 3, 5}"))
-    assert found.changes == [Change("y", "y", "Add", ("operand 1 is another constant: float32[4] became float32[4]",))]
+    assert found.changes == [
+        Change(
+            "y", "y", "Add", ("operand 1 is another constant: float32[4] = [1.0, 2.0, 3.0, 4.0] became float32[4] = [1.0, 2.0, 3.0, 5.0]",)
+        )
+    ]
     assert (found.same, found.moved, found.differences) == (0, 1, [])
 
 
