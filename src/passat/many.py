@@ -10,7 +10,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any as AnyValue
 from typing import Final, Protocol
 
@@ -106,6 +106,8 @@ def optimize_each(
     """The same as `optimize_many`, one by one as they are done, each with its number. Arguments are checked when the first is asked for."""
     if jobs < 1:
         raise ArgumentError(f"jobs is a number of at least 1, not {jobs!r}")
+    for name in keywords.keys() - {field.name for field in fields(Settings)}:
+        raise TypeError(f"optimize_many() got an unexpected keyword argument {name!r}")
     Settings(**keywords)  # raises for what makes no sense
     outputs = output_paths(models, output)
     entered = PassContext.entered()
