@@ -88,7 +88,7 @@ documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
 	$(BIN)/python tests/house/test_documents.py
 
 cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
-	$(PIP) install --group cluster
+	$(PIP) install --editable . --group cluster
 	$(BIN)/python -m pytest tests/frontdoor/test_cluster.py
 
 docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; warnings and dead links are errors
