@@ -94,7 +94,7 @@ function listChanges() {
           nodes === 0 ? "" : `${nodes > 0 ? "+" : "\u2212"}${count(Math.abs(nodes), "node")}`].filter(Boolean).join(", "))),
       element("span", { class: "bar-track" }, bar),
       element("span", { class: "data operators" }, shortened(title, 150)),
-      element("span", { class: "quiet data by" }, by.length === 0 ? "no longer read" : shortened(by.join(", "), 90)),
+      element("span", { class: "quiet data by" }, by.length === 0 ? "no longer needed" : shortened(by.join(", "), 90)),
     ));
   };
   list.append(...groups.slice(0, LISTED_CHANGES).map(item));
@@ -130,6 +130,7 @@ function showChange(group, instance) {
   shown.chosen = { side: "after", node: -1 };
   const around = Object.fromEntries(SIDES.map((side) => [side, neighbors(side, place[side])]));
   const nodes = {};
+  around.after = [...new Set([...around.after, ...place.into])];
   for (const side of SIDES) {
     const other = otherSide(side);
     const twins = around[other].map((node) => data.graphs[other].twin[node]).filter((node) => node >= 0);

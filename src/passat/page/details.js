@@ -14,7 +14,10 @@ function showDetailsOfChange(change, place) {
   if (place.rules.length > 0) {
     row(place.rules.length === 1 ? "Rule" : "Rules", ...separated(place.rules.map(ruleLink)));
   } else {
-    row("Why", change.other.length > 0 ? isolated(change.other.join(", ")) : "nothing reads these values any more");
+    row("Why", change.other.length > 0 ? isolated(change.other.join(", ")) : "no node of the result needs these values");
+  }
+  if (place.into.length > 0) {
+    row("Read instead", element("ul", {}, ...place.into.map((node) => element("li", {}, nodeLink("after", node)))));
   }
   byId("details").replaceChildren(rows);
 }

@@ -1,4 +1,4 @@
-"""A page: one JSON document, made of the report and of what was kept beside it, in one HTML file that asks nothing of any network."""
+"""The page of a report: one JSON document, made from the report and the record, in one HTML file that opens no connection."""
 
 import base64
 import hashlib
@@ -14,7 +14,8 @@ from passat.ir.collector import collector_paused
 from passat.ir.onnx.flat_graph import INPUT, NODE, OUTPUT
 from passat.ir.tensor import Tensor
 from passat.ir.whole_file import write_whole
-from passat.page.origins import Origins, Record, egraphs_of, silent_rules
+from passat.page.egraphs import egraphs_of
+from passat.page.origins import Origins, Record, silent_rules
 from passat.page.regions import Comparison, compare, explain, grouped, savings
 from passat.page.sides import Side, details, input_of, is_counted, result_of, spelling
 from passat.page.texts import Strings, constant_text, script_json, shown
@@ -27,13 +28,13 @@ _KINDS: Final = (NODE, INPUT, OUTPUT)
 _LINES: Final = 200
 """The longest list of sentences that is shown."""
 _PLAN: Final = 300
-"""A plan of more passes is not drawn."""
+"""Plans of more passes are not drawn."""
 MOST: Final = 25_000
 """Of larger models the first nodes are shown."""
 
 
 def document(report: Report, record: Record) -> dict[str, AnyValue]:
-    """All that a page shows, as plain data. Numbers in the columns of graphs are places in `strings`."""
+    """The content of a page as plain data. Numbers in the columns of graphs are indices into `strings`."""
     strings = Strings()
     runs = record.runs
     origins = Origins(runs, record.pass_events)
@@ -130,25 +131,8 @@ _COLUMNS: Final = (
 def _graph(
     at: int, side: Side, found: Comparison, known: tuple[list[str], list[float]], origins: Origins, strings: Strings
 ) -> dict[str, AnyValue]:
-    """A model in columns. Operands are numbers of nodes; where below 0, `-1 - number` of the text of a constant."""
-    names = (
-        "kind",
-        "counted",
-        "label",
-        "attrs",
-        "type",
-        "name",
-        "outputs",
-        "where",
-        "cost",
-        "rule",
-        "pass",
-        "operands",
-        "place",
-        "twin",
-        "state",
-    )
-    columns: dict[str, list[AnyValue]] = {name: [] for name in names}
+    """A model as columns. An operand is the number of a node, or `-1 - i` for a constant with text `i`."""
+    columns: dict[str, list[AnyValue]] = {name: [] for name in _COLUMNS}
     for number, node in enumerate(side.nodes[:MOST]):
         place = side.place(number, origins)
         rule = side.rule(number, origins) if at else ""
@@ -218,11 +202,11 @@ _SCRIPTS: Final = (
     *("vendored/dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
     *("egraph.js", "page.js"),
 )
-"""In the order in which they run: each uses what those before it define."""
+"""In the order in which they run: each uses names that earlier ones define."""
 
 
 def write_page(path: str | os.PathLike[str], report: Report, record: Record) -> None:
-    """Writes the page of an optimization, whole or not at all. Raises OSError."""
+    """Writes the page of an optimization atomically. Raises OSError."""
     with collector_paused():
         write_whole(Path(path), page_text(report, record).encode())
 
@@ -230,8 +214,8 @@ def write_page(path: str | os.PathLike[str], report: Report, record: Record) -> 
 def page_text(report: Report, record: Record) -> str:
     """The page as HTML.
 
-    Its policy forbids all connections and all scripts but the one that it holds, which goes by its hash: what a model has in its names
-    cannot run, wherever it might come to stand.
+    Its content security policy forbids all connections, and all scripts except its own, which it names by hash: text from a model never
+    runs, wherever it appears.
     """
     style = _read("page.css")
     script = f"/*\n{_read('vendored/dagre.LICENSE')}*/\n" + "".join(f"{_read(name)}\n" for name in _SCRIPTS)

@@ -1,19 +1,15 @@
-"""What an optimization keeps for its page beside the report, and what the page shows of it: which rule or pass made which node of a result,
-the e-graphs with all their nodes, what rules did in full."""
+"""The record of an optimization, from which its page is made, and the origin of each node of the result: the rule or pass that made it."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
-from typing import Any as AnyValue
+from typing import TYPE_CHECKING, NamedTuple
 
-from passat.ir.expr import Call, Expr, Var
+from passat.ir.expr import Call, Expr
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.page.texts import Strings, attrs_text, constant_text, shown, type_text
 from passat.report import Report
 from passat.rules.cost import CostModel
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Graph
+from passat.rules.engine.graph import CALL, GET, TUPLE, Graph
 from passat.rules.engine.rebuild import parts_of
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import NodeTraces
@@ -48,17 +44,17 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A class of an e-graph: which run's, and its number."""
+    """An e-class: the number of its run, and its own."""
 
     run: int
     cls: int
 
 
 class Origins:
-    """What is known of the expressions of all runs, by their identity. The runs keep the expressions alive.
+    """The origins of the expressions of all runs, by identity. The runs keep the expressions alive.
 
-    A rule made a node where it applied first and built it; what later passes only gave other operands stays that rule's. `pass_events` are
-    the passes between which the runs are: of those without runs, which are walks, what they made is known from what they were given.
+    The rule that added an e-node first made it. A node that later passes only rebuild with other operands keeps its rule. `pass_events` are
+    the passes around the runs. Passes without runs are walks: their nodes follow from the modules before and after them.
     """
 
     def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent] = ()) -> None:
@@ -86,13 +82,13 @@ class Origins:
             self._walk(walk)
 
     def rule_of(self, expr: Expr | None) -> str:
-        """The rule that made an expression; "" where none did, as far as is known."""
+        """The rule that made an expression; "" if none is known."""
         if expr is None:
             return ""
         return self._rules.get(id(expr)) or self._named.get(identity_of(expr), "")
 
     def pass_of(self, expr: Expr | None) -> str:
-        """The pass without rules that made an expression, or gave it other operands; "" where none did, as far as is known."""
+        """The pass without rules that made or rebuilt an expression; "" if none is known."""
         return "" if expr is None else self._passes.get(id(expr), "")
 
     def place_of(self, expr: Expr | None) -> Place | None:
@@ -125,7 +121,7 @@ class Origins:
         return any(runs[number].graph.find(node) in runs[number].graph.constants for number, node in self._nodes_of(expr))
 
     def _nodes_of(self, expr: Expr | None) -> list[tuple[int, int]]:
-        """The e-nodes that an expression was read as, also after a pass has built it anew; each with its run."""
+        """The e-nodes of an expression, each with its run, also after a pass has rebuilt it."""
         if expr is None:
             return []
         return list(dict.fromkeys([*self._nodes.get(id(expr), ()), *self._alike.get(identity_of(expr), ())]))
@@ -144,7 +140,7 @@ class Origins:
         return self._applied[number].get(cls, [])
 
     def _walk(self, walk: PassEvent) -> None:
-        """Finds what a pass has made that has no rules. What it only built anew is still the work of whoever had made it."""
+        """Finds the nodes that a pass without rules made. Nodes that it only rebuilt keep their origin."""
         old = {id(expr) for function in walk.before.functions.values() for expr in post_order(function)}
         found = counterparts(walk.before, walk.after)
         for function in walk.after.functions.values():
@@ -165,7 +161,7 @@ class Origins:
             self.places[key] = Place(number, cls)
 
     def _follow(self, number: int, run: Run, choice: Mapping[int, int]) -> None:
-        """Goes through a result and the nodes that were chosen for it side by side."""
+        """Walks a result together with the e-nodes that were extracted for it."""
         graph = run.graph
         pending: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
         seen: set[int] = set()
@@ -198,143 +194,13 @@ class Origins:
 
 
 def _is(expr: Expr, graph: Graph, node: int) -> bool:
-    """Whether an expression is built of operands as the node is."""
+    """Whether an expression has as many operands as an e-node, and the same operator."""
     symbol = graph.symbols[node]
     return len(parts_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
 
 
-MOST: Final = 2_000
-"""Of each e-graph at most so many nodes are told, those around which rules did something."""
-MOST_TOGETHER: Final = 40_000
-"""And of all e-graphs together."""
-_DEPTH: Final = 2
-_USERS: Final = 8
-"""Of the users of a class so many are told where there is little room."""
-
-
-def egraphs_of(
-    runs: Sequence[Run], strings: Strings, spelling: Mapping[str, str] = MappingProxyType({})
-) -> list[dict[str, AnyValue] | None]:
-    """For each run its e-graph, bounded; None where no room is left. Those in which most was found come first. `spelling` has the ONNX
-    operators to show for operators of the intermediate representation."""
-    left = MOST_TOGETHER
-    found: list[dict[str, AnyValue] | None] = [None] * len(runs)
-    for number in sorted(range(len(runs)), key=lambda i: (-len(runs[i].members), -len(runs[i].applications), i)):
-        if left > 0:
-            made = found[number] = _egraph(runs[number], strings, spelling, min(MOST, left))
-            left -= made["nodes"]
-    return found
-
-
-def _egraph(run: Run, strings: Strings, spelling: Mapping[str, str], most: int) -> dict[str, AnyValue]:
-    """One e-graph in columns. Operands are places in the list of classes; -1 where the class has been left out."""
-    graph = run.graph
-    nodes_of = _nodes(run)
-    classes = _chosen_classes(run, nodes_of, most)
-    place = {cls: at for at, cls in enumerate(classes)}
-    columns: dict[str, list[AnyValue]] = {name: [] for name in ("cls", "label", "operator", "attrs", "cost", "rule", "taken", "operands")}
-    for cls in classes:
-        for node in nodes_of[cls]:
-            rule = without_operators(run.provenance.get(node, ("", 0))[0])
-            columns["cls"].append(place[cls])
-            label = _label(graph, node)
-            columns["label"].append(strings.number(spelling.get(label, label)))
-            columns["operator"].append(strings.number(label))
-            columns["attrs"].append(strings.number(_attrs(graph, node)))
-            columns["cost"].append(None if run.space is None else float(f"{run.space.costs[node]:.4g}"))
-            columns["rule"].append(strings.number(rule))
-            columns["taken"].append(int(run.choice is not None and run.choice.get(cls) == node))
-            columns["operands"].append([place.get(graph.find(part), -1) for part in graph.operands[node]])
-    return {
-        "classes": classes,
-        "types": [strings.number(type_text(graph.types[cls])) for cls in classes],
-        "constant": [at for at, cls in enumerate(classes) if cls in graph.constants],
-        "root": place.get(graph.find(run.root), -1),
-        "nodes": len(columns["cls"]),
-        "total": len(graph),
-        **columns,
-    }
-
-
-def _nodes(run: Run) -> dict[int, list[int]]:
-    """The nodes of each class, of those that have become equal one."""
-    graph = run.graph
-    found: dict[int, list[int]] = {}
-    seen: set[object] = set()
-    for node in range(len(graph)):
-        cls = graph.find(node)
-        content = (cls, graph.symbols[node], graph.payloads[node], tuple([graph.find(part) for part in graph.operands[node]]))
-        taken = run.choice is not None and run.choice.get(cls) == node
-        if content not in seen or taken:
-            seen.add(content)
-            found.setdefault(cls, []).append(node)
-    return found
-
-
-def _chosen_classes(run: Run, nodes_of: dict[int, list[int]], most: int) -> list[int]:
-    """The classes to tell, in the order of the program: all, or those in which rules did something, and what is around them."""
-    if sum(map(len, nodes_of.values())) <= most:
-        return sorted(nodes_of)
-    graph = run.graph
-    users: dict[int, list[int]] = {}
-    for cls, nodes in nodes_of.items():
-        for node in nodes:
-            for part in graph.operands[node]:
-                users.setdefault(graph.find(part), []).append(cls)
-    kept: set[int] = set()
-    room = most
-    for start in _seeds(run):
-        queue, near = deque([(start, 0)]), {start}
-        while queue and room > 0:
-            cls, depth = queue.popleft()
-            if cls not in kept and len(nodes_of[cls]) <= room:
-                kept.add(cls)
-                room -= len(nodes_of[cls])
-            if depth < _DEPTH:
-                below = [graph.find(part) for node in nodes_of[cls] for part in graph.operands[node]]
-                around = [other for other in (*below, *users.get(cls, ())[:_USERS]) if other not in near]
-                near.update(around)
-                queue.extend((other, depth + 1) for other in around)
-        if room <= 0:
-            break
-    return sorted(kept)
-
-
-def _seeds(run: Run) -> list[int]:
-    """Where to look first: where each rule applied for the first time, then where each did for the second time, and so on."""
-    turns: dict[str, int] = {}
-    found: list[tuple[int, int, int]] = []
-    for number, application in enumerate(run.applications):
-        turn = turns[application.rule] = turns.get(application.rule, 0) + 1
-        found += [(turn, number, run.graph.find(root)) for root, _ in application.unions]
-    ordered = [cls for _, _, cls in sorted(found)]
-    return list(dict.fromkeys([*ordered, *sorted(cls for cls in run.members if run.graph.find(cls) == cls), run.graph.find(run.root)]))
-
-
-def _label(graph: Graph, node: int) -> str:
-    symbol, payload = graph.symbols[node], graph.payloads[node]
-    if symbol.kind == CALL and symbol.op is not None:
-        return shown(symbol.op.name, 80)
-    if symbol.kind == CONST:
-        return "constant"
-    if symbol.kind == GET:
-        return f".{payload}"
-    if symbol.kind == LEAF:
-        leaf = graph.leaves[payload]
-        return shown(leaf.name_hint, 80) if isinstance(leaf, Var) else type(leaf).__name__
-    return symbol.kind
-
-
-def _attrs(graph: Graph, node: int) -> str:
-    symbol, payload = graph.symbols[node], graph.payloads[node]
-    if symbol.kind == CALL and symbol.op is not None:
-        defaults = symbol.op.defaults
-        return attrs_text({name: value for name, value in graph.attrs[payload].items() if name not in defaults or value != defaults[name]})
-    return constant_text(graph.tensors[payload]) if symbol.kind == CONST else ""
-
-
 def add_statistics(report: Report, record: Record) -> None:
-    """Adds to the rules of a report what a record knows of them."""
+    """Adds the statistics of the record to the rules of a report."""
     rules = {rule.name: rule for rule in report.rules}
     for run in record.runs[: record.first]:
         for name, statistics in run.saturation.rules.items():
@@ -367,7 +233,7 @@ def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
 
 
 def silent_rules(record: Record) -> list[str]:
-    """The rules that ran and of whose left sides nothing was found."""
+    """The rules that ran and matched nothing."""
     runs = record.runs[: record.first]
     stages = [stage for run in runs for stage in run.stages]
     heard = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]

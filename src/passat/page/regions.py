@@ -29,7 +29,8 @@ _CLIMB: Final = 2
 @dataclass
 class Region:
     """Connected nodes of the input and those of the result that stand in their place; for a node of both models what is different of it.
-    `rules` are those that made the nodes of the result or whose right sides replaced those of the input, `other` what else did it."""
+    `rules` are those that made the nodes of the result or whose right sides replaced those of the input, `other` what else did it. `into`
+    are nodes of the result outside the region that its readers read instead."""
 
     before: list[int]
     after: list[int]
@@ -37,6 +38,7 @@ class Region:
     costs: tuple[float, float] = (0.0, 0.0)
     rules: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
+    into: list[int] = field(default_factory=list)
 
     @property
     def saving(self) -> float:
@@ -87,7 +89,8 @@ def explain(found: Comparison, sides: tuple[Side, Side], costs: tuple[Sequence[f
     """Adds costs, rules and other reasons to the regions."""
     before, after = sides
     replaced = [list(dict.fromkeys(rule for call in calls for rule in origins.replaced_by(call))) for calls in before.calls]
-    readers = _readers(before, found.states[0])
+    all_readers = _readers(before)
+    readers = [[i for i in each if found.states[0][i] == REPLACED] for each in all_readers]
     for region in found.regions:
         region.costs = sum(costs[0][i] for i in region.before), sum(costs[1][i] for i in region.after)
         rules = Counter(after.rule(i, origins) for i in region.after)
@@ -99,6 +102,10 @@ def explain(found: Comparison, sides: tuple[Side, Side], costs: tuple[Sequence[f
             region.other = ["constant folding"] if constant else [f"pass {name}" for name, _ in passes.most_common()]
             rules.update([] if region.other else _above(region.before, replaced, readers))
         region.rules = [name for name, _ in rules.most_common()]
+        if not region.after:
+            region.into = _read_instead(region, found, sides, all_readers)
+            if region.into and not region.rules and not region.other:
+                region.other = ["its readers read another node instead"]
 
 
 def _above(nodes: Sequence[int], replaced: Sequence[list[str]], readers: Sequence[list[int]]) -> list[str]:
@@ -114,13 +121,25 @@ def _above(nodes: Sequence[int], replaced: Sequence[list[str]], readers: Sequenc
     return []
 
 
-def _readers(side: Side, states: Sequence[int]) -> list[list[int]]:
-    """For each node those that read it and are not in the result."""
+def _read_instead(region: Region, found: Comparison, sides: tuple[Side, Side], readers: Sequence[list[int]]) -> list[int]:
+    """The nodes of the result that the counterparts of the readers of a region read in its place."""
+    into: dict[int, None] = {}
+    for node in region.before:
+        for reader in readers[node]:
+            twin = found.twins[0][reader]
+            parts = sides[1].nodes[twin].operands if twin >= 0 else []
+            for old, new in zip(sides[0].nodes[reader].operands, parts, strict=False):
+                if old == node and isinstance(new, int) and sides[1].nodes[new].kind == NODE:
+                    into[new] = None
+    return list(into)
+
+
+def _readers(side: Side) -> list[list[int]]:
+    """For each node those that read it."""
     found: list[list[int]] = [[] for _ in side.nodes]
     for number, node in enumerate(side.nodes):
-        if states[number] == REPLACED:
-            for part in dict.fromkeys(part for part in node.operands if isinstance(part, int)):
-                found[part].append(number)
+        for part in dict.fromkeys(part for part in node.operands if isinstance(part, int)):
+            found[part].append(number)
     return found
 
 
@@ -153,6 +172,7 @@ def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict
                     {
                         "before": [i for i in region.before if i < most],
                         "after": [i for i in region.after if i < most],
+                        "into": [i for i in region.into if i < most],
                         "costs": list(region.costs),
                         "rules": region.rules,
                         "what": [shown(text, 240) for text in region.what],

@@ -6,13 +6,13 @@ function startRounds() {
   const section = byId("rounds");
   const runs = data.runs.map((run, at) => ({ ...run, at })).filter((run) => run.rounds.length > 0);
   if (runs.length === 0) {
-    section.append(element("p", { class: "empty" }, "No rule found anything, so no e-graph grew."));
+    section.append(element("p", { class: "empty" }, "No rule matched, so no e-graph grew."));
     return;
   }
   const largest = [...runs].sort((a, b) => b.rounds.at(-1)[0] - a.rounds.at(-1)[0]).slice(0, CHARTS);
   const shown = runs.filter((run) => largest.includes(run));
   section.append(
-    element("p", { class: "key" }, element("b", { class: "nodes" }, "\u2014 nodes"), "  ", element("b", { class: "classes" }, "- - classes")),
+    element("p", { class: "key" }, element("b", { class: "nodes" }, "\u2014 e-nodes"), "  ", element("b", { class: "classes" }, "- - e-classes")),
     element("div", { class: "charts" }, ...shown.map(chart)),
   );
   if (shown.length < runs.length) {
@@ -42,13 +42,13 @@ function chart(run) {
   for (const [column, style] of [[0, "nodes"], [1, "classes"]]) {
     picture.append(svg("polyline", { class: style, points: points.map((point, at) => `${x(at)},${y(point[column])}`).join(" ") }));
     points.forEach((point, at) => {
-      const told = at === 0 ? `at the start: ${point[0]} nodes`
-        : `round ${at}: ${point[0]} nodes, ${point[1]} classes, ${point[2]} matches, ${point[3]} unions, ${seconds(point[4])}`;
+      const told = at === 0 ? `at the start: ${point[0]} e-nodes`
+        : `round ${at}: ${point[0]} e-nodes, ${point[1]} e-classes, ${point[2]} matches, ${point[3]} unions, ${seconds(point[4])}`;
       picture.append(svg("circle", { class: style, cx: x(at), cy: y(point[column]), r: 3 }, svg("title", {}, told)));
     });
   }
   const last = run.rounds.at(-1);
-  const told = `${count(run.rounds.length, "round")}, ${count(last[0], "node")}, ${count(last[1], "class", "classes")}`;
+  const told = `${count(run.rounds.length, "round")}, ${count(last[0], "e-node")}, ${count(last[1], "e-class", "e-classes")}`;
   const where = run.function === "main" ? "" : ` in ${run.function}`;
   return element(
     "div", { class: "chart" }, element("h3", {}, isolated(`${run.pass}${where}`)), picture,

@@ -1,4 +1,4 @@
-"""The two models of a page: their ONNX nodes with types and costs, and the expressions that the passes knew each node as."""
+"""The two models of a page: their ONNX nodes with types and costs, and the expressions of each node."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,7 @@ from passat.rules.cost import CostModel, call_costs
 
 
 class Side:
-    """One of the two models. `nodes` are its nodes, inputs and outputs; `calls` has the calls of the recorded program that each became, or
-    was read as."""
+    """One of two models. `nodes` are its nodes, inputs and outputs; `calls` has the expressions of each node of the recorded program."""
 
     def __init__(self, nodes: list[FlatNode], calls: list[list[Expr]]) -> None:
         self.nodes = nodes

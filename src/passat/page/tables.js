@@ -1,4 +1,4 @@
-// What stands at the top, the table of rules, the tree of times, the order of passes, the operators.
+// The head, the table of rules, the times and order of the passes, and the operators.
 
 function startHead() {
   const { head } = data;
@@ -18,10 +18,10 @@ function startHead() {
   );
   const verdict = (state, value) => byId("verdicts").append(element("p", { class: `verdict data ${state}` }, value));
   if (head.kept) {
-    verdict("open", `The input came back: ${head.kept}.`);
+    verdict("open", `The result is the input: ${head.kept}.`);
   }
   if (head.interrupted) {
-    verdict("open", "Interrupted: the best so far was taken.");
+    verdict("open", "Interrupted: the result is the best found so far.");
   }
   verdict(head.verification, head.verified);
   head.notes.forEach((note) => verdict("open", note));
@@ -164,7 +164,7 @@ function startPasses() {
     "li", number ? {} : { class: "off" }, element("span", { class: "number" }, number || "\u2013"), element("b", {}, isolated(label)), " ",
     element("span", { class: "quiet data" }, number ? why : `does not run: ${why}`),
   ));
-  const order = element("div", {}, element("h3", {}, "Order, and why"), element("ol", { class: "plan" }, ...steps));
+  const order = element("div", {}, element("h3", {}, "Order and reasons"), element("ol", { class: "plan" }, ...steps));
   if (data.plan.more) {
     order.append(element("p", { class: "quiet" }, `The first ${data.plan.steps.length} steps.`));
   }
@@ -177,7 +177,7 @@ function startPasses() {
   }
   byId("passes").append(element(
     "div", { class: "pair" },
-    element("div", {}, element("h3", {}, "Times"), times, element("p", { class: "quiet" }, `Besides: ${stages.join(", ")}.`)), order,
+    element("div", {}, element("h3", {}, "Times"), times, element("p", { class: "quiet" }, `Other stages: ${stages.join(", ")}.`)), order,
   ));
 }
 
@@ -191,10 +191,10 @@ function startOperators() {
   section.append(
     changed.length > 0
       ? plainTable(titles, changed.map(row), [1, 2, 3])
-      : element("p", { class: "empty" }, "No operator occurs more or less often than before."),
+      : element("p", { class: "empty" }, "The number of nodes of each operator is unchanged."),
   );
   if (same.length > 0) {
-    const title = `${count(same.length, "operator")} as often as before`;
+    const title = `${count(same.length, "operator")} unchanged`;
     section.append(element("details", {}, element("summary", {}, title), plainTable(titles, same.map(row), [1, 2, 3])));
   }
 }

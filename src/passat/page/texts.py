@@ -12,16 +12,16 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 LONGEST: Final = 400
-"""Characters of a text beyond this number are left out."""
+"""The most characters of a text."""
 _PARTS: Final = 60
-"""Elements of a tuple beyond this number are left out."""
+"""The most elements of a tuple."""
 _VALUES: Final = 4
-"""Constants of at most so many elements are shown by value."""
+"""The most elements of a constant that is shown by value."""
 
 
 def shown(text: str, limit: int = LONGEST) -> str:
-    r"""A text that is not too long and does nothing to what stands around it: what cannot be seen is shown as an escape, so that no
-    name turns the direction of writing, and no two names look alike that are not.
+    r"""A text shortened to `limit` characters, with escapes for invisible ones: no name changes the direction of writing, and different
+    names look different.
 
     >>> shown("a\0b\u202ec"), shown("weight" * 100, 20)
     ('a\\x00b\\u202ec', 'weightweigh... (600)')
@@ -72,7 +72,7 @@ def constant_text(tensor: Tensor) -> str:
 
 
 def script_json(document: AnyValue) -> str:
-    r"""JSON that may stand inside a `<script>` element: in ASCII, and without what HTML or old JavaScript would take for an end.
+    r"""JSON for the inside of a `<script>` element: ASCII only, without characters that end the element in HTML or a line in JavaScript.
 
     >>> script_json({"name": "</script>\u2028"})
     '{"name":"\\u003c/script\\u003e\\u2028"}'

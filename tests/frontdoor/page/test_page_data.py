@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import passat
 from passat.catalog import leaves
-from passat.page.origins import egraphs_of, made_by_rules
+from passat.page.egraphs import egraphs_of
+from passat.page.origins import made_by_rules
 from passat.page.sides import input_of
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
@@ -240,7 +241,7 @@ def test_large_models_are_cut_and_that_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_egraphs_are_cut_around_what_rules_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passat.page.origins.MOST", 30)
+    monkeypatch.setattr("passat.page.egraphs.MOST", 30)
     result = passat.optimize(layered(20), record=True, verify=False)
     assert result.record is not None
     strings = Strings()
