@@ -35,9 +35,16 @@ def all_vars(expr: Expr) -> list[Var]:
 
 
 def bound_vars(expr: Expr) -> list[Var]:
-    """Variables bound inside the expression by functions, lets and match arms."""
+    """Variables bound inside the expression by functions, lets and match arms, outer ones first."""
     found: dict[Var, None] = {}
-    for node in post_order(expr):
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.extend(reversed(children(node)))
         if isinstance(node, Function):
             found.update((var, None) for var in node.params)
         elif isinstance(node, Let):

@@ -17,6 +17,7 @@ from passat.ir.expr import Clause, Expr, Function, GlobalVar, If, Let, Match, Pa
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.scopes import Scope, Scopes, common
+from passat.ir.text import parse_expr
 from tests.share import share
 from tests.strategies import modules, programs
 
@@ -141,3 +142,8 @@ def test_depth_is_data() -> None:
         body = Let(Var("v"), x, body)
     assert well_formed(body)
     assert free_vars(body) == [x]
+
+
+def test_variables_are_bound_from_the_outside_in() -> None:
+    function = parse_expr("fn (%x: int8) { let %a = %x; (fn (%y: int8) { %y })(%a) }")
+    assert [var.name_hint for var in bound_vars(function)] == ["x", "a", "y"]

@@ -2,6 +2,7 @@
 
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
 from passat.ir.equality import structural_equal
+from passat.ir.exhaustiveness import unmatched_cases
 from passat.ir.expr import Call, Expr
 from passat.ir.features import Feature, detect_feature
 from passat.ir.hashing import structural_hash
@@ -12,8 +13,10 @@ from passat.ir.type_variables import all_type_vars as _all_type_vars
 from passat.ir.type_variables import bound_type_vars as _bound_type_vars
 from passat.ir.type_variables import free_type_vars as _free_type_vars
 from passat.ir.types import TensorType, TupleType, Type, TypeVar
+from passat.relay.call_graph import CallGraph
 
 __all__ = [
+    "CallGraph",
     "Feature",
     "all_dtypes",
     "all_type_vars",
@@ -28,6 +31,7 @@ __all__ = [
     "post_order_visit",
     "structural_equal",
     "structural_hash",
+    "unmatched_cases",
     "well_formed",
 ]
 

@@ -1,0 +1,81 @@
+"""Which values no arm of a match takes."""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Final
+
+from passat.ir.expr import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternWildcard
+from passat.ir.module import IRModule
+
+_LIMIT: Final = 10_000
+"""How many cases are told apart."""
+_TOO_MANY: Final = f"the match has more than {_LIMIT} cases to tell apart; match one field at a time"
+
+
+def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
+    """Patterns of the values that no arm takes, none of them twice; no pattern where the arms are exhaustive.
+
+    `mod` has the definitions of the types whose constructors are matched. Raises KeyError where it does not, and ValueError where more than
+    10,000 cases would have to be told apart.
+    """
+    waiting: list[Pattern] = [PatternWildcard()]
+    missing: list[Pattern] = []
+    seen = 0
+    while waiting:
+        case = waiting.pop()
+        seen += 1
+        if seen > _LIMIT:
+            raise ValueError(_TOO_MANY)
+        for clause in match.clauses:
+            covered = _covers(clause.lhs, case)
+            if covered is None:  # some of these values, and not others
+                waiting += reversed(list(_split(clause.lhs, case, mod)))
+                break
+            if covered:
+                break
+        else:
+            missing.append(case)
+    return missing
+
+
+def _covers(pattern: Pattern, case: Pattern) -> bool | None:
+    """Whether a pattern takes all values of a case, or none; None where it takes some."""
+    if not isinstance(pattern, (PatternConstructor, PatternTuple)):
+        return True
+    if isinstance(case, PatternWildcard):
+        return None
+    if isinstance(pattern, PatternConstructor) and (not isinstance(case, PatternConstructor) or pattern.constructor != case.constructor):
+        return False
+    assert isinstance(case, (PatternConstructor, PatternTuple))
+    inner = [_covers(part, whole) for part, whole in zip(pattern.patterns, case.patterns, strict=True)]
+    return False if False in inner else None if None in inner else True
+
+
+def _split(pattern: Pattern, case: Pattern, mod: IRModule | None) -> Iterator[Pattern]:
+    """The cases that one consists of, where a pattern looks further into it."""
+    if isinstance(case, PatternWildcard):
+        if isinstance(pattern, PatternTuple):
+            yield PatternTuple([PatternWildcard() for _ in pattern.patterns])
+        elif isinstance(pattern, PatternConstructor):
+            for made in _constructors(pattern.constructor, mod):
+                yield PatternConstructor(made, [PatternWildcard() for _ in made.inputs])
+        else:
+            yield case
+        return
+    if not isinstance(case, (PatternConstructor, PatternTuple)) or not isinstance(pattern, (PatternConstructor, PatternTuple)):
+        yield case
+        return
+    parts = [list(_split(part, whole, mod)) for part, whole in zip(pattern.patterns, case.patterns, strict=True)]
+    if prod(map(len, parts)) > _LIMIT:
+        raise ValueError(_TOO_MANY)
+    for chosen in product(*parts):
+        yield PatternConstructor(case.constructor, chosen) if isinstance(case, PatternConstructor) else PatternTuple(chosen)
+
+
+def _constructors(constructor: Constructor, mod: IRModule | None) -> tuple[Constructor, ...]:
+    """The constructors of the type that one belongs to."""
+    for header, data in (mod.type_definitions if mod is not None else {}).items():
+        if header == constructor.belong_to:
+            return data.constructors
+    raise KeyError(f"no module that is given defines the type {constructor.belong_to!r}, to which {constructor.name_hint} belongs")

@@ -1,0 +1,78 @@
+"""Which values no arm of a match takes."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat.ir.exhaustiveness import unmatched_cases
+from passat.ir.expr import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    Var,
+)
+from passat.ir.text import parse
+from tests.share import share
+
+MODULE = parse("type T { A, B(T), C(T, T) }")
+CONSTRUCTORS = {part.name_hint: part for part in MODULE.get_type("T") if isinstance(part, Constructor)}
+A, B, C = (CONSTRUCTORS[name] for name in "ABC")
+V = Var("v")
+
+patterns: st.SearchStrategy[Pattern] = st.recursive(
+    st.sampled_from([PatternWildcard(), PatternVar(Var("x")), PatternConstructor(A)]),
+    lambda inner: st.one_of(
+        st.builds(lambda part: PatternConstructor(B, [part]), inner),
+        st.builds(lambda first, second: PatternConstructor(C, [first, second]), inner, inner),
+    ),
+    max_leaves=5,
+)
+
+
+def values(depth: int) -> list[PatternConstructor]:
+    """All values of T up to a depth, as patterns without variables."""
+    if depth == 0:
+        return []
+    inner = values(depth - 1)
+    found = [PatternConstructor(A), *(PatternConstructor(B, [part]) for part in inner)]
+    return found + [PatternConstructor(C, parts) for parts in product(inner, inner)]
+
+
+def takes(pattern: Pattern, value: PatternConstructor) -> bool:
+    if not isinstance(pattern, PatternConstructor):
+        return True
+    if pattern.constructor is not value.constructor:
+        return False
+    parts = [part for part in value.patterns if isinstance(part, PatternConstructor)]
+    return all(takes(inner, part) for inner, part in zip(pattern.patterns, parts, strict=True))
+
+
+@settings(deadline=None, max_examples=share(50, 500))
+@given(st.lists(patterns, max_size=4))
+def test_each_value_is_taken_by_an_arm_or_by_one_missing_case(arms: list[Pattern]) -> None:
+    missing = unmatched_cases(Match(V, [Clause(arm, V) for arm in arms]), MODULE)
+    for value in values(3):
+        by_arms = any(takes(arm, value) for arm in arms)
+        assert sum(takes(case, value) for case in missing) == (not by_arms)
+
+
+def test_tuples_are_split_by_their_fields() -> None:
+    arms = [PatternTuple([PatternConstructor(A), PatternWildcard()]), PatternTuple([PatternWildcard(), PatternConstructor(A)])]
+    missing = unmatched_cases(Match(V, [Clause(arm, V) for arm in arms]), MODULE)
+    shown = {tuple(part.constructor.name_hint for part in case.patterns) for case in missing if isinstance(case, PatternTuple)}  # type: ignore[attr-defined]  # constructors
+    assert shown == {("B", "B"), ("B", "C"), ("C", "B"), ("C", "C")}
+
+
+def test_the_definitions_have_to_be_there_and_cases_are_limited() -> None:
+    with pytest.raises(KeyError, match="no module that is given defines the type T"):
+        unmatched_cases(Match(V, [Clause(PatternConstructor(A), V)]))
+    wide = PatternTuple([PatternConstructor(A)] * 12)
+    with pytest.raises(ValueError, match="more than 10000 cases"):
+        unmatched_cases(Match(V, [Clause(wide, V)]), MODULE)
