@@ -12,7 +12,7 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import FAILURE, USAGE, console, end, explain, fail, interruption
+from passat.cli.app import FAILURE, USAGE, end, explain, fail, interruption
 from passat.cli.arguments import check_output_folder, check_outputs
 from passat.cli.verbosity import VerbosityOptions
 
@@ -143,9 +143,9 @@ def _show(one: "Optimized", line: Callable[[AnyValue], AnyValue], out: AnyValue,
     if one.error is not None:
         print(f"error: {_sentence(one)}", file=sys.stderr, flush=True)
     elif not quiet:
-        shown = console()
-        shown.file = out
-        shown.print(line(one.report), soft_wrap=True)
+        from rich.console import Console
+
+        Console(file=out, highlight=False).print(line(one.report), soft_wrap=True)  # in color where that is a terminal
         out.flush()
 
 
