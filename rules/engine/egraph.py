@@ -5,6 +5,7 @@ Everything that goes in or out is an integer. A node has an id; the class of a n
 
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import sys
 import tempfile
@@ -317,6 +318,9 @@ def _bindings() -> ModuleType:
                 found = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(found)
                 sys.modules[name] = found
+        logger = logging.getLogger("egglog")
+        if logger.level == logging.NOTSET:  # at INFO it logs every command and every report: thousands of lines for a small model
+            logger.setLevel(logging.WARNING)
         return importlib.import_module(name) if found is None else found
 
 

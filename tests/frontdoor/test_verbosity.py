@@ -2,6 +2,8 @@
 
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -28,6 +30,17 @@ def test_steps_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert said[:2] == [("INFO", "reading the model"), ("INFO", "running InferType (1 of 2)")]
     assert ("DEBUG", "finished SimplifyExpr (2 of 2)") in said
     assert said[-1] == ("INFO", "3 nodes became 1")
+
+
+def test_egglog_does_not_log_its_commands() -> None:
+    code = (
+        "import logging; logging.basicConfig(level=logging.INFO)\n"
+        "from passat.rules.engine import egraph\n"
+        "graph = egraph._make()\n"
+        "graph.run_program(*graph.parse_program('(sort E)(constructor A () E)(A)(run 1)'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_limits_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
