@@ -93,7 +93,8 @@ def _operators(report: Report) -> RenderableType:
 
 
 def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str, int], others: str) -> Table:
-    """How often operators occur before and after, where that differs; the last row, called `others`, counts the nodes of the rest."""
+    """How often operators occur before and after, where that differs; the last row, called `others`, counts the nodes of the rest, if there
+    are any."""
     table = plain_table("operator", "before", "after", "")
     same = 0
     for name in sorted({*nodes_before, *nodes_after}):
@@ -103,7 +104,8 @@ def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str,
             continue
         note = "holds data, does not count" if name in NOT_COUNTED else ""
         table.add_row(Text(name), str(before), str(after), f"{after - before:+d}  {note}".rstrip(), style="dim" if note else None)
-    table.add_row(others, str(same), str(same), "", style="dim")
+    if same or not table.rows:
+        table.add_row(others, str(same), str(same), "", style="dim")
     return table
 
 

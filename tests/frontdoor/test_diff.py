@@ -59,6 +59,11 @@ def test_constants_are_compared_by_what_they_hold(tmp_path: Path) -> None:
     assert (found.same, found.moved, found.differences) == (0, 1, [])
 
 
+def test_without_other_operators_there_is_no_row_for_them() -> None:
+    assert "others" not in str(passat.diff(parsed("y = Relu(x)"), parsed("y = Neg(x)")))
+    assert "others" in str(passat.diff(parsed("a = Exp(x) y = Relu(a)"), parsed("a = Exp(x) y = Neg(a)")))
+
+
 LAYER = (
     "m{0} = MatMul(x{0}, w{0}) d{0} = Div(m{0}, c) e{0} = Erf(d{0}) f{0} = Add(e{0}, one) g{0} = Mul(m{0}, f{0}) h{0} = Mul(g{0}, half)"
     " x{1} = Softmax(h{0}) "
