@@ -199,7 +199,7 @@ def _sentences(texts: list[str]) -> list[str]:
 
 
 _SCRIPTS: Final = (
-    *("vendored/dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
+    *("dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
     *("egraph.js", "page.js"),
 )
 """In the order in which they run: each uses names that earlier ones define."""
@@ -218,7 +218,7 @@ def page_text(report: Report, record: Record) -> str:
     runs, wherever it appears.
     """
     style = _read("page.css")
-    script = f"/*\n{_read('vendored/dagre.LICENSE')}*/\n" + "".join(f"{_read(name)}\n" for name in _SCRIPTS)
+    script = f"/*\n{_read('dagre.LICENSE')}*/\n" + "".join(f"{_read(name)}\n" for name in _SCRIPTS)
     source = os.path.basename(report.source) or report.source
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
