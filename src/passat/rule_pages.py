@@ -47,16 +47,13 @@ that a left side does not name may be anything. What holes for operators, cases 
 
 def library_table() -> str:
     """The rule sets of the library in a table, and which passes run at each level."""
-    run_by = runners(_library_passes())
-    subjects = library_subjects()
-    sets = sorted((rules for subject in subjects for rules in subject.sets), key=lambda rules: rules.__name__)
+    sets = sorted((rules for subject in library_subjects() for rules in subject.sets), key=lambda rules: rules.__name__)
     rows = [
         (
             f"[{rules.__name__}](reference/every-rule.md#{rules.__name__.lower()})",
             str(len(rules)),
             ", ".join(sorted({rule.kind for rule in rules})),
             _about(rules.__doc__ or ""),
-            ", ".join(map(_code, run_by.get(rules, {}))),
         )
         for rules in sets
     ]
@@ -66,7 +63,7 @@ def library_table() -> str:
         "`passat rules doc SET` also what their guards mean, and `passat rules why-not MODEL` why a rule did not fire on a model. "
         "`passat rules doc` makes this page.",
         "## Rule sets",
-        _table(("rule set", "rules", "kind", "about", "run by"), rows),
+        _table(("rule set", "rules", "kind", "about"), rows),
         "## Levels",
         "The passes that `passat optimize` runs, in this order, at each level of `-O` (3 is the default):",
         _levels(),
