@@ -62,6 +62,7 @@ function startChanges() {
   if (data.regions.length > 0) {
     showChange(0, 0);
   } else {
+    byId("previous-place").hidden = byId("next-place").hidden = byId("details").hidden = true;
     showNodes({ before: firstNodes("before"), after: firstNodes("after") }, null);
   }
 }
@@ -177,10 +178,11 @@ function showNodes(nodes, place) {
   for (const side of SIDES) {
     const graph = data.graphs[side];
     const own = place === null ? nodes[side] : place[side];
-    const counted = own.filter((node) => graph.kind[node] === 0).length;
+    const counted = own.filter((node) => (place === null ? graph.counted[node] : graph.kind[node] === 0)).length;
     const left = nodes[side].length - Math.min(nodes[side].length, MOST_DRAWN);
-    const told = own.length === 0 ? "nothing" : place !== null && place.what.length > 0 ? count(counted, "changed node")
-      : place === null ? count(counted, "node") : count(counted, side === "before" ? "removed node" : "new node");
+    const kind = place !== null && place.what.length > 0 ? "changed node" : side === "before" ? "removed node" : "new node";
+    const whole = `${counted} of ${count(data.head.nodes[side === "before" ? 0 : 1], "node")}`;
+    const told = own.length === 0 ? "nothing" : place === null ? whole : count(counted, kind);
     const costs = place === null ? "" : `, cost ${cost(place.costs[side === "before" ? 0 : 1])}`;
     byId(`caption-${side}`).replaceChildren(
       element("b", {}, side === "before" ? "Before" : "After"), `: ${told}${costs}${left > 0 ? ` (${left} not drawn)` : ""}`,
@@ -276,6 +278,7 @@ function goTo(side, node) {
     }
   }
   shown.chosen = { side, node };
+  byId("details").hidden = false;
   drawPictures();
   showDetails(side, node);
 }

@@ -23,7 +23,9 @@ function startHead() {
   if (head.interrupted) {
     verdict("open", "Interrupted: the result is the best found so far.");
   }
-  verdict(head.verification, head.verified);
+  if (!head.kept) {
+    verdict(head.verification, head.verified);
+  }
   head.notes.forEach((note) => verdict("open", note));
   if (head.timings.length > 0) {
     const rows = head.timings.map((timing, at) => [

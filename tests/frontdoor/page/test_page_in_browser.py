@@ -292,6 +292,20 @@ def test_every_class_of_every_egraph_can_be_drawn(tab: Tab, bert: Path) -> None:
     assert tab.run(drawn) > 200
 
 
+def test_a_model_that_did_not_change(tab: Tab, tmp_path: Path) -> None:
+    model = small_model()
+    del model.graph.node[1:]
+    model.graph.node[0].op_type = "Mul"
+    model.graph.output[0].name = "a"
+    optimized(model).write_report(tmp_path / "page.html")
+    tab.open(tmp_path / "page.html", width=1280, height=900)
+    assert tab.text("#verdicts") == "The result is the input: no pass changed anything."
+    assert tab.text("#list") == "No node was removed, added or changed."
+    assert (tab.text("#caption-before"), tab.text("#caption-after")) == ("Before: 1 of 1 node", "After: 1 of 1 node")
+    assert boxes(tab, "before") == boxes(tab, "after") == ["x", "Mul", "a"]
+    assert tab.run("byId('details').checkVisibility()") is False
+
+
 def test_light_and_dark(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     colors = "['body', '#before .node rect', '#before .node text'].map((each) => getComputedStyle(document.querySelector(each)))"
