@@ -11,9 +11,8 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from passat.ir.passat_error import PassatError
 from passat.optimizer import optimize_with
@@ -43,12 +42,15 @@ def backend(graph: GraphModule, examples: Sequence[AnyValue], **options: AnyValu
     return Compiled(graph, examples, Settings(**settings))
 
 
-@dataclass(frozen=True)
-class Version:
-    """A graph with some values of its weights: the session that runs it, None where PyTorch does. `held` keeps the weights alive, so that
-    no other tensor gets the identity of one."""
+Key: TypeAlias = tuple[tuple[int, int], ...]
+"""The weights of a graph: the identity of each, and how often it was changed."""
 
-    runner: Runner | None
+
+class Version(NamedTuple):
+    """The session that runs a graph with some values of its weights. `held` keeps these alive, so that no other tensor gets the identity of
+    one."""
+
+    runner: Runner
     held: tuple[Tensor, ...]
 
 
@@ -59,8 +61,11 @@ class Compiled:
         self._graph = graph
         self._settings = settings
         self._places: Split = split(graph, examples)
-        self._versions: dict[tuple[tuple[int, int], ...], Version] = {}
         self._outputs: Outputs | None = None
+        self._versions: dict[Key, Version] = {}
+        self._count = 0
+        self._stays = False
+        """Whether the graph stays in PyTorch."""
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
@@ -68,50 +73,43 @@ class Compiled:
         """Runs the graph."""
         import torch
 
+        if self._stays:
+            return _run_graph(self._graph, arguments)
         if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments):
-            return self._in_torch(
-                arguments, "gradients may be needed: weights or inputs require them. Call the model under torch.no_grad(), for inference"
-            )
-        weights = tuple(arguments[place] for place in self._places.weights)
-        key = tuple((id(weight), _changes(weight)) for weight in weights)
-        version = self._versions.get(key)
-        if version is None:
-            with self._lock:
-                version = self._versions.get(key)
-                if version is None:
-                    version, results = self._compile(arguments, weights)
-                    self._versions[key] = version
-                    if results is not None:
-                        return results
-        if version.runner is None:
+            self._warn("gradients may be needed: weights or inputs require them. Call the model under torch.no_grad(), for inference")
             return _run_graph(self._graph, arguments)
         try:
-            return self._run(version.runner, arguments)
-        except Exception as error:  # ONNX Runtime's errors have no common base
-            self._versions[key] = Version(None, weights)
-            return self._in_torch(arguments, _reason(error))
-
-    def _compile(self, arguments: Sequence[AnyValue], weights: tuple[Tensor, ...]) -> tuple[Version, tuple[AnyValue, ...] | None]:
-        """The session for the present weights, and the results of the first run where there are any already."""
-        if len(self._versions) >= MOST_VERSIONS:
+            version, results = self._version(arguments)
+            return self._run(version.runner, arguments) if results is None else results
+        except Exception as error:  # torch, its exporter and ONNX Runtime raise errors of many kinds
+            _LOG.debug("a graph stays in PyTorch", exc_info=error)
+            self._stays = True
             self._versions.clear()
-            self._warn(f"its weights have changed {MOST_VERSIONS} times")
-            self._compile = self._only_torch  # type: ignore[method-assign]  # from now on
-            return self._only_torch(arguments, weights)
-        try:
+            self._warn(_reason(error))
+            return _run_graph(self._graph, arguments)
+
+    def _version(self, arguments: Sequence[AnyValue]) -> tuple[Version, tuple[AnyValue, ...] | None]:
+        """The session for the present weights, and the results where it has run already. Raises UnsupportedError."""
+        weights = tuple(arguments[place] for place in self._places.weights)
+        key = tuple((id(weight), _changes(weight)) for weight in weights)
+        with self._lock:
+            if key in self._versions:
+                return self._versions[key], None
+            self._count += 1
+            if self._count > MOST_VERSIONS:
+                raise UnsupportedError(f"its weights have changed {MOST_VERSIONS} times")
+            self._forget_earlier(key)
             runner = self._optimized(arguments)
             results = self._run(runner, arguments)
             if self._settings.verify:
                 self._compare(results, arguments)
-        except Exception as error:  # torch, its exporter and ONNX Runtime raise errors of many kinds
-            _LOG.debug("a graph runs in PyTorch", exc_info=error)
-            self._warn(_reason(error))
-            return Version(None, weights), None
-        return Version(runner, weights), results
+            self._versions[key] = Version(runner, weights)
+            return self._versions[key], results
 
-    def _only_torch(self, arguments: Sequence[AnyValue], weights: tuple[Tensor, ...]) -> tuple[Version, None]:
-        self._versions.clear()
-        return Version(None, weights), None
+    def _forget_earlier(self, key: Key) -> None:
+        """Drops the sessions of the same weights before they changed: changes are counted upward."""
+        for other in [other for other in self._versions if [of for of, _ in other] == [of for of, _ in key]]:
+            del self._versions[other]
 
     def _optimized(self, arguments: Sequence[AnyValue]) -> Runner:
         import torch
@@ -146,10 +144,6 @@ class Compiled:
             said = difference(found, wanted) if isinstance(wanted, torch.Tensor) else ""
             if said:
                 raise UnsupportedError(f"its exported program returns {said}")
-
-    def _in_torch(self, arguments: Sequence[AnyValue], why: str) -> tuple[AnyValue, ...]:
-        self._warn(why)
-        return _run_graph(self._graph, arguments)
 
     def _warn(self, why: str) -> None:
         """Warns, once for each reason."""

@@ -194,8 +194,8 @@ def test_random_numbers_are_left_to_torch() -> None:
 def test_what_changes_its_buffers_is_left_to_torch() -> None:
     model, x = torch.nn.BatchNorm1d(4).train(), torch.randn(8, 4)
     with torch.no_grad():
-        falls_back(model, x, why="it changes its arguments, or buffers of the model")
-    close(model.running_mean, x.mean(0) * 0.1)
+        falls_back(model, x, why="it changes its arguments, or buffers of the model")  # and is run once
+        close(model.running_mean, x.mean(0) * 0.1)
 
 
 def test_results_that_share_memory_are_left_to_torch() -> None:
