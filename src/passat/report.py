@@ -30,7 +30,7 @@ PROVENANCE: Final = "provenance: "
 @dataclass
 class RuleReport:
     """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired. Where it was
-    recorded: the seconds that its matches took, the first reasons of refusals in each pass, how many calls of the result it made, which
+    recorded: the seconds that its matches took, the first reasons of refusals in each pass, how many nodes of the result it made, which
     is what part of them, and whether it led to anything in the result. `unheard` says why no pass looked for it, of rules of the user's."""
 
     name: str
