@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from passat.ir.expr import GlobalVar, Span
     from passat.ir.hashing import structural_hash
     from passat.ir.module import IRModule
-    from passat.ir.op import Op
+    from passat.ir.op import Op, register_op_attr
     from passat.ir.types import FuncType, GlobalTypeVar, TensorType, TupleType, Type, TypeCall, TypeVar
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "TypeCall",
     "TypeVar",
     "assert_structural_equal",
+    "register_op_attr",
     "structural_equal",
     "structural_hash",
 ]
@@ -37,6 +38,7 @@ _HOMES = {
     "Op": "op",
     "Span": "expr",
     "assert_structural_equal": "equality",
+    "register_op_attr": "op",
     "structural_equal": "equality",
     "structural_hash": "hashing",
 }

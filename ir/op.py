@@ -13,6 +13,7 @@ from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import Cost, memory_bound
 from passat.ir.dtypes import NAMES
 from passat.ir.expr import Call, Expr, Span
+from passat.ir.op_attributes import Registered
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import ANY, Any, Dim, SymDim, static_size
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
@@ -66,7 +67,7 @@ class Known:
         return [ANY] * length
 
 
-class Op(Expr):
+class Op(Registered, Expr):
     """A primitive operator. Calling it on expressions builds a `Call`, attributes by keyword.
 
     Facts that rules and folding are derived from:
@@ -116,6 +117,7 @@ class Op(Expr):
         "odd",
         "operand_names",
         "pattern",
+        "registered",
         "relation",
         "results",
         "shape_arith",
@@ -144,6 +146,7 @@ class Op(Expr):
         self.zero: float | None = None
         self.results: Callable[[Attrs], int] | int | None = None
         self.pattern = 8
+        self.registered = {}
         self.to_onnx: ToOnnx | None = None
         self._cache: dict[tuple[object, ...], Type] = {}
         self.operand_names: tuple[str, ...] = ()
@@ -399,6 +402,25 @@ def get_op(name: str) -> Op:
         near = difflib.get_close_matches(name, declared, 3)
         raise KeyError(f"there is no operator {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
     return found
+
+
+def register_op_attr(op_name: str, attr_key: str, value: AnyValue = None, level: int = 10) -> AnyValue:
+    """Registers an attribute of an operator (`Op.set_attr`); without a value, the decorator of a function that is the value.
+
+    >>> @register_op_attr("exp", "example")
+    ... def plus_one(x):
+    ...     return x + 1
+    >>> get_op("exp").get_attr("example")(1)
+    2
+    >>> get_op("exp").reset_attr("example")
+    """
+    op = get_op(op_name)
+
+    def register(found: AnyValue) -> AnyValue:
+        op.set_attr(attr_key, found, level)
+        return found
+
+    return register if value is None else register(value)
 
 
 def list_ops() -> list[Op]:

@@ -32,6 +32,7 @@ from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.pass_options import written_opset
+from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
 from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import Phase, RulePass, phase
@@ -203,9 +204,12 @@ def canonicalize_ops() -> RulePass:
 
 
 @register_pass(_PREFIX + "Legalize")
-def legalize(sets: tuple[str | RuleSetMeta, ...] = ()) -> RulePass:
+def legalize(sets: tuple[str | RuleSetMeta, ...] = (), attribute: str = "FTVMLegalize") -> RulePass | LegalizeByAttribute:
     """Operators become what rules say that they are made of: `sets` are rule sets, or names of sets of the library, all of whose rules
-    lower here. Raises RuleError for what is no such set, and for rules that cannot lower (several roots, both directions)."""
+    lower here. Without sets, what functions return that are registered for operators as `attribute`. Raises RuleError for what is no such
+    set, and for rules that cannot lower (several roots, both directions)."""
+    if not sets:
+        return LegalizeByAttribute(attribute)
     return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")
 
 

@@ -97,9 +97,13 @@ def SimplifyInference() -> Pass:
     return _make("SimplifyInference", unpack=True)
 
 
-def Legalize(*sets: AnyValue) -> Pass:
-    """Operators become what rules say that they are made of: rule sets, or names of sets of the library. Without one nothing changes."""
-    return _make("Legalize", sets=sets)
+def Legalize(*sets: AnyValue, legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
+    """Operators become what rules say that they are made of: rule sets, or names of sets of the library. Without one, what functions return
+    that are registered for operators under `legalize_map_attr_name`, which may also be given by position, as in Relay."""
+    first = sets[0] if len(sets) == 1 else None
+    if isinstance(first, str) and first.startswith("FTVM"):
+        return _make("Legalize", attribute=first)
+    return _make("Legalize", sets=sets, attribute=legalize_map_attr_name)
 
 
 def DynamicToStatic() -> Pass:

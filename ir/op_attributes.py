@@ -1,0 +1,37 @@
+"""Attributes that users register for operators: what a pass asks for, such as FTVMLegalize."""
+
+from typing import Any as AnyValue
+
+
+class Registered:
+    """An operator's attributes by name. Those of a higher level take the place of those of a lower one."""
+
+    __slots__ = ()
+
+    name: str
+    pattern: int
+    stateful: bool
+    registered: dict[str, tuple[int, AnyValue]]
+    """Values by name, with the levels that they were registered with."""
+
+    def get_attr(self, attr_name: str) -> AnyValue:
+        """The attribute, None where there is none. `TOpPattern` and `TOpIsStateful` are part of the declaration, unless others are
+        registered."""
+        found = self.registered.get(attr_name)
+        return {"TOpPattern": self.pattern, "TOpIsStateful": self.stateful}.get(attr_name) if found is None else found[1]
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether there is such an attribute."""
+        return self.get_attr(attr_name) is not None
+
+    def set_attr(self, attr_name: str, value: AnyValue, plevel: int = 10) -> None:
+        """Registers an attribute, unless one of a higher level is there. Raises ValueError where one of the same level is."""
+        level = self.registered.get(attr_name, (-1, None))[0]
+        if level == plevel:
+            raise ValueError(f"{self.name} has the attribute {attr_name} with level {plevel} already; reset it, or register a higher level")
+        if plevel > level:
+            self.registered[attr_name] = (plevel, value)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Removes what was registered, if anything was."""
+        self.registered.pop(attr_name, None)
